@@ -1,0 +1,142 @@
+//! The future of an acquire: named, `'static` and `Send`, so that other futures can hold it.
+
+use crate::{
+    driver::{Entering, Handle, Seated, Verdict},
+    error::{ErrorKind, LockError},
+    guard::LockGuard,
+    machine::{Patience, Refusal},
+    name::LockName,
+    owner::Owner,
+    terms::Terms,
+    token::FencingToken,
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// What is wanted: which lock, for whom, under which terms.
+#[derive(Debug, Clone)]
+pub(crate) struct Wanted {
+    pub(crate) name: LockName,
+    pub(crate) owner: Option<Owner>,
+    pub(crate) terms: Terms,
+}
+
+/// How long an acquire waits, from its first poll on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait {
+    Once,
+    For(Duration),
+    Forever,
+}
+
+/// Waits for a lock; made by [`Lock::acquire`](crate::Lock::acquire),
+/// [`Lock::acquire_timeout`](crate::Lock::acquire_timeout) and [`LockGuard::reenter`].
+///
+/// Nothing happens before the first poll. Waiters of one process are served in the order of their first poll.
+///
+/// # Cancel safety
+/// Dropping it at any point leaves the queue, and undoes whatever the store may have granted; the waiters behind
+/// it go on. It spends tokio's cooperative budget, so a loop of acquires lets other tasks run.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct AcquireFuture {
+    handle: Arc<Handle>,
+    wanted: Wanted,
+    wait: Wait,
+    join: Option<FencingToken>,
+    seated: Option<Seated>,
+    done: bool,
+}
+
+impl AcquireFuture {
+    pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted, wait: Wait) -> Self {
+        Self { handle, wanted, wait, join: None, seated: None, done: false }
+    }
+
+    pub(crate) fn joining(handle: Arc<Handle>, wanted: Wanted, hold: FencingToken) -> Self {
+        Self { join: Some(hold), ..Self::new(handle, wanted, Wait::Forever) }
+    }
+
+    fn entering(&self) -> Entering {
+        let driver = &**self.handle;
+        // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
+        let named = self.wanted.owner.or_else(|| Owner::ambient(driver.process));
+        let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
+        let patience = match self.wait {
+            Wait::For(Duration::ZERO) | Wait::Once => Patience::Once,
+            Wait::For(wait) => Patience::Until(driver.clock.now() + wait),
+            Wait::Forever => Patience::Forever,
+        };
+        let Wanted { name, terms, .. } = self.wanted.clone();
+        Entering { name, owner, owned: named.is_some(), terms, patience, join: self.join }
+    }
+
+    /// `Ok(None)` if it was one try and somebody else holds the lock.
+    pub(crate) fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
+        assert!(!self.done, "`AcquireFuture` polled after completion");
+        let coop = ready!(tokio::task::coop::poll_proceed(cx));
+        if self.seated.is_none() {
+            match self.handle.enter(self.entering()) {
+                Ok(seated) => self.seated = Some(seated),
+                Err(error) => {
+                    self.done = true;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        let Some(seated) = &mut self.seated else { return Poll::Pending };
+        let verdict = ready!(seated.poll_verdict(cx));
+        coop.made_progress();
+        self.done = true;
+        let cell = seated.cell().clone();
+        self.seated = None;
+        Poll::Ready(match verdict {
+            Verdict::Granted(hold) => {
+                Ok(Some(LockGuard::new(hold, cell, self.wanted.clone(), self.handle.clone())))
+            }
+            Verdict::Refused(Refusal::Busy, _) => Ok(None),
+            Verdict::Refused(refusal, error) => Err(self.error(refusal, error)),
+        })
+    }
+
+    fn error(&self, refusal: Refusal, error: Option<Arc<crate::BackendError>>) -> LockError {
+        let limits = &self.handle.limits;
+        let error = match refusal {
+            Refusal::Busy | Refusal::Timeout => LockError::new(ErrorKind::Timeout),
+            Refusal::TooManyWaiters => LockError::new(ErrorKind::TooManyWaiters)
+                .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
+            Refusal::Outage => LockError::backend(ErrorKind::Unavailable, error),
+            Refusal::Failed => LockError::backend(ErrorKind::Backend, error),
+            Refusal::Lost => LockError::new(ErrorKind::Lost),
+            Refusal::ShutDown => LockError::new(ErrorKind::ShutDown),
+        };
+        error.of(&self.wanted.name)
+    }
+}
+
+impl Future for AcquireFuture {
+    type Output = Result<LockGuard, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let guard = ready!(self.poll_guard(cx));
+        Poll::Ready(guard.and_then(|guard| guard.ok_or_else(|| self.error(Refusal::Timeout, None))))
+    }
+}
+
+/// One try; made by [`Lock::try_acquire`](crate::Lock::try_acquire).
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct TryAcquireFuture(pub(crate) AcquireFuture);
+
+impl Future for TryAcquireFuture {
+    type Output = Result<Option<LockGuard>, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_guard(cx)
+    }
+}

@@ -1,0 +1,98 @@
+//! What a store is asked. Requests are owned, so that a call outlives whoever started it.
+
+use crate::{ids::LeaseId, name::LockName, time::ServerTime, token::FencingToken};
+use std::time::Duration;
+
+/// Take a lease or raise its depth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcquireRequest {
+    /// The lock.
+    pub name: LockName,
+    /// The lease that asks. Asking twice with the same id is asking once.
+    pub lease: LeaseId,
+    /// How long the lease lasts from the execution on; whole milliseconds.
+    pub duration: Duration,
+    /// The server time after which the request must no longer be executed.
+    pub not_after: ServerTime,
+    /// What is wished for.
+    pub wish: Wish,
+}
+
+/// What an [`AcquireRequest`] wishes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wish {
+    /// The lock, with the next tokens of the store: one, and up to `reserve` more for hand-offs.
+    Next {
+        /// How many further tokens may be drawn.
+        reserve: u32,
+        /// A token that the new ones must exceed.
+        floor: Floor,
+    },
+    /// The lock, with exactly this token (a quorum proposes it to every node).
+    Propose {
+        /// The proposed token.
+        token: FencingToken,
+        /// How many further tokens to set aside.
+        reserve: u32,
+    },
+    /// Set the lease again on a node of a quorum that lost it.
+    Restore {
+        /// The depth to store.
+        depth: u32,
+        /// The end of the token range of the hold.
+        last: FencingToken,
+    },
+    /// A re-entry: keep the lease and set its depth; never creates anything.
+    Keep {
+        /// The absolute depth, at least 2 in ordinary use.
+        depth: u32,
+    },
+}
+
+/// A token that new tokens must exceed; for who continues a sequence that a store has lost.
+pub type Floor = Option<FencingToken>;
+
+/// Extend one lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenewItem {
+    /// The lock.
+    pub name: LockName,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The time from the execution on that it shall last at least.
+    pub duration: Duration,
+}
+
+/// Lower the depth of a lease, or free the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseRequest {
+    /// The lock.
+    pub name: LockName,
+    /// The lease.
+    pub lease: LeaseId,
+    /// The absolute depth that is left; 0 frees the lock.
+    pub depth_left: u32,
+    /// Whether waiters are told.
+    pub publish: Publish,
+}
+
+/// Whether a release wakes the waiters of other processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Publish {
+    /// Tell them.
+    Yes,
+    /// Do not: the undo of a lost quorum round would make two waiters wake one another for ever.
+    No,
+}
+
+/// Free a lock whoever holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForceRelease {
+    /// The lock.
+    pub name: LockName,
+    /// The holder that was seen, as [`StoredHold::lease`](super::StoredHold::lease) gives it; another one is
+    /// not touched.
+    pub seen: String,
+}

@@ -1,0 +1,128 @@
+//! One lock name that this process holds or waits for.
+
+use super::{
+    hold_state::HoldState,
+    seat::{ReleaseSeat, Seat},
+};
+use crate::{
+    backend::BackendError,
+    machine::{Machine, Rules, Ticket, WaiterId},
+    name::LockName,
+    sync::lock,
+    time::Moment,
+    token::FencingToken,
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) id: u64,
+    pub(crate) name: LockName,
+    pub(super) state: Mutex<CellState>,
+    /// What is left here without taking the state: by Drop, which must not allocate, and by the backend's
+    /// reader, which must not wait.
+    mail: Mutex<Mail>,
+}
+
+#[derive(Debug)]
+pub(super) struct CellState {
+    pub(super) machine: Machine,
+    pub(super) seats: HashMap<WaiterId, Seat>,
+    pub(super) releases: HashMap<Ticket, ReleaseSeat>,
+    pub(super) hold: Option<Arc<HoldState>>,
+    /// For whom is refused because of it.
+    pub(super) last_error: Option<Arc<BackendError>>,
+    pub(super) scheduled: Option<Moment>,
+    /// Out of the map: whoever still has this cell looks the name up again.
+    pub(super) dead: bool,
+    next_id: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    pub(super) dropped: Vec<FencingToken>,
+    guards: usize,
+    pub(super) woken: bool,
+    pub(super) suspicion: bool,
+    /// The cell stands in the worker's inbox.
+    queued: bool,
+}
+
+impl Cell {
+    pub(super) fn new(id: u64, name: LockName, rules: Rules) -> Self {
+        let state = CellState {
+            machine: Machine::new(rules),
+            seats: HashMap::new(),
+            releases: HashMap::new(),
+            hold: None,
+            last_error: None,
+            scheduled: None,
+            dead: false,
+            next_id: 0,
+        };
+        Self { id, name, state: Mutex::new(state), mail: Mutex::default() }
+    }
+
+    /// Makes room for the drop of one more guard.
+    pub(super) fn guard_made(&self) {
+        let mut mail = lock(&self.mail);
+        mail.guards += 1;
+        let room = mail.guards - mail.dropped.len();
+        mail.dropped.reserve(room);
+    }
+
+    pub(super) fn guard_released(&self) {
+        let mut mail = lock(&self.mail);
+        mail.guards = mail.guards.saturating_sub(1);
+    }
+
+    /// Leaves something in the mail; `true` if the cell has to be put into the worker's inbox.
+    pub(super) fn leave(&self, f: impl FnOnce(&mut Mail)) -> bool {
+        let mut mail = lock(&self.mail);
+        f(&mut mail);
+        !std::mem::replace(&mut mail.queued, true)
+    }
+
+    /// Takes the next thing out of the mail.
+    pub(super) fn next_mail(&self) -> Option<MailItem> {
+        let mut mail = lock(&self.mail);
+        if let Some(token) = mail.dropped.pop() {
+            mail.guards = mail.guards.saturating_sub(1);
+            return Some(MailItem::Dropped(token));
+        }
+        if std::mem::take(&mut mail.suspicion) {
+            return Some(MailItem::Suspicion);
+        }
+        std::mem::take(&mut mail.woken).then_some(MailItem::Woken)
+    }
+
+    pub(super) fn taken_from_inbox(&self) {
+        lock(&self.mail).queued = false;
+    }
+
+    fn has_mail(&self) -> bool {
+        let mail = lock(&self.mail);
+        !mail.dropped.is_empty() || mail.queued
+    }
+}
+
+pub(super) enum MailItem {
+    Dropped(FencingToken),
+    Woken,
+    Suspicion,
+}
+
+impl CellState {
+    pub(super) fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Nothing would be lost with this cell.
+    pub(super) fn is_idle(&self, cell: &Cell) -> bool {
+        self.machine.is_idle() && self.seats.is_empty() && self.releases.is_empty() && !cell.has_mail()
+    }
+}

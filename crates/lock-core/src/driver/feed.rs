@@ -1,0 +1,287 @@
+//! Takes an event to the machine of a cell and does what it commands.
+
+use super::{
+    Driver, HoldState, Verdict,
+    cell::{Cell, CellState, MailItem},
+    io::Op,
+    seat::ReleaseSeat,
+};
+use crate::{
+    backend::Renewed,
+    ids::LeaseId,
+    machine::{Command, EndedHow, Event, Grant, GrantedBy, Notice, Outside, ReleaseAnswer, WaiterId},
+    observe::{By, LockEvent, RenewalOutcome, WakeUp},
+    sync::lock,
+    time::{Moment, ServerTime},
+    token::FencingToken,
+};
+use std::{collections::VecDeque, sync::Arc, task::Waker};
+
+/// Who carries the IO of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Io {
+    /// The caller polls it once in place.
+    Here,
+    /// The worker, since the caller is being dropped and may be outside a runtime.
+    Worker,
+    /// Nobody: there is no worker any more, and leases end by themselves.
+    Nobody,
+}
+
+/// What is left to do when the mutex of the cell is let go.
+#[derive(Default)]
+struct After {
+    wakers: Vec<Waker>,
+    told: Vec<Told>,
+    ops: Vec<Op>,
+    /// Somebody saw the deadline of this hold pass before the machine extended it.
+    expired: Option<FencingToken>,
+}
+
+/// What observers are told.
+enum Told {
+    Granted { token: FencingToken, lease: LeaseId, by: GrantedBy },
+    Ended { hold: Arc<HoldState>, how: EndedHow },
+    Released { answer: ReleaseAnswer, by: By },
+    Renewal { outcome: RenewalOutcome, took: std::time::Duration, remaining: std::time::Duration },
+    Wake(WakeUp),
+    Notice(Notice),
+}
+
+struct World<'a>(&'a Driver);
+
+impl Outside for World<'_> {
+    fn random(&mut self) -> u64 {
+        getrandom::u64().expect("the operating system gives random numbers")
+    }
+
+    fn server_now(&mut self) -> ServerTime {
+        self.0.backend.server_now().unwrap_or_else(|| self.0.clock.wall())
+    }
+}
+
+impl Driver {
+    /// Handles the event, and all that follow from IO that is answered at once.
+    pub(super) fn feed(self: &Arc<Self>, cell: &Arc<Cell>, event: Event, io: Io) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = self.next_mail(cell).or_else(|| events.pop_front()) {
+            let after = self.handle(cell, event);
+            after.wakers.into_iter().for_each(Waker::wake);
+            after.told.into_iter().for_each(|told| self.tell(cell, told));
+            if let Some(token) = after.expired {
+                events.push_back(Event::Expired { token });
+            }
+            for op in after.ops {
+                match (io, op) {
+                    (Io::Nobody, _) => {}
+                    (_, Op::Renew { .. }) => {
+                        self.inbox.put(|letters| letters.renewals.push((cell.clone(), op)))
+                    }
+                    (Io::Worker, _) => self.inbox.put(|letters| letters.ops.push((cell.clone(), op))),
+                    (Io::Here, _) => events.extend(self.start(cell, op)),
+                }
+            }
+        }
+        self.forget_if_idle(cell);
+    }
+
+    /// Dropped guards and wake-ups come first, so that who drops a guard and tries again finds the lock free.
+    fn next_mail(&self, cell: &Cell) -> Option<Event> {
+        cell.next_mail().map(|item| match item {
+            MailItem::Dropped(token) => {
+                self.inbox.guard_gone();
+                Event::Drop { token }
+            }
+            MailItem::Suspicion => Event::Suspicion,
+            MailItem::Woken => Event::Woken,
+        })
+    }
+
+    fn handle(&self, cell: &Arc<Cell>, event: Event) -> After {
+        let mut after = After::default();
+        let mut commands = Vec::new();
+        let mut state = lock(&cell.state);
+        // Read under the mutex: a machine's time does not go back.
+        let now = self.clock.now();
+        let polled = matches!(event, Event::Tick);
+        let dropped = match event {
+            Event::Drop { token } => Some(token),
+            _ => None,
+        };
+        let renewal = match &event {
+            Event::Renewed { sent, outcome, .. } => {
+                Some((*sent, outcome.as_ref().map(|reply| reply.outcome).ok()))
+            }
+            _ => None,
+        };
+        if let Event::Woken = event {
+            after.told.push(Told::Wake(WakeUp::Push));
+        }
+        state.machine.handle(now, event, &mut World(self), &mut commands);
+        for command in commands {
+            if polled && matches!(command, Command::TryAcquire { .. }) {
+                after.told.push(Told::Wake(WakeUp::Poll));
+            }
+            self.apply(cell, &mut state, command, now, &mut after);
+        }
+        if let Some(token) = dropped {
+            after.told.push(Told::Released { answer: what_a_drop_did(&state, token, &after), by: By::Drop });
+        }
+        if let Some((sent, outcome)) = renewal {
+            let outcome = match outcome {
+                Some(Renewed::Renewed) => RenewalOutcome::Renewed,
+                Some(Renewed::Gone) => RenewalOutcome::Gone,
+                None => RenewalOutcome::Failed,
+            };
+            let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
+            after.told.push(Told::Renewal { outcome, took: now.since(sent), remaining });
+        }
+        self.reschedule(cell, &mut state);
+        after
+    }
+
+    fn apply(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut CellState,
+        command: Command,
+        now: Moment,
+        after: &mut After,
+    ) {
+        match command {
+            Command::TryAcquire { lease, terms, not_after, wish } => {
+                after.ops.push(Op::TryAcquire { lease, terms, not_after, wish });
+            }
+            Command::Renew { lease, terms, sent } => after.ops.push(Op::Renew { lease, terms, sent }),
+            Command::Release { lease, depth_left, publish, timeout } => {
+                after.ops.push(Op::Release { lease, depth_left, publish, timeout });
+            }
+            Command::Watch => after.ops.push(Op::Watch),
+            Command::Unwatch => after.ops.push(Op::Unwatch),
+            Command::Grant { waiter, grant } => self.grant(cell, state, waiter, grant, now, after),
+            Command::Refuse { waiter, refusal } => {
+                let error = state.last_error.clone();
+                if let Some(seat) = state.seats.get_mut(&waiter) {
+                    after.wakers.extend(seat.decide(Verdict::Refused(refusal, error)));
+                }
+            }
+            Command::Extended { token, deadline } => {
+                if let Some(hold) = state.hold.as_ref().filter(|hold| hold.token == token)
+                    && !hold.extend(deadline)
+                {
+                    after.expired = Some(token);
+                }
+            }
+            Command::Ended { token, how } => {
+                if let Some(hold) = state.hold.take_if(|hold| hold.token == token) {
+                    hold.end(how);
+                    after.told.push(Told::Ended { hold, how });
+                }
+            }
+            Command::ReleaseAnswered { ticket, answer } => {
+                after.told.push(Told::Released { answer, by: By::Hand });
+                if let Some(seat) = state.releases.get_mut(&ticket)
+                    && let ReleaseSeat::Waiting(waker) =
+                        std::mem::replace(seat, ReleaseSeat::Answered(answer))
+                {
+                    after.wakers.extend(waker);
+                }
+            }
+            Command::Notice(notice) => after.told.push(Told::Notice(notice)),
+        }
+    }
+
+    fn grant(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut CellState,
+        waiter: WaiterId,
+        grant: Grant,
+        now: Moment,
+        after: &mut After,
+    ) {
+        let lease = LeaseId::new(self.process, grant.lease);
+        let seat = state.seats.get_mut(&waiter);
+        let hold = match (&state.hold, &seat) {
+            (Some(hold), _) if hold.token == grant.token => hold.clone(),
+            (_, Some(seat)) => {
+                let who = (cell.name.clone(), seat.owner);
+                let hold =
+                    HoldState::new(who, (grant.token, lease), (now, grant.deadline), self.clock.clone());
+                let hold = Arc::new(hold);
+                state.hold = Some(hold.clone());
+                hold
+            }
+            // A seat is taken out before the machine is told that its future left; then this grant goes back.
+            (_, None) => {
+                self.give_back(cell, grant.token);
+                return;
+            }
+        };
+        if grant.by != GrantedBy::Reentry {
+            after.told.push(Told::Granted { token: grant.token, lease, by: grant.by });
+        }
+        match seat {
+            Some(seat) => {
+                cell.guard_made();
+                self.inbox.guard_made();
+                after.wakers.extend(seat.decide(Verdict::Granted(hold)));
+            }
+            None => self.give_back(cell, grant.token),
+        }
+    }
+
+    fn give_back(&self, cell: &Arc<Cell>, token: FencingToken) {
+        cell.guard_made();
+        self.inbox.guard_made();
+        self.guard_dropped(cell, token);
+    }
+
+    /// Under the mutex of the cell, so that two events cannot exchange their wake-up times.
+    fn reschedule(&self, cell: &Arc<Cell>, state: &mut CellState) {
+        let wake = state.machine.wake_at();
+        if wake == state.scheduled {
+            return;
+        }
+        let first = lock(&self.schedule).set(cell, state.scheduled, wake);
+        state.scheduled = wake;
+        if first {
+            self.inbox.ring();
+        }
+    }
+
+    fn tell(&self, cell: &Cell, told: Told) {
+        let name = &cell.name;
+        match told {
+            Told::Granted { token, lease, by } => {
+                self.observe(&LockEvent::Granted { name, token, lease, by })
+            }
+            Told::Ended { hold, how } => {
+                let held = self.clock.now().since(hold.since);
+                let (token, lease) = (hold.token, hold.lease);
+                self.observe(&LockEvent::Ended { name, token, lease, how, held });
+            }
+            Told::Released { answer, by } => self.observe(&LockEvent::Released { name, answer, by }),
+            Told::Renewal { outcome, took, remaining } => {
+                self.observe(&LockEvent::Renewal { name, outcome, took, remaining });
+            }
+            Told::Wake(wake) => self.observe(&LockEvent::WakeUp { name, wake }),
+            Told::Notice(Notice::SelfDeadlock { token, waited }) => {
+                self.observe(&LockEvent::SelfDeadlock { name, token, waited });
+            }
+            Told::Notice(Notice::RenewalFailed { token, remaining }) => {
+                self.observe(&LockEvent::Suspect { name, token, remaining });
+            }
+        }
+    }
+}
+
+/// A drop gets no answer from the store; this is what it did in this process.
+fn what_a_drop_did(state: &CellState, token: FencingToken, after: &After) -> ReleaseAnswer {
+    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: EndedHow::Released, .. }));
+    match state.machine.holder() {
+        _ if ended_now => ReleaseAnswer::Released,
+        Some((_, held, depth, _)) if held == token => ReleaseAnswer::StillHeld { depth },
+        _ => ReleaseAnswer::AlreadyExpired,
+    }
+}

@@ -1,0 +1,224 @@
+//! Commands that are IO, as calls of the backend, each of which becomes exactly one event.
+
+use super::{Driver, cell::Cell};
+use crate::{
+    backend::{
+        AcquireRequest, Applied, Backend, BackendError, BackendErrorKind, Publish, ReleaseRequest, RenewItem,
+        Reply, Wish,
+    },
+    ids::{LeaseId, LeaseNumber},
+    machine::{Event, Failure, WatchAnswer},
+    sync::lock,
+    terms::Terms,
+    time::{Moment, ServerTime},
+};
+use futures_util::FutureExt;
+use std::{
+    fmt,
+    future::Future,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// One operation on the store.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Op {
+    TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, wish: Wish },
+    Renew { lease: LeaseNumber, terms: Terms, sent: Moment },
+    Release { lease: LeaseNumber, depth_left: u32, publish: Publish, timeout: Duration },
+    Watch,
+    Unwatch,
+}
+
+impl Op {
+    /// The event of an answer that never came.
+    fn unknown(self) -> Event {
+        match self {
+            Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) },
+            Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) },
+            Self::Release { lease, depth_left, .. } => {
+                Event::Released { lease, depth_left, outcome: Err(Failure::UNKNOWN) }
+            }
+            Self::Watch => Event::Watched(WatchAnswer::Failed),
+            Self::Unwatch => Event::Unwatched,
+        }
+    }
+}
+
+type Answers = Vec<(Arc<Cell>, Event)>;
+
+/// A call in flight. Dropped without an answer, for example with its runtime, it leaves the answer *unknown* for
+/// the next worker: the machine gets one answer for each command, whatever happens.
+pub(super) struct Call {
+    driver: Arc<Driver>,
+    ops: Vec<(Arc<Cell>, Op)>,
+    future: Pin<Box<dyn Future<Output = Answers> + Send>>,
+    timeout: Duration,
+}
+
+impl Call {
+    /// Waits for the answer, but no longer than the operation timeout.
+    pub(super) async fn answer(mut self) -> Answers {
+        let answers = match tokio::time::timeout(self.timeout, &mut self.future).await {
+            Ok(answers) => answers,
+            Err(_) => {
+                let error = Arc::new(BackendError::new(
+                    BackendErrorKind::Timeout,
+                    Applied::Unknown,
+                    format!("the store did not answer within {:?}", self.timeout),
+                ));
+                let timed_out = |(cell, op): &(Arc<Cell>, Op)| {
+                    lock(&cell.state).last_error = Some(error.clone());
+                    (cell.clone(), op.unknown())
+                };
+                self.ops.iter().map(timed_out).collect()
+            }
+        };
+        self.ops.clear();
+        answers
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.ops.is_empty() {
+            let lost = std::mem::take(&mut self.ops).into_iter().map(|(cell, op)| (cell, op.unknown()));
+            self.driver.inbox.put(|letters| letters.answers.extend(lost));
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("ops", &self.ops).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Starts an operation: an answer that is there at once is returned, any other call goes to the worker.
+    pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
+        let mut call = self.call(cell, op);
+        match call.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answers) => {
+                call.ops.clear();
+                answers.into_iter().next().map(|(_, event)| event)
+            }
+            Poll::Pending => {
+                self.inbox.put(|letters| letters.calls.push(call));
+                None
+            }
+        }
+    }
+
+    pub(super) fn call(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Call {
+        let timeout = match op {
+            Op::TryAcquire { terms, .. } | Op::Renew { terms, .. } => terms.operation_timeout,
+            Op::Release { timeout, .. } => timeout,
+            Op::Watch | Op::Unwatch => self.operation_timeout(),
+        };
+        let (driver, at) = (self.clone(), cell.clone());
+        let work = async move {
+            let event = driver.perform(&at, op).await;
+            vec![(at, event)]
+        };
+        self.guarded(vec![(cell.clone(), op)], timeout, work)
+    }
+
+    /// All due renewals in one call.
+    pub(super) fn renewal_call(self: &Arc<Self>, due: Vec<(Arc<Cell>, Op)>) -> Call {
+        let lease = |terms: &Terms| terms.operation_timeout;
+        let timeouts = due.iter().filter_map(|(_, op)| match op {
+            Op::Renew { terms, .. } => Some(lease(terms)),
+            _ => None,
+        });
+        // The shortest: nobody's deadline may suffer from sharing a call with a longer lease.
+        let timeout = timeouts.min().unwrap_or(Duration::ZERO);
+        let (driver, batch) = (self.clone(), due.clone());
+        self.guarded(due, timeout, async move { driver.perform_renewals(batch).await })
+    }
+
+    fn guarded(
+        self: &Arc<Self>,
+        ops: Vec<(Arc<Cell>, Op)>,
+        timeout: Duration,
+        work: impl Future<Output = Answers> + Send + 'static,
+    ) -> Call {
+        let asked = ops.clone();
+        // A backend that panics must not take the machine's answer with it.
+        let future = AssertUnwindSafe(work).catch_unwind().map(move |answers| match answers {
+            Ok(answers) => answers,
+            Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
+        });
+        Call { driver: self.clone(), ops, future: Box::pin(future), timeout }
+    }
+
+    async fn perform(&self, cell: &Arc<Cell>, op: Op) -> Event {
+        let backend = &*self.backend;
+        let name = cell.name.clone();
+        match op {
+            Op::TryAcquire { lease, terms, not_after, wish } => {
+                let (id, duration) = (LeaseId::new(self.process, lease), terms.lease);
+                let request = AcquireRequest { name, lease: id, duration, not_after, wish };
+                let outcome = self.noted(cell, backend.acquire(request).await);
+                Event::Acquired { lease, outcome }
+            }
+            Op::Release { lease, depth_left, publish, .. } => {
+                let id = LeaseId::new(self.process, lease);
+                let request = ReleaseRequest { name, lease: id, depth_left, publish };
+                let outcome = self.noted(cell, backend.release(request).await);
+                Event::Released { lease, depth_left, outcome }
+            }
+            Op::Watch => {
+                let Some(subscriber) = self.subscriber.get() else { return op.unknown() };
+                match backend.watch(*subscriber, name).await {
+                    Ok(()) => Event::Watched(WatchAnswer::Acknowledged),
+                    Err(_) => Event::Watched(WatchAnswer::Failed),
+                }
+            }
+            Op::Unwatch => {
+                if let Some(subscriber) = self.subscriber.get() {
+                    // A subscription that stays costs a hint too many; nothing depends on it.
+                    let _ = backend.unwatch(*subscriber, name).await;
+                }
+                Event::Unwatched
+            }
+            Op::Renew { .. } => match self.perform_renewals(vec![(cell.clone(), op)]).await.pop() {
+                Some((_, event)) => event,
+                None => op.unknown(),
+            },
+        }
+    }
+
+    async fn perform_renewals(&self, due: Vec<(Arc<Cell>, Op)>) -> Answers {
+        let mut asked = Vec::with_capacity(due.len());
+        let mut items = Vec::with_capacity(due.len());
+        for (cell, op) in due {
+            if let Op::Renew { lease, terms, sent } = op {
+                let id = LeaseId::new(self.process, lease);
+                items.push(RenewItem { name: cell.name.clone(), lease: id, duration: terms.lease });
+                asked.push((cell, op, lease, sent));
+            }
+        }
+        let mut outcomes = self.backend.renew(items).await.into_iter();
+        let answered = asked.into_iter().map(|(cell, op, lease, sent)| match outcomes.next() {
+            Some(outcome) => {
+                let outcome = self.noted(&cell, outcome);
+                (cell, Event::Renewed { lease, sent, outcome })
+            }
+            None => (cell, op.unknown()),
+        });
+        answered.collect()
+    }
+
+    /// Keeps the error for whoever is refused because of it; the machine only needs to know its nature.
+    fn noted<T>(&self, cell: &Cell, outcome: Result<Reply<T>, BackendError>) -> Result<Reply<T>, Failure> {
+        outcome.map_err(|error| {
+            let failure = Failure::from(&error);
+            lock(&cell.state).last_error = Some(Arc::new(error));
+            failure
+        })
+    }
+}

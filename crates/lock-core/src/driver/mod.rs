@@ -1,0 +1,159 @@
+//! The only place with effects: it spawns, sleeps, reads the clock, wakes, and calls the backend.
+//!
+//! ```text
+//!   guards, futures ──▶ feed(cell, event) ──▶ machine ──▶ commands
+//!                          │ wake seats, tell observers
+//!                          └ IO: polled once in place; if pending, adopted by the worker
+//!   worker: one task, one sleep, one ordered set of wake-up times, the calls in flight
+//! ```
+//!
+//! A *cell* is a lock name that this process holds or waits for: a mutex over its machine and the seats of
+//! waiting futures. Whoever has an event takes the mutex, handles it, lets go, and only then wakes and calls. So
+//! cancelling a caller is just an event, and no caller ever carries IO that others depend on.
+//!
+//! Order of mutexes: shard before cell, cell before schedule, inbox and mail last. No mutex is held over an
+//! await, a waker, an observer or a call of the backend.
+
+mod cell;
+mod cells;
+mod feed;
+mod handle;
+mod hold_state;
+mod inbox;
+mod io;
+mod schedule;
+mod seat;
+mod shutdown;
+mod signals;
+mod worker;
+
+pub(crate) use cell::Cell;
+pub(crate) use handle::Handle;
+pub(crate) use hold_state::HoldState;
+pub(crate) use seat::{Entering, Seated, Verdict};
+pub use shutdown::ShutdownReport;
+
+use crate::{
+    backend::{Backend, SubscriberId},
+    clock::Clock,
+    ids::ProcessId,
+    inspect::{LocalHold, LocalView},
+    machine::{OwnerId, Rules},
+    name::LockName,
+    observe::Observers,
+    options::{Limits, LockOptions, OptionsError},
+    owner::Owner,
+    sync::lock,
+    terms::Terms,
+};
+use cells::Cells;
+use inbox::Inbox;
+use schedule::Schedule;
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use worker::WorkerState;
+
+/// Everything that the locks of one factory share.
+pub(crate) struct Driver {
+    pub(crate) process: ProcessId,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: LockOptions,
+    pub(crate) limits: Limits,
+    observers: Observers,
+    rules: Rules,
+    subscriber: OnceLock<SubscriberId>,
+    cells: Cells,
+    schedule: Mutex<Schedule>,
+    inbox: Inbox,
+    worker: WorkerState,
+    waiting: AtomicUsize,
+    next_id: AtomicU64,
+    closed: AtomicBool,
+    /// The longest operation timeout that was ever asked for, in microseconds: shutdown waits for two of them.
+    slowest_operation: AtomicU64,
+}
+
+/// What a driver is made of.
+pub(crate) struct Parts {
+    pub(crate) process: ProcessId,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: LockOptions,
+    pub(crate) limits: Limits,
+    pub(crate) observers: Observers,
+    pub(crate) rules: Rules,
+}
+
+impl Driver {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let driver = Arc::new(Self {
+            process: parts.process,
+            backend: parts.backend,
+            clock: parts.clock,
+            options: parts.options,
+            limits: parts.limits,
+            observers: parts.observers,
+            rules: parts.rules,
+            subscriber: OnceLock::new(),
+            cells: Cells::default(),
+            schedule: Mutex::default(),
+            inbox: Inbox::default(),
+            worker: WorkerState::default(),
+            waiting: AtomicUsize::new(0),
+            next_id: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+            slowest_operation: AtomicU64::new(0),
+        });
+        let signals = Arc::downgrade(&driver);
+        let _ = driver.subscriber.set(driver.backend.attach(signals));
+        driver
+    }
+
+    /// A number that is unique in this factory.
+    fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn fresh_owner(&self) -> OwnerId {
+        OwnerId(self.fresh_id())
+    }
+
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
+    /// The terms of these options under the limits of this factory.
+    pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
+        self.limits.terms(options)
+    }
+
+    /// What this process knows of a name.
+    pub(crate) fn look_at(&self, name: &LockName) -> Option<LocalView> {
+        let cell = self.cells.get(name)?;
+        let state = lock(&cell.state);
+        let hold = state.machine.holder().map(|(owner, token, depth, deadline)| LocalHold {
+            owner: Owner::new(self.process, owner),
+            token,
+            depth,
+            remaining: deadline.since(self.clock.now()),
+            suspect: state.machine.is_suspect(),
+        });
+        Some(LocalView { hold, waiters: state.machine.waiters() })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("process", &self.process).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,258 @@
+//! Where a future waits for its verdict, and where a release waits for its answer.
+
+use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
+use crate::{
+    backend::BackendError,
+    error::{ErrorKind, LockError},
+    machine::{Entry, Event, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, WaiterId},
+    name::LockName,
+    observe::{AcquireOutcome, LockEvent},
+    owner::Owner,
+    sync::lock,
+    terms::Terms,
+    time::Moment,
+    token::FencingToken,
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, Waker},
+};
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) owner: Owner,
+    pub(super) state: SeatState,
+}
+
+#[derive(Debug)]
+pub(super) enum SeatState {
+    Waiting(Option<Waker>),
+    Ready(Verdict),
+}
+
+/// What became of a waiter.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Granted(Arc<HoldState>),
+    Refused(Refusal, Option<Arc<BackendError>>),
+}
+
+impl Seat {
+    /// Gives the verdict; the waker is for after the mutex is let go.
+    pub(super) fn decide(&mut self, verdict: Verdict) -> Option<Waker> {
+        match std::mem::replace(&mut self.state, SeatState::Ready(verdict)) {
+            SeatState::Waiting(waker) => waker,
+            SeatState::Ready(_) => None,
+        }
+    }
+}
+
+/// A future that has entered. Dropping it is leaving.
+#[derive(Debug)]
+pub(crate) struct Seated {
+    driver: Arc<Driver>,
+    cell: Arc<Cell>,
+    waiter: WaiterId,
+    entered: Moment,
+    done: bool,
+}
+
+/// Who enters, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Entering {
+    pub(crate) name: LockName,
+    pub(crate) owner: Owner,
+    pub(crate) owned: bool,
+    pub(crate) terms: Terms,
+    pub(crate) patience: Patience,
+    pub(crate) join: Option<FencingToken>,
+}
+
+impl Driver {
+    /// Takes a seat and tells the machine.
+    pub(crate) fn enter(self: &Arc<Self>, who: Entering) -> Result<Seated, LockError> {
+        if self.is_closed() {
+            return Err(LockError::new(ErrorKind::ShutDown).of(&who.name));
+        }
+        self.ensure_worker()?;
+        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
+        if waiting >= self.limits.waiters {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            let most = self.limits.waiters;
+            let detail = format!("this factory has {most} waiters already");
+            return Err(LockError::new(ErrorKind::TooManyWaiters).of(&who.name).detail(detail));
+        }
+        self.note_operation_timeout(who.terms.operation_timeout);
+        let entered = self.clock.now();
+        self.observe(&LockEvent::WaitStarted { name: &who.name });
+        loop {
+            let cell = self.cell(&who.name);
+            let entry = {
+                let mut state = lock(&cell.state);
+                if state.dead {
+                    continue;
+                }
+                let waiter = WaiterId(state.fresh_id());
+                let seat = Seat { owner: who.owner, state: SeatState::Waiting(None) };
+                state.seats.insert(waiter, seat);
+                let owner: OwnerId = who.owner.id();
+                let Entering { owned, terms, patience, join, .. } = who;
+                Entry { waiter, owner, owned, terms, patience, join }
+            };
+            let seated = Seated {
+                driver: self.clone(),
+                cell: cell.clone(),
+                waiter: entry.waiter,
+                entered,
+                done: false,
+            };
+            self.feed(&cell, Event::Enter(entry), Io::Here);
+            if self.is_closed() {
+                // The shutdown may have passed this cell before it was there.
+                self.feed(&cell, Event::Close, Io::Here);
+            }
+            return Ok(seated);
+        }
+    }
+}
+
+impl Seated {
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+        match self.look_at_seat(cx) {
+            Some(verdict) => Poll::Ready(self.finished(verdict)),
+            None => {
+                // The runtime that carried the worker may be gone, and nobody else would notice.
+                let _ = self.driver.ensure_worker();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn look_at_seat(&self, cx: &Context<'_>) -> Option<Verdict> {
+        let mut state = lock(&self.cell.state);
+        match &mut state.seats.get_mut(&self.waiter)?.state {
+            SeatState::Waiting(Some(waker)) => {
+                waker.clone_from(cx.waker());
+                return None;
+            }
+            SeatState::Waiting(none) => {
+                *none = Some(cx.waker().clone());
+                return None;
+            }
+            SeatState::Ready(_) => {}
+        }
+        match state.seats.remove(&self.waiter)?.state {
+            SeatState::Ready(verdict) => Some(verdict),
+            SeatState::Waiting(_) => None,
+        }
+    }
+
+    fn finished(&mut self, verdict: Verdict) -> Verdict {
+        self.done = true;
+        let outcome = match &verdict {
+            Verdict::Granted(_) => AcquireOutcome::Acquired,
+            Verdict::Refused(Refusal::Busy, _) => AcquireOutcome::Contended,
+            Verdict::Refused(Refusal::Timeout, _) => AcquireOutcome::Timeout,
+            Verdict::Refused(..) => AcquireOutcome::Error,
+        };
+        self.leave_with(outcome);
+        verdict
+    }
+
+    fn leave_with(&self, outcome: AcquireOutcome) {
+        self.driver.waiting.fetch_sub(1, Ordering::AcqRel);
+        let waited = self.driver.clock.now().since(self.entered);
+        self.driver.observe(&LockEvent::WaitEnded { name: &self.cell.name, outcome, waited });
+        self.driver.forget_if_idle(&self.cell);
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let seat = lock(&self.cell.state).seats.remove(&self.waiter);
+        match seat.map(|seat| seat.state) {
+            // Granted, but nobody will take it: given back as a dropped guard is.
+            Some(SeatState::Ready(Verdict::Granted(hold))) => {
+                self.driver.guard_dropped(&self.cell, hold.token)
+            }
+            Some(SeatState::Waiting(_)) => {
+                self.driver.feed(&self.cell, Event::Leave { waiter: self.waiter }, Io::Worker);
+            }
+            _ => {}
+        }
+        self.leave_with(AcquireOutcome::Cancelled);
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum ReleaseSeat {
+    Waiting(Option<Waker>),
+    Answered(ReleaseAnswer),
+}
+
+/// A release that waits for its answer. Dropping it leaves the release to go on by itself.
+#[derive(Debug)]
+pub(crate) struct Releasing {
+    driver: Arc<Driver>,
+    cell: Arc<Cell>,
+    ticket: Ticket,
+}
+
+impl Driver {
+    pub(crate) fn release(self: &Arc<Self>, cell: &Arc<Cell>, token: FencingToken) -> Releasing {
+        cell.guard_released();
+        self.inbox.guard_gone();
+        let ticket = {
+            let mut state = lock(&cell.state);
+            let ticket = Ticket(state.fresh_id());
+            state.releases.insert(ticket, ReleaseSeat::Waiting(None));
+            ticket
+        };
+        self.feed(cell, Event::Release { token, ticket }, Io::Here);
+        Releasing { driver: self.clone(), cell: cell.clone(), ticket }
+    }
+
+    /// A guard goes without a word: no allocation, no IO, no spawn. The worker does the rest.
+    pub(crate) fn guard_dropped(&self, cell: &Arc<Cell>, token: FencingToken) {
+        self.leave_mail(cell, |mail| mail.dropped.push(token));
+    }
+}
+
+impl Future for Releasing {
+    type Output = ReleaseAnswer;
+
+    fn poll(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ReleaseAnswer> {
+        let answer = {
+            let mut state = lock(&self.cell.state);
+            match state.releases.get_mut(&self.ticket) {
+                Some(ReleaseSeat::Waiting(waker)) => {
+                    *waker = Some(cx.waker().clone());
+                    None
+                }
+                Some(ReleaseSeat::Answered(answer)) => Some(*answer),
+                None => Some(ReleaseAnswer::Unconfirmed),
+            }
+        };
+        match answer {
+            Some(answer) => Poll::Ready(answer),
+            None => {
+                let _ = self.driver.ensure_worker();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Releasing {
+    fn drop(&mut self) {
+        lock(&self.cell.state).releases.remove(&self.ticket);
+        self.driver.forget_if_idle(&self.cell);
+    }
+}

@@ -1,0 +1,265 @@
+//! How an acquire, a release or a connection fails.
+
+use crate::{
+    backend::{Applied, BackendError, BackendErrorKind},
+    machine::LostReason,
+    name::{LockName, NameError},
+    options::OptionsError,
+};
+use std::{error::Error, fmt, sync::Arc};
+
+/// Something about a lock did not work; [`kind`](LockError::kind) says what, to branch on.
+///
+/// The text is one clause that says what was attempted; the cause is in [`source`](Error::source).
+#[derive(Clone)]
+pub struct LockError(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    name: Option<LockName>,
+    detail: Option<String>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+    ambiguous: bool,
+}
+
+/// What kind of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The text is no lock name; the source is a [`NameError`].
+    InvalidName,
+    /// Options do not fit together; the source is an [`OptionsError`].
+    InvalidOptions,
+    /// The backend's URL is unknown or malformed.
+    InvalidUrl,
+    /// The waiting time passed while others held the lock.
+    Timeout,
+    /// Too many wait for this name in this process.
+    TooManyWaiters,
+    /// The store failed for longer than the outage budget; the source is the last [`BackendError`].
+    Unavailable,
+    /// The store refused, or one try failed; the source is the [`BackendError`].
+    Backend,
+    /// The hold was lost before.
+    Lost,
+    /// The owner belongs to another factory.
+    ForeignOwner,
+    /// The factory was shut down.
+    ShutDown,
+    /// There is no tokio runtime to work on.
+    NoRuntime,
+    /// The store did not confirm a release in time.
+    Unconfirmed,
+}
+
+impl ErrorKind {
+    fn says(self) -> &'static str {
+        match self {
+            Self::InvalidName => "the lock name was refused",
+            Self::InvalidOptions => "the lock options were refused",
+            Self::InvalidUrl => "the backend URL was refused",
+            Self::Timeout => "the lock was not acquired within the waiting time",
+            Self::TooManyWaiters => {
+                "the lock has too many waiters: try later, or raise the limits of the factory"
+            }
+            Self::Unavailable => "the lock was not acquired because the store does not answer",
+            Self::Backend => "the store failed",
+            Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
+            Self::ForeignOwner => {
+                "the owner belongs to another factory: use `owner()` of the factory of this lock"
+            }
+            Self::ShutDown => "the lock factory is shut down",
+            Self::NoRuntime => "no tokio runtime with a timer: poll the lock inside one",
+            Self::Unconfirmed => {
+                "the store did not confirm the release: it is repeated, and the lease ends by itself"
+            }
+        }
+    }
+}
+
+impl LockError {
+    pub(crate) fn new(kind: ErrorKind) -> Self {
+        let ambiguous = kind == ErrorKind::Unconfirmed;
+        Self(Box::new(Inner { kind, name: None, detail: None, source: None, ambiguous }))
+    }
+
+    pub(crate) fn of(mut self, name: &LockName) -> Self {
+        self.0.name = Some(name.clone());
+        self
+    }
+
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    pub(crate) fn because(mut self, source: Arc<dyn Error + Send + Sync>) -> Self {
+        self.0.source = Some(source);
+        self
+    }
+
+    pub(crate) fn backend(kind: ErrorKind, error: Option<Arc<BackendError>>) -> Self {
+        let mut this = Self::new(kind);
+        if let Some(error) = error {
+            this.0.ambiguous = error.applied() == Applied::Unknown;
+            this.0.source = Some(error);
+        }
+        this
+    }
+
+    /// A backend's connector refuses a URL; `detail` says why and what to do, without secrets.
+    #[must_use]
+    pub fn invalid_url(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidUrl).detail(detail)
+    }
+
+    /// What kind of failure.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The lock that it was about, if it was about one.
+    #[must_use]
+    pub fn name(&self) -> Option<&LockName> {
+        self.0.name.as_ref()
+    }
+
+    /// Whether the same call may succeed later without anybody changing something.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self.0.kind {
+            ErrorKind::Timeout
+            | ErrorKind::TooManyWaiters
+            | ErrorKind::Unavailable
+            | ErrorKind::Unconfirmed => true,
+            ErrorKind::Backend => self.backend_error().is_none_or(BackendError::is_retryable),
+            ErrorKind::InvalidName
+            | ErrorKind::InvalidOptions
+            | ErrorKind::InvalidUrl
+            | ErrorKind::Lost
+            | ErrorKind::ForeignOwner
+            | ErrorKind::ShutDown
+            | ErrorKind::NoRuntime => false,
+        }
+    }
+
+    /// Whether the store may have carried out what was asked although it failed. An acquire of unknown outcome
+    /// is undone in the background; nothing is left to do for the caller.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.0.ambiguous
+    }
+
+    /// The failure of the store behind this, if there is one.
+    #[must_use]
+    pub fn backend_error(&self) -> Option<&BackendError> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind.says())?;
+        if let Some(name) = &self.0.name {
+            write!(f, " (lock `{name}`)")?;
+        }
+        match &self.0.detail {
+            Some(detail) => write!(f, ": {detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("LockError");
+        debug.field("kind", &self.0.kind);
+        if let Some(name) = &self.0.name {
+            debug.field("name", name);
+        }
+        if let Some(detail) = &self.0.detail {
+            debug.field("detail", detail);
+        }
+        if let Some(source) = &self.0.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
+    }
+}
+
+impl From<NameError> for LockError {
+    fn from(e: NameError) -> Self {
+        Self::new(ErrorKind::InvalidName).because(Arc::new(e))
+    }
+}
+
+impl From<OptionsError> for LockError {
+    fn from(e: OptionsError) -> Self {
+        Self::new(ErrorKind::InvalidOptions).because(Arc::new(e))
+    }
+}
+
+impl From<BackendError> for LockError {
+    fn from(e: BackendError) -> Self {
+        let kind = match e.kind() {
+            BackendErrorKind::Unavailable | BackendErrorKind::Timeout => ErrorKind::Unavailable,
+            _ => ErrorKind::Backend,
+        };
+        Self::backend(kind, Some(Arc::new(e)))
+    }
+}
+
+/// Why [`Lock::run`](crate::Lock::run) has no value.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The lock was not acquired; the work never began.
+    NotAcquired(LockError),
+    /// The lock was lost while the work ran; the work was dropped, or its value cannot be trusted.
+    Lost(LostReason),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAcquired(_) => write!(f, "the work did not begin"),
+            Self::Lost(reason) => write!(f, "the work was stopped: {reason}"),
+        }
+    }
+}
+
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NotAcquired(error) => Some(error),
+            Self::Lost(_) => None,
+        }
+    }
+}
+
+impl From<LockError> for RunError {
+    fn from(e: LockError) -> Self {
+        Self::NotAcquired(e)
+    }
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the lease ended without a renewal",
+            Self::Gone => "the store no longer had the lease",
+            Self::MaxHold => "the hold reached its longest time",
+            Self::ShutDown => "the lock factory was shut down",
+        })
+    }
+}
+
+impl Error for LostReason {}

@@ -1,0 +1,247 @@
+//! Where locks come from: one factory per process, with one UUID.
+
+use crate::{
+    acquire::Wanted,
+    backend::{Backend, ForceRelease, Forced, Inspected, StoredHold, WakeUps},
+    clock::{BootClock, Clock},
+    driver::{Driver, Handle, Parts, ShutdownReport},
+    error::{ErrorKind, LockError},
+    ids::ProcessId,
+    inspect::{ForceOutcome, Inspection},
+    lock::Lock,
+    machine::Rules,
+    name::{LockName, NameError},
+    observe::{LockObserver, Observers},
+    options::{Limits, LockOptions},
+    owner::Owner,
+};
+use std::{future::Future, sync::Arc};
+
+/// The locks of this process: a backend, a process id, a worker.
+///
+/// Make one per process and clone it: clones are the same factory. Two factories in one process exclude one
+/// another, as two processes do.
+///
+/// No runtime is needed to make one, so it may be a `static`; its worker, which renews and releases, is started
+/// by the first acquire in the tokio runtime of that acquire, and again if that runtime is gone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockFactory, MemoryBackend};
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let guard = locks.named("stock:42")?.acquire().await?;
+/// println!("held with token {}", guard.fencing_token());
+/// guard.release().await?;
+/// locks.shutdown().await;
+/// # Ok(()) }
+/// ```
+///
+/// # Dropping
+/// When the last of factory, locks and guards is dropped, what was dropped last is still released in the
+/// background, if the runtime lives; otherwise leases end by themselves. [`shutdown`](Self::shutdown) waits and
+/// tells.
+#[derive(Debug, Clone)]
+pub struct LockFactory {
+    handle: Arc<Handle>,
+}
+
+impl LockFactory {
+    /// A factory with default options.
+    #[must_use]
+    pub fn new(backend: impl Backend) -> Self {
+        Self::with_parts(LockFactoryBuilder::new(Arc::new(backend)))
+    }
+
+    /// A factory with options; see [`LockFactoryBuilder`].
+    pub fn builder(backend: impl Backend) -> LockFactoryBuilder {
+        LockFactoryBuilder::new(Arc::new(backend))
+    }
+
+    fn with_parts(b: LockFactoryBuilder) -> Self {
+        let capabilities = b.backend.capabilities();
+        let push = capabilities.wake_ups == WakeUps::Push;
+        let rules = Rules { max_waiters: b.limits.waiters_per_name, push, ..Rules::default() };
+        let limits = match capabilities.max_lease {
+            Some(most) => b.limits.longest_lease(most.min(b.limits.longest_lease)),
+            None => b.limits,
+        };
+        let observers = Observers::new(b.observers, capabilities.name);
+        let (process, backend, clock, options) = (ProcessId::random(), b.backend, b.clock, b.options);
+        let driver = Driver::new(Parts { process, backend, clock, options, limits, observers, rules });
+        Self { handle: Handle::new(driver) }
+    }
+
+    /// The lock of that name, without any IO.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken.
+    pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = name.try_into().map_err(NameError::from)?;
+        let terms = self.handle.terms(&self.handle.options)?;
+        Ok(Lock::new(self.handle.clone(), Wanted { name, owner: None, terms }))
+    }
+
+    /// A fresh owner, for re-entry; see [`Owner`].
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        Owner::new(self.handle.process, self.handle.fresh_owner())
+    }
+
+    /// The UUID by which stores tell this process from others.
+    #[must_use]
+    pub fn process_id(&self) -> ProcessId {
+        self.handle.process
+    }
+
+    /// What is known of a name: who holds it in the store, and who holds it or waits in this process.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails, or does not answer within the
+    /// operation timeout.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn inspect(&self, name: &LockName) -> Result<Inspection, LockError> {
+        let stored = match self.stored(name).await? {
+            Inspected::Held(stored) => Some(stored),
+            Inspected::Free => None,
+        };
+        Ok(Inspection { stored, local: self.handle.look_at(name) })
+    }
+
+    /// Frees a lock whoever holds it: looks who holds it, and frees it if that one still does. The holder
+    /// learns of it by its next renewal, at the latest at its deadline; its late writes are stopped by the
+    /// fencing token alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails; it may then have been freed.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have freed the lock; repeating it frees no later holder unseen.
+    pub async fn force_release(&self, name: &LockName) -> Result<ForceOutcome, LockError> {
+        let Inspected::Held(StoredHold { lease, .. }) = self.stored(name).await? else {
+            return Ok(ForceOutcome::NotHeld);
+        };
+        let request = ForceRelease { name: name.clone(), seen: lease.clone() };
+        let reply = self.in_time(name, self.handle.backend.force_release(request)).await?;
+        // If it was ours, the holder is told at once instead of at its next renewal.
+        self.handle.suspect(name);
+        Ok(match reply.outcome {
+            Forced::Forced => ForceOutcome::Forced { lease },
+            Forced::Changed => ForceOutcome::Changed,
+        })
+    }
+
+    async fn stored(&self, name: &LockName) -> Result<Inspected, LockError> {
+        self.in_time(name, self.handle.backend.inspect(name.clone())).await.map(|reply| reply.outcome)
+    }
+
+    async fn in_time<T>(
+        &self,
+        name: &LockName,
+        call: impl Future<Output = Result<T, crate::BackendError>>,
+    ) -> Result<T, LockError> {
+        let timeout = self.handle.terms(&self.handle.options)?.operation_timeout;
+        match tokio::time::timeout(timeout, call).await {
+            Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
+            Err(_) => {
+                let detail = format!("no answer within {timeout:?}");
+                Err(LockError::new(ErrorKind::Unavailable).of(name).detail(detail))
+            }
+        }
+    }
+
+    /// How many names this process holds or waits for; zero when nothing is left of past work.
+    #[must_use]
+    pub fn names_in_use(&self) -> usize {
+        self.handle.cell_count()
+    }
+
+    /// Ends the factory in good order: waiters fail with [`ErrorKind::ShutDown`], holds end as
+    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It takes at most two
+    /// operation timeouts; the report names what the store did not confirm by then.
+    ///
+    /// # Cancel safety
+    /// A dropped call goes on in the background; calling again waits for the rest.
+    pub async fn shutdown(&self) -> ShutdownReport {
+        self.handle.shut_down().await
+    }
+}
+
+/// The options of a factory.
+///
+/// | option | default |
+/// | --- | --- |
+/// | [`options`](Self::options) | a lease of 30 s, kept alive; see [`LockOptions`] |
+/// | [`limits`](Self::limits) | 10,000 waiters per name, 100,000 in all; see [`Limits`] |
+/// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
+/// | [`clock`](Self::clock) | [`BootClock`] |
+///
+/// ```
+/// use lock_core::{LockFactory, LockOptions, MemoryBackend};
+/// use std::time::Duration;
+///
+/// let locks = LockFactory::builder(MemoryBackend::new())
+///     .options(LockOptions::new().lease(Duration::from_secs(10)))
+///     .build()?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+#[derive(Debug)]
+#[must_use]
+pub struct LockFactoryBuilder {
+    backend: Arc<dyn Backend>,
+    options: LockOptions,
+    limits: Limits,
+    observers: Vec<Arc<dyn LockObserver>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LockFactoryBuilder {
+    fn new(backend: Arc<dyn Backend>) -> Self {
+        let (options, limits) = (LockOptions::new(), Limits::new());
+        Self { backend, options, limits, observers: Vec::new(), clock: Arc::new(BootClock::new()) }
+    }
+
+    /// The terms of locks that do not choose their own.
+    pub fn options(mut self, options: LockOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The bounds of this factory.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Adds an observer, for example `OtelObserver`.
+    pub fn observer(mut self, observer: impl LockObserver) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// The clock that leases are measured with. Under tokio's paused time this must be a
+    /// [`TestClock`](crate::TestClock).
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Makes the factory, without any IO.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits, or those of the
+    /// backend.
+    pub fn build(self) -> Result<LockFactory, LockError> {
+        self.limits.check()?;
+        self.limits.terms(&self.options)?;
+        let factory = LockFactory::with_parts(self);
+        factory.handle.terms(&factory.handle.options)?;
+        Ok(factory)
+    }
+}

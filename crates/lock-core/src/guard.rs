@@ -1,0 +1,166 @@
+//! The proof that a lock is held.
+
+use crate::{
+    acquire::{AcquireFuture, Wanted},
+    driver::{Cell, Handle, HoldState},
+    error::{ErrorKind, LockError},
+    hold::Hold,
+    machine::{LostReason, ReleaseAnswer},
+    name::LockName,
+    owner::Owner,
+    token::FencingToken,
+};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+/// A held lock. The lock is released by [`release`](Self::release), or when the guard is dropped.
+///
+/// The watchdog renews the lease in the background. A guard does **not** prove that the lock is still held:
+/// a paused process, a dead network or a forced release end a hold from outside. Watch [`lost`](Self::lost),
+/// ask [`is_held`](Self::is_held) before steps that matter, and let the resource check
+/// [`fencing_token`](Self::fencing_token).
+///
+/// # Dropping
+/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the factory's worker sends
+/// the release. Prefer [`release`](Self::release) where an `.await` is possible: it says whether the lock was
+/// still held at the end.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockFactory, MemoryBackend, ReleaseOutcome};
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let guard = locks.named("stock:42")?.acquire().await?;
+/// assert!(guard.is_held());
+/// assert_eq!(guard.release().await?, ReleaseOutcome::Released);
+/// # Ok(()) }
+/// ```
+#[must_use = "the lock is released at once if the guard is not kept"]
+#[clippy::has_significant_drop]
+pub struct LockGuard {
+    hold: Hold,
+    wanted: Wanted,
+    /// Gone when the guard was released by hand.
+    cell: Option<Arc<Cell>>,
+    handle: Arc<Handle>,
+}
+
+/// What a release found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReleaseOutcome {
+    /// The lock was held until now, and is free.
+    Released,
+    /// The lock was held until now, and went to the next waiter of this process.
+    HandedOn,
+    /// The lock was held until now; its owner has further guards.
+    StillHeld {
+        /// How many guards are left.
+        depth: u32,
+    },
+    /// The hold had ended before: what was done last was not protected.
+    AlreadyExpired,
+    /// The hold had ended before, and another holds the lock: what was done last was not protected.
+    HeldByOther,
+}
+
+impl LockGuard {
+    pub(crate) fn new(state: Arc<HoldState>, cell: Arc<Cell>, wanted: Wanted, handle: Arc<Handle>) -> Self {
+        Self { hold: Hold::new(state), wanted, cell: Some(cell), handle }
+    }
+
+    /// The shared view of this hold: clone it, send it, keep it; it cannot release.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        self.hold.clone()
+    }
+
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.hold.name()
+    }
+
+    /// Who holds it; acquiring with this owner re-enters.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        self.hold.owner()
+    }
+
+    /// The number by which a resource refuses older holders; see [`FencingToken`] for how.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.fencing_token()
+    }
+
+    /// Whether the hold is valid now; see [`Hold::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    /// How long the hold is valid without a further renewal; zero if it ended.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
+    }
+
+    /// Completes when the hold is lost: its lease ended without a renewal, the store no longer had it, it
+    /// reached `max_hold`, or the factory was shut down.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        self.hold.lost()
+    }
+
+    /// Acquires the lock once more for the same owner. It joins this hold: same token, same watchdog, one more
+    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves the depth as it was.
+    pub fn reenter(&self) -> AcquireFuture {
+        let wanted = Wanted { owner: Some(*self.hold.owner()), ..self.wanted.clone() };
+        AcquireFuture::joining(self.handle.clone(), wanted, self.fencing_token())
+    }
+
+    /// Gives the lock back and says whether it was still held.
+    ///
+    /// It waits for the store no longer than two operation timeouts; after that the release is repeated in the
+    /// background until the lease has ended by itself. A hold that was lost answers at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unconfirmed`] if the store did not confirm the release in time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: whenever the future is dropped, even before its first poll, the lock is released in the
+    /// background.
+    pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
+        let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
+        let answer = self.handle.release(&cell, self.hold.fencing_token()).await;
+        match answer {
+            ReleaseAnswer::Released => Ok(ReleaseOutcome::Released),
+            ReleaseAnswer::HandedOn => Ok(ReleaseOutcome::HandedOn),
+            ReleaseAnswer::StillHeld { depth } => Ok(ReleaseOutcome::StillHeld { depth }),
+            ReleaseAnswer::AlreadyExpired => Ok(ReleaseOutcome::AlreadyExpired),
+            ReleaseAnswer::HeldByOther => Ok(ReleaseOutcome::HeldByOther),
+            ReleaseAnswer::Unconfirmed => Err(LockError::new(ErrorKind::Unconfirmed).of(self.hold.name())),
+        }
+    }
+}
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some(cell) = self.cell.take() {
+            self.handle.guard_dropped(&cell, self.hold.fencing_token());
+        }
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockGuard").field(&self.hold).finish()
+    }
+}

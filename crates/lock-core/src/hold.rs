@@ -1,0 +1,133 @@
+//! The shared view of a hold.
+
+use crate::{
+    driver::HoldState,
+    ids::LeaseId,
+    machine::{EndedHow, LostReason},
+    name::LockName,
+    owner::Owner,
+    token::FencingToken,
+};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+/// What everybody may know of a hold: a view that can be cloned and sent anywhere, and that cannot release.
+///
+/// It outlives the guards and then says how the hold ended.
+#[derive(Clone)]
+pub struct Hold {
+    state: Arc<HoldState>,
+}
+
+/// How a hold ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ended {
+    /// Its last guard was released or dropped.
+    Released,
+    /// Before that.
+    Lost(LostReason),
+}
+
+impl Hold {
+    pub(crate) fn new(state: Arc<HoldState>) -> Self {
+        Self { state }
+    }
+
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.state.name
+    }
+
+    /// Who holds it; acquiring with this owner re-enters.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.state.owner
+    }
+
+    /// The number by which a resource refuses older holders.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.state.token
+    }
+
+    /// What the store keeps as the holder.
+    #[must_use]
+    pub fn lease_id(&self) -> LeaseId {
+        self.state.lease
+    }
+
+    /// Whether the hold is valid now. Compares the clock and asks nobody: after a pause of this process the
+    /// first call already tells the truth. Once `false`, always `false`.
+    ///
+    /// A `true` may be outdated by the next instruction; what must not be done by an outdated holder has to be
+    /// fenced ([`FencingToken`]).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state.ended().is_none()
+    }
+
+    /// How long the hold is valid without a further renewal; zero if it ended.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.state.remaining()
+    }
+
+    /// Completes when the hold has ended, and says how.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let state = self.state.clone();
+        async move {
+            match state.wait_ended().await {
+                EndedHow::Released => Ended::Released,
+                EndedHow::Lost(reason) => Ended::Lost(reason),
+            }
+        }
+    }
+
+    /// Completes when the hold is lost; never if it is released.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        let ended = self.ended();
+        async move {
+            match ended.await {
+                Ended::Lost(reason) => reason,
+                Ended::Released => std::future::pending().await,
+            }
+        }
+    }
+
+    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+        match self.state.ended() {
+            Some(EndedHow::Lost(reason)) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// A token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[cfg(feature = "cancellation-token")]
+    #[must_use]
+    pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {
+        let token = tokio_util::sync::CancellationToken::new();
+        let (ended, cancel) = (self.ended(), token.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = ended => cancel.cancel(),
+                () = cancel.cancelled() => {}
+            }
+        });
+        token
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}

@@ -1,0 +1,157 @@
+//! Who is who across processes: the process, and the lease that a store sees.
+
+use std::{fmt, num::ParseIntError, str::FromStr};
+use uuid::Uuid;
+
+/// One v4 UUID per [`LockFactory`](crate::LockFactory), and so per process: it tells holders of different
+/// processes apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(Uuid);
+
+impl ProcessId {
+    /// Draws a fresh one from the operating system.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// Takes one that was drawn elsewhere, for example by a test that wants to repeat a run.
+    #[must_use]
+    pub fn from_uuid(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+
+    /// The UUID.
+    #[must_use]
+    pub fn as_uuid(&self) -> &Uuid {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The part of a lease id that is drawn afresh for every acquire: 63 random bits of the operating system.
+///
+/// Random rather than counted: a cloned virtual machine or a forked process continues with the same UUID and
+/// the same counter, would find "its own" lease in the store, and be granted a lock that its twin holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LeaseNumber(u64);
+
+impl LeaseNumber {
+    /// Keeps the lower 63 bits, so that the number fits the `i64` in which Java keeps a thread id.
+    #[must_use]
+    pub fn new(bits: u64) -> Self {
+        Self(bits & (i64::MAX as u64))
+    }
+
+    /// The number, at most `i64::MAX`.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// What a store keeps as the holder of a lock: `<process uuid>:<number>`. A fresh one for every acquire,
+/// whoever asks; who may re-enter is decided in the process and never reaches the store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId {
+    process: ProcessId,
+    number: LeaseNumber,
+}
+
+impl LeaseId {
+    /// The lease `number` of `process`.
+    #[must_use]
+    pub fn new(process: ProcessId, number: LeaseNumber) -> Self {
+        Self { process, number }
+    }
+
+    /// The process that drew it.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    /// The number that was drawn.
+    #[must_use]
+    pub fn number(&self) -> LeaseNumber {
+        self.number
+    }
+}
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.process, self.number.0)
+    }
+}
+
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text is not the lease id of a process of ours; the holder is another program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignLeaseId;
+
+impl fmt::Display for ForeignLeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a lease id is not of the form `<uuid>:<number>`")
+    }
+}
+
+impl std::error::Error for ForeignLeaseId {}
+
+impl From<ParseIntError> for ForeignLeaseId {
+    fn from(_: ParseIntError) -> Self {
+        Self
+    }
+}
+
+impl FromStr for LeaseId {
+    type Err = ForeignLeaseId;
+    fn from_str(text: &str) -> Result<Self, ForeignLeaseId> {
+        let (process, number) = text.split_once(':').ok_or(ForeignLeaseId)?;
+        let process = Uuid::try_parse(process).map_err(|_| ForeignLeaseId)?;
+        let number = i64::from_str(number)?;
+        let number = u64::try_from(number).map_err(|_| ForeignLeaseId)?;
+        Ok(Self::new(ProcessId(process), LeaseNumber::new(number)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_id_is_read_back_from_its_text() {
+        let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(u64::MAX));
+        assert_eq!(lease.number().get(), i64::MAX as u64, "it fits the i64 of a Java thread id");
+        assert_eq!(lease.to_string().parse(), Ok(lease));
+    }
+
+    #[test]
+    fn foreign_holders_are_recognised() {
+        for text in [
+            "",
+            "x",
+            "a:b",
+            "67e55044-10b1-426f-9247-bb680e5fe0c8:-4",
+            "67e55044-10b1-426f-9247-bb680e5fe0c8",
+        ] {
+            assert_eq!(text.parse::<LeaseId>(), Err(ForeignLeaseId), "{text}");
+        }
+    }
+}

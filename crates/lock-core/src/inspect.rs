@@ -1,0 +1,55 @@
+//! What can be seen of a lock from outside.
+
+use crate::{backend::StoredHold, owner::Owner, token::FencingToken};
+use std::time::Duration;
+
+/// What is known of a name, in the store and in this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// What the store keeps, if anybody holds the lock.
+    pub stored: Option<StoredHold>,
+    /// What this process knows, if it holds or waits.
+    pub local: Option<LocalView>,
+}
+
+/// What this process knows of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocalView {
+    /// The hold of this process, if it has one.
+    pub hold: Option<LocalHold>,
+    /// How many acquires wait in this process.
+    pub waiters: usize,
+}
+
+/// A hold of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LocalHold {
+    /// Who holds.
+    pub owner: Owner,
+    /// With which token.
+    pub token: FencingToken,
+    /// How many guards there are.
+    pub depth: u32,
+    /// For how long it is valid without renewal.
+    pub remaining: Duration,
+    /// A renewal failed or the clocks jumped; it is being renewed.
+    pub suspect: bool,
+}
+
+/// What became of a forced release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ForceOutcome {
+    /// The lock is free.
+    Forced {
+        /// Who held it, as the store knows it.
+        lease: String,
+    },
+    /// The holder that was seen was gone already; whoever came after it was not touched.
+    Changed,
+    /// Nobody held it.
+    NotHeld,
+}

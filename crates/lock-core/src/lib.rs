@@ -1,0 +1,92 @@
+//! Distributed locks with leases, fencing tokens and explicit ownership.
+//!
+//! A [`LockFactory`] makes [`Lock`]s by name; an acquired lock is a [`LockGuard`], whose [`Hold`] can be shared;
+//! a [`Backend`] stores the leases. This crate has the in-memory backend; `lock-fred` has Redis.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::{LockFactory, MemoryBackend};
+//!
+//! let locks = LockFactory::new(MemoryBackend::new());
+//! let guard = locks.named("stock:42")?.acquire().await?;   // waits; a watchdog keeps the lease
+//! let token = guard.fencing_token();                       // strictly increasing per name
+//! // … read and write, both checked against `token` by the resource …
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What a lock promises
+//! At most one *valid* holder per name while the store keeps its data and clocks run at one speed within the
+//! margin. A holder that was paused past its lease learns it from its guard, but only the resource can stop its
+//! late write: see [`FencingToken`].
+//!
+//! # The rules in short
+//! - Every lease ends by itself; the watchdog renews it at a third of its length ([`LockOptions`]).
+//! - The local deadline counts from *before* the request was sent; at the deadline a hold is lost, whatever the
+//!   network does, and stays lost.
+//! - Every acquisition is a fresh owner; re-entry is asked for by value ([`Owner`]).
+//! - Every future may be dropped at any await; every guard may be dropped anywhere.
+//! - All limits are finite by default ([`Limits`]).
+
+mod acquire;
+pub mod backend;
+mod clock;
+mod connect;
+mod driver;
+mod error;
+mod factory;
+mod guard;
+mod hold;
+mod ids;
+mod inspect;
+mod lock;
+#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+mod machine;
+mod memory;
+mod name;
+mod observe;
+mod options;
+mod owner;
+#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+mod store;
+mod sync;
+#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+mod terms;
+mod time;
+mod token;
+
+pub use acquire::{AcquireFuture, TryAcquireFuture};
+#[doc(no_inline)]
+pub use backend::{Applied, Backend, BackendError, BackendErrorKind};
+pub use clock::{BootClock, Clock, SteadyClock, TestClock};
+pub use connect::{Connector, Connectors};
+pub use driver::ShutdownReport;
+pub use error::{ErrorKind, LockError, RunError};
+pub use factory::{LockFactory, LockFactoryBuilder};
+pub use guard::{LockGuard, ReleaseOutcome};
+pub use hold::{Ended, Hold};
+pub use ids::{ForeignLeaseId, LeaseId, LeaseNumber, ProcessId};
+pub use inspect::{ForceOutcome, Inspection, LocalHold, LocalView};
+pub use lock::Lock;
+pub use machine::{EndedHow, LostReason, ReleaseAnswer};
+pub use memory::MemoryBackend;
+pub use name::{LockName, MAX_NAME_BYTES, NameError, RESERVED_PREFIXES};
+#[cfg(feature = "otel")]
+pub use observe::OtelObserver;
+pub use observe::{AcquireOutcome, By, GrantedBy, LockEvent, LockObserver, RenewalOutcome, WakeUp};
+pub use options::{Limits, LockOptions, OptionsError, SHORTEST_LEASE};
+pub use owner::Owner;
+pub use time::{Moment, ServerTime};
+pub use token::FencingToken;
+
+/// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of
+/// stability.
+#[cfg(feature = "unstable-model")]
+#[doc(hidden)]
+pub mod model {
+    pub use crate::{
+        machine::*,
+        store::{Slot, UnsupportedWish},
+        terms::{Keep, Terms},
+    };
+}

@@ -1,0 +1,165 @@
+//! A lock by name: what may be asked of it.
+
+use crate::{
+    acquire::{AcquireFuture, TryAcquireFuture, Wait, Wanted},
+    driver::Handle,
+    error::{ErrorKind, LockError, RunError},
+    guard::{LockGuard, ReleaseOutcome},
+    hold::Hold,
+    machine::LostReason,
+    name::LockName,
+    options::{LockOptions, OptionsError},
+    owner::Owner,
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// A named lock of a factory; made by [`LockFactory::named`](crate::LockFactory::named) without any IO.
+///
+/// It is a handle: cheap to clone, and holding nothing. Options live on the handle, so one place can decide on
+/// them and hand it on.
+///
+/// # Fairness
+/// Waiters of one process are served in the order of their first poll. Between processes the store decides:
+/// whoever asks first after a release. A process asks with one request at a time however many tasks wait in it.
+///
+/// # Exclusion
+/// Every acquisition is a fresh owner: acquiring a lock twice in one task waits for ever, as with
+/// [`tokio::sync::Mutex`]. For re-entry see [`Owner`].
+#[derive(Debug, Clone)]
+pub struct Lock {
+    handle: Arc<Handle>,
+    wanted: Wanted,
+}
+
+impl Lock {
+    pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted) -> Self {
+        Self { handle, wanted }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.wanted.name
+    }
+
+    /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] if the lease is too short or too long.
+    pub fn with_lease(&self, lease: Duration) -> Result<Self, LockError> {
+        self.with_options(LockOptions::new().fixed_lease(lease))
+    }
+
+    /// The same lock under other terms, which replace those of the factory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
+    pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
+        let terms = self.handle.terms(&options).map_err(|e| LockError::from(e).of(self.name()))?;
+        Ok(Self { handle: self.handle.clone(), wanted: Wanted { terms, ..self.wanted.clone() } })
+    }
+
+    /// The same lock for this owner, who re-enters what it holds. A re-entry joins the hold: its token and its
+    /// watchdog stay, a longer lease lengthens it, a shorter one does not shorten it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ForeignOwner`] if another factory made the owner.
+    pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
+        if owner.process() != self.handle.process {
+            return Err(LockError::new(ErrorKind::ForeignOwner).of(self.name()));
+        }
+        Ok(Self {
+            handle: self.handle.clone(),
+            wanted: Wanted { owner: Some(*owner), ..self.wanted.clone() },
+        })
+    }
+
+    /// Waits for the lock as long as others hold it.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
+    /// - [`ErrorKind::Backend`] if the store refuses (rights, wrong type of key);
+    /// - [`ErrorKind::TooManyWaiters`], [`ErrorKind::ShutDown`], [`ErrorKind::NoRuntime`];
+    /// - [`ErrorKind::Lost`] if the owner still has guards of a hold of this lock that was lost.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves nothing behind, in this process or in the store.
+    pub fn acquire(&self) -> AcquireFuture {
+        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::Forever)
+    }
+
+    /// Tries once: `None` if somebody else holds the lock, or waits for it in this process (then without
+    /// asking the store: a try never overtakes a waiter).
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but [`ErrorKind::Backend`] at the first failure of the store; if that is
+    /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves nothing behind.
+    pub fn try_acquire(&self) -> TryAcquireFuture {
+        TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::Once))
+    }
+
+    /// Waits for the lock, but no longer than `wait` from the first poll on. Zero is one try.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Timeout`] if the time passes; [`ErrorKind::InvalidOptions`] if `wait` exceeds the factory's
+    /// `longest_wait`; otherwise as [`acquire`](Self::acquire).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves nothing behind.
+    pub async fn acquire_timeout(&self, wait: Duration) -> Result<LockGuard, LockError> {
+        let most = self.handle.limits.longest_wait;
+        if wait > most {
+            return Err(LockError::from(OptionsError::WaitTooLong { wait, most }).of(self.name()));
+        }
+        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::For(wait)).await
+    }
+
+    /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.
+    ///
+    /// `Ok` means that the work ended while the lock was held, as far as this process and the store can know;
+    /// what must not be done by an outdated holder has to be fenced with
+    /// [`hold.fencing_token()`](Hold::fencing_token) all the same.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let token = locks.named("report")?.run(|hold| async move { hold.fencing_token() }).await?;
+    /// assert!(token.get() > 0);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::NotAcquired`] if the work never began, [`RunError::Lost`] if the lock was lost before it
+    /// ended.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the work and releases the lock in the background.
+    pub async fn run<F, W>(&self, work: F) -> Result<W::Output, RunError>
+    where
+        F: FnOnce(Hold) -> W,
+        W: Future,
+    {
+        let guard = self.acquire().await?;
+        let hold = guard.hold();
+        let value = tokio::select! {
+            biased;
+            reason = hold.lost() => return Err(RunError::Lost(reason)),
+            value = work(hold.clone()) => value,
+        };
+        if let Some(reason) = hold.lost_reason() {
+            return Err(RunError::Lost(reason));
+        }
+        match guard.release().await {
+            // The store says that the hold had ended before: the end of the work was not protected.
+            Ok(ReleaseOutcome::AlreadyExpired | ReleaseOutcome::HeldByOther) => {
+                Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
+            }
+            Ok(_) | Err(_) => Ok(value),
+        }
+    }
+}

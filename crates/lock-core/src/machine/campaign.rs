@@ -1,0 +1,231 @@
+//! Tries to take the lock for the front of the line: one lease id, one attempt in flight.
+//!
+//! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless,
+//! and is used up by its first release.
+
+use super::{
+    Command, Failure, Grant, GrantedBy, Machine, Moment, Patience, Refusal, Step, Traces, deadline,
+    hold::Hold, retired::Retired,
+};
+use crate::{
+    backend::{Acquired, Applied, Reply, Wish},
+    ids::LeaseNumber,
+    terms::Terms,
+    time::ServerTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+/// Answers *late* in a row that are taken for a wrong clock estimate; more count as failures.
+const LATES_AT_ONCE: u32 = 3;
+/// When the lease of the other is not told, or is over at once.
+const ASK_SOON: Duration = Duration::from_millis(50);
+/// The slowest polling of a backend that cannot push.
+const SLOWEST_POLL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Campaign {
+    lease: LeaseNumber,
+    flight: Option<Flight>,
+    next_try: Moment,
+    traces: Traces,
+    /// An attempt was granted, but not yet under the terms of the one who waits.
+    taken: bool,
+    busies: u32,
+    lates: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Flight {
+    sent: Moment,
+    terms: Terms,
+    not_after: ServerTime,
+    /// A wake-up came after the attempt was sent: its busy answer may be older than the release.
+    woken: bool,
+}
+
+impl Campaign {
+    fn new(lease: LeaseNumber, next_try: Moment) -> Self {
+        let traces = Traces::default();
+        Self { lease, flight: None, next_try, traces, taken: false, busies: 0, lates: 0 }
+    }
+}
+
+impl Machine {
+    pub(super) fn next_try(&self) -> Option<Moment> {
+        if self.hold.is_some() || !self.queue.has_line() || self.is_releasing() {
+            return None;
+        }
+        match &self.campaign {
+            Some(campaign) if campaign.flight.is_some() => None,
+            Some(campaign) => Some(campaign.next_try),
+            None => Some(self.pace.resume_at),
+        }
+    }
+
+    pub(super) fn try_if_due(&mut self, s: &mut Step<'_>) {
+        let Some(front) = self.queue.front().copied() else { return self.end_idle_campaign(s) };
+        if self.next_try().is_none_or(|at| at > s.now) {
+            return;
+        }
+        let campaign = self.campaign.get_or_insert_with(|| Campaign::new(s.fresh_lease(), s.now));
+        let terms = front.terms;
+        let not_after = s.outside.server_now() + terms.operation_timeout;
+        campaign.flight = Some(Flight { sent: s.now, terms, not_after, woken: false });
+        campaign.traces.sent(s.now, &terms);
+        let wish = Wish::Next { reserve: 0, floor: terms.token_floor };
+        s.say(Command::TryAcquire { lease: campaign.lease, terms, not_after, wish });
+    }
+
+    /// Nobody waits any more. An attempt in flight is awaited, since its answer says what there is to undo.
+    fn end_idle_campaign(&mut self, s: &mut Step<'_>) {
+        if let Some(campaign) = self.campaign.take_if(|campaign| campaign.flight.is_none()) {
+            self.undo(s, campaign);
+        }
+    }
+
+    fn undo(&mut self, s: &mut Step<'_>, campaign: Campaign) {
+        if campaign.taken || campaign.traces.not_after.is_some() {
+            self.retire(s, Retired::new(campaign.lease, campaign.traces));
+        }
+    }
+
+    pub(super) fn on_woken(&mut self, s: &mut Step<'_>) {
+        self.pace.resume_at = self.pace.resume_at.min(s.now);
+        let Some(campaign) = &mut self.campaign else { return };
+        match &mut campaign.flight {
+            Some(flight) => flight.woken = true,
+            None => campaign.next_try = s.now,
+        }
+    }
+
+    /// The answer to the attempt in flight; an answer for any other lease came too late to matter.
+    pub(super) fn on_acquired(
+        &mut self,
+        s: &mut Step<'_>,
+        lease: LeaseNumber,
+        outcome: Result<Reply<Acquired>, Failure>,
+    ) {
+        if self.hold.as_ref().is_some_and(|hold| hold.lease == lease) {
+            return self.on_raised(s, outcome);
+        }
+        let Some(campaign) = self.campaign.as_mut().filter(|campaign| campaign.lease == lease) else {
+            return;
+        };
+        let Some(flight) = campaign.flight.take() else { return };
+        match outcome {
+            Ok(Reply { outcome: Acquired::Late, .. }) => self.on_late(s, &flight),
+            Ok(reply) => {
+                campaign.lates = 0;
+                match reply.outcome {
+                    Acquired::Granted { first, last } => self.on_granted(s, &flight, first, last),
+                    Acquired::Busy { remaining, .. } => self.on_busy(s, &flight, remaining),
+                    Acquired::Contended { retry_after, .. } => self.on_contended(s, retry_after),
+                    // No answer to a plain acquire; whatever the store did is undone or repeated.
+                    Acquired::Reentered | Acquired::Gone | Acquired::Stale { .. } | Acquired::Late => {
+                        self.on_failed(s, &flight, Failure::UNKNOWN);
+                    }
+                }
+            }
+            Err(failure) => self.on_failed(s, &flight, failure),
+        }
+    }
+
+    fn on_granted(&mut self, s: &mut Step<'_>, flight: &Flight, first: FencingToken, last: FencingToken) {
+        self.backend_answered();
+        let Some(campaign) = &mut self.campaign else { return };
+        let deadline = deadline(flight.sent, &flight.terms);
+        let front = self.queue.front().copied();
+        let Some(front) = front.filter(|_| s.now < deadline) else {
+            // Nobody waits any more, or this process was paused until the lease was as good as over.
+            campaign.taken = true;
+            if let Some(campaign) = self.campaign.take() {
+                self.undo(s, campaign);
+            }
+            return;
+        };
+        if front.terms != flight.terms {
+            // Granted under the terms of somebody who left. The same id again under the right ones: a repeat
+            // that keeps the lease and never shortens it.
+            campaign.taken = true;
+            campaign.next_try = s.now;
+            return;
+        }
+        let grant = Grant { token: first, lease: campaign.lease, deadline, depth: 1, by: GrantedBy::Store };
+        self.hold = Some(Hold::new(grant, last, &front, flight.sent, campaign.traces));
+        self.campaign = None;
+        self.queue.remove(front.waiter);
+        self.queue.siblings_enter(front.owner);
+        s.say(Command::Grant { waiter: front.waiter, grant });
+    }
+
+    fn on_busy(&mut self, s: &mut Step<'_>, flight: &Flight, remaining: Option<Duration>) {
+        self.backend_answered();
+        self.refuse_impatient(s, Refusal::Busy);
+        self.watch.want();
+        let most = self.rules.longest_wait;
+        let polls = !self.rules.push;
+        let Some(campaign) = &mut self.campaign else { return };
+        campaign.busies = campaign.busies.saturating_add(1);
+        campaign.next_try = if flight.woken {
+            s.now
+        } else {
+            let mut wait = remaining.map_or(ASK_SOON, |left| left + Duration::from_millis(1)).min(most);
+            if polls {
+                wait =
+                    wait.min((ASK_SOON * 2u32.saturating_pow(campaign.busies.min(8) - 1)).min(SLOWEST_POLL));
+            }
+            s.now + wait + s.jitter(Duration::from_millis(5) + wait / 20)
+        };
+    }
+
+    /// The backend has undone the attempt itself, which used up the lease id.
+    fn on_contended(&mut self, s: &mut Step<'_>, retry_after: Duration) {
+        self.backend_answered();
+        self.refuse_impatient(s, Refusal::Busy);
+        if let Some(campaign) = self.campaign.take() {
+            self.undo(s, campaign);
+        }
+        self.pace.resume_at = s.now + retry_after;
+    }
+
+    /// Not carried out because our estimate of the server's clock was wrong; the answer brought the right one.
+    fn on_late(&mut self, s: &mut Step<'_>, flight: &Flight) {
+        let Some(campaign) = &mut self.campaign else { return };
+        campaign.lates += 1;
+        campaign.next_try = s.now;
+        if campaign.lates > LATES_AT_ONCE {
+            self.on_failed(s, flight, Failure { applied: Applied::No, retryable: true });
+        }
+    }
+
+    fn on_failed(&mut self, s: &mut Step<'_>, flight: &Flight, failure: Failure) {
+        self.pace.failed(s);
+        let Some(campaign) = &mut self.campaign else { return };
+        if failure.applied == Applied::Unknown {
+            campaign.traces.unknown(flight.not_after);
+        }
+        campaign.next_try = if flight.woken { s.now } else { self.pace.resume_at };
+        if failure.retryable {
+            self.queue.outage_began(flight.sent);
+            self.refuse_impatient(s, Refusal::Failed);
+        } else {
+            for waiter in self.queue.drain_line() {
+                s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
+            }
+        }
+    }
+
+    pub(super) fn backend_answered(&mut self) {
+        self.pace.answered();
+        self.queue.outage_over();
+    }
+
+    /// Only the front can have come for one try: others would have been refused at the door.
+    fn refuse_impatient(&mut self, s: &mut Step<'_>, refusal: Refusal) {
+        if let Some(front) = self.queue.front().copied().filter(|front| front.patience == Patience::Once) {
+            self.queue.remove(front.waiter);
+            s.say(Command::Refuse { waiter: front.waiter, refusal });
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What a machine wants done.
+
+use super::event::{Ticket, WaiterId};
+use crate::{
+    backend::{Publish, Wish},
+    ids::LeaseNumber,
+    terms::Terms,
+    time::{Moment, ServerTime},
+    token::FencingToken,
+};
+use std::time::Duration;
+
+/// What is to be done. The first five are IO: each is answered by exactly one event, at the latest when its
+/// operation timeout has passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Ask the store for the lock, or for a greater depth.
+    TryAcquire {
+        /// The lease that asks.
+        lease: LeaseNumber,
+        /// How long it shall last, and the operation timeout.
+        terms: Terms,
+        /// When the request becomes void.
+        not_after: ServerTime,
+        /// What is wished for.
+        wish: Wish,
+    },
+    /// Extend the lease.
+    Renew {
+        /// The lease.
+        lease: LeaseNumber,
+        /// How long it shall last, and the operation timeout.
+        terms: Terms,
+        /// Now; comes back with the answer.
+        sent: Moment,
+    },
+    /// Lower the depth, or free the lock.
+    Release {
+        /// The lease.
+        lease: LeaseNumber,
+        /// The depth that is left.
+        depth_left: u32,
+        /// Whether others are told.
+        publish: Publish,
+        /// The operation timeout.
+        timeout: Duration,
+    },
+    /// Subscribe to wake-ups.
+    Watch,
+    /// End the subscription.
+    Unwatch,
+    /// The waiter has the lock.
+    Grant {
+        /// Which.
+        waiter: WaiterId,
+        /// What it has.
+        grant: Grant,
+    },
+    /// The waiter will not get the lock.
+    Refuse {
+        /// Which.
+        waiter: WaiterId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The hold is valid for longer.
+    Extended {
+        /// Which.
+        token: FencingToken,
+        /// Until then; never earlier than before.
+        deadline: Moment,
+    },
+    /// The hold is over; said exactly once for each.
+    Ended {
+        /// Which.
+        token: FencingToken,
+        /// How.
+        how: EndedHow,
+    },
+    /// The answer to a release by hand.
+    ReleaseAnswered {
+        /// Which.
+        ticket: Ticket,
+        /// The answer.
+        answer: ReleaseAnswer,
+    },
+    /// Something that people should know.
+    Notice(Notice),
+}
+
+/// What a waiter was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The fencing token of the hold.
+    pub token: FencingToken,
+    /// The lease in the store.
+    pub lease: LeaseNumber,
+    /// Until when the hold is valid without renewal.
+    pub deadline: Moment,
+    /// How many guards the hold has now.
+    pub depth: u32,
+    /// How it came about.
+    pub by: GrantedBy,
+}
+
+/// How a grant came about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GrantedBy {
+    /// The store gave the lock to this process.
+    Store,
+    /// The owner already held it.
+    Reentry,
+    /// The previous holder of this process passed its lease on.
+    HandOff,
+}
+
+/// Why a waiter does not get the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It wanted one try, and somebody else holds the lock.
+    Busy,
+    /// Its waiting time is over.
+    Timeout,
+    /// Too many wait for this name.
+    TooManyWaiters,
+    /// The backend failed for longer than the outage budget.
+    Outage,
+    /// The backend failed, and trying again makes no sense or was not wanted.
+    Failed,
+    /// The hold that it wanted to re-enter was lost.
+    Lost,
+    /// The factory shuts down.
+    ShutDown,
+}
+
+/// How a hold ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndedHow {
+    /// By its last guard.
+    Released,
+    /// Before that.
+    Lost(LostReason),
+}
+
+/// Why a hold was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its deadline passed without a renewal, or the fixed lease was over.
+    Expired,
+    /// The store no longer had the lease: it was freed by force, or the store lost its data.
+    Gone,
+    /// The hold reached `max_hold`.
+    MaxHold,
+    /// The factory was shut down.
+    ShutDown,
+}
+
+/// What became of a release by hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReleaseAnswer {
+    /// The lock is free.
+    Released,
+    /// The lease went to the next waiter of this process.
+    HandedOn,
+    /// The owner has further guards.
+    StillHeld {
+        /// How many.
+        depth: u32,
+    },
+    /// The hold was over before.
+    AlreadyExpired,
+    /// The hold was over before, and another holds the lock.
+    HeldByOther,
+    /// The store did not confirm it in time. The release is repeated in the background; at the latest the lease
+    /// ends by itself.
+    Unconfirmed,
+}
+
+/// Something that people should know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Notice {
+    /// A renewal failed; the hold is suspect and will be retried until its deadline.
+    RenewalFailed {
+        /// The hold.
+        token: FencingToken,
+        /// How long the hold is still valid.
+        remaining: Duration,
+    },
+    /// Somebody in this process has waited longer than a lease for a hold of this process: perhaps for itself.
+    SelfDeadlock {
+        /// The hold.
+        token: FencingToken,
+        /// For how long.
+        waited: Duration,
+    },
+}

@@ -1,0 +1,170 @@
+//! The re-entrancy depth: how many guards the hold has, and what the store was told of it.
+//!
+//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from
+//! a settled answer. Whoever comes or goes meanwhile waits for that answer; then one operation brings the store
+//! up to date.
+
+use super::{
+    Command, Failure, Grant, GrantedBy, LostReason, Machine, Moment, Patience, Refusal, ReleaseAnswer, Step,
+    Ticket, WaiterId, deadline, hold::Hold, pace,
+};
+use crate::{
+    backend::{Acquired, Publish, Released, Reply, Wish},
+    terms::Terms,
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Depth {
+    /// What the store is known to keep; `None` after an operation of unknown outcome.
+    stored: Option<u32>,
+    flight: Option<Flight>,
+    /// Releases that wait for the store, each with the depth that it left.
+    tickets: Vec<(Ticket, u32)>,
+    failures: u32,
+    retry_at: Moment,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Flight {
+    /// Re-entries of these waiters.
+    Raise {
+        to: u32,
+        waiters: Vec<WaiterId>,
+        sent: Moment,
+        terms: Terms,
+    },
+    Lower {
+        to: u32,
+    },
+}
+
+impl Depth {
+    pub(super) fn one() -> Self {
+        Self { stored: Some(1), flight: None, tickets: Vec::new(), failures: 0, retry_at: Moment::START }
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    pub(super) fn await_answer(&mut self, ticket: Ticket, left: u32) {
+        self.tickets.push((ticket, left));
+    }
+
+    pub(super) fn into_tickets(self) -> Vec<(Ticket, u32)> {
+        self.tickets
+    }
+
+    pub(super) fn next_at(&self, hold: &Hold, has_entrants: bool) -> Moment {
+        let settled = self.stored == Some(hold.guards) && !has_entrants;
+        if self.flight.is_some() || settled { Moment::FAR } else { self.retry_at }
+    }
+
+    fn settle(&mut self, to: u32) {
+        self.stored = Some(to);
+        self.failures = 0;
+        self.retry_at = Moment::START;
+    }
+
+    /// The depth in this process is certain whatever the store knows of it, so nobody has to wait longer.
+    fn answer_still_held(&mut self, s: &mut Step<'_>) {
+        let in_this_process = self.tickets.extract_if(.., |(_, left)| *left > 0);
+        for (ticket, depth) in in_this_process {
+            s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::StillHeld { depth } });
+        }
+    }
+
+    fn failed(&mut self, s: &mut Step<'_>) {
+        self.answer_still_held(s);
+        self.stored = None;
+        self.failures += 1;
+        self.retry_at = s.now + pace::back_off(s, self.failures);
+    }
+}
+
+impl Machine {
+    /// Brings the store up to date with the guards and the re-entries, or ends the hold.
+    pub(super) fn settle_depth(&mut self, s: &mut Step<'_>) {
+        let Some(hold) = &mut self.hold else { return };
+        let entrants = self.queue.entrant_count();
+        let wanted = hold.guards + entrants;
+        if wanted == 0 || hold.ended {
+            return self.end_hold(s);
+        }
+        if hold.depth.is_in_flight() {
+            return;
+        }
+        if entrants == 0 && hold.depth.stored == Some(wanted) {
+            return hold.depth.answer_still_held(s);
+        }
+        if hold.depth.retry_at > s.now {
+            return;
+        }
+        let lease = hold.lease;
+        if entrants == 0 {
+            hold.depth.flight = Some(Flight::Lower { to: wanted });
+            let timeout = hold.terms.operation_timeout;
+            s.say(Command::Release { lease, depth_left: wanted, publish: Publish::No, timeout });
+        } else {
+            // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
+            let asked = self.queue.entrants().map(|entry| entry.terms);
+            let longest = asked.chain([hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(hold.terms);
+            let terms = Terms { operation_timeout: hold.terms.operation_timeout, ..longest };
+            let waiters = self.queue.entrants().map(|entry| entry.waiter).collect();
+            hold.depth.flight = Some(Flight::Raise { to: wanted, waiters, sent: s.now, terms });
+            hold.traces.sent(s.now, &terms);
+            let not_after = s.outside.server_now() + terms.operation_timeout;
+            s.say(Command::TryAcquire { lease, terms, not_after, wish: Wish::Keep { depth: wanted } });
+        }
+    }
+
+    pub(super) fn on_raised(&mut self, s: &mut Step<'_>, outcome: Result<Reply<Acquired>, Failure>) {
+        let Some(hold) = &mut self.hold else { return };
+        let Some(Flight::Raise { to, waiters, sent, terms }) = hold.depth.flight.take() else { return };
+        match outcome.map(|reply| reply.outcome) {
+            Ok(Acquired::Reentered) => {
+                self.pace.answered();
+                self.queue.outage_over();
+                hold.depth.settle(to);
+                hold.deadline = hold.deadline.max(deadline(sent, &terms));
+                let (token, deadline) = (hold.token, hold.deadline);
+                s.say(Command::Extended { token, deadline });
+                for waiter in waiters {
+                    // Whoever left meanwhile is not counted; the next operation lowers the depth again.
+                    if self.queue.take(waiter).is_some() {
+                        hold.guards += 1;
+                        let (lease, depth) = (hold.lease, hold.guards);
+                        let grant = Grant { token, lease, deadline, depth, by: GrantedBy::Reentry };
+                        s.say(Command::Grant { waiter, grant });
+                    }
+                }
+            }
+            Ok(Acquired::Gone) => self.lose(s, LostReason::Gone),
+            Ok(_) => hold.depth.failed(s),
+            Err(failure) => {
+                hold.depth.failed(s);
+                self.queue.outage_began(sent);
+                let hopeless = |patience| patience == Patience::Once || !failure.retryable;
+                let refused: Vec<_> =
+                    self.queue.entrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
+                for waiter in refused {
+                    self.queue.remove(waiter);
+                    s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_lowered(&mut self, s: &mut Step<'_>, outcome: Result<Reply<Released>, Failure>) {
+        let Some(hold) = &mut self.hold else { return };
+        let Some(Flight::Lower { to }) = hold.depth.flight.take() else { return };
+        match outcome.map(|reply| reply.outcome) {
+            Ok(Released::Kept) => {
+                hold.depth.settle(to);
+                self.backend_answered();
+            }
+            Ok(Released::Gone { .. }) => self.lose(s, LostReason::Gone),
+            Ok(_) | Err(_) => hold.depth.failed(s),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The current hold: how guards leave it, and how it is lost.
+
+use super::{
+    Command, EndedHow, Entry, Grant, LostReason, Machine, Moment, Notice, OwnerId, Refusal, ReleaseAnswer,
+    Step, Ticket, Traces, depth::Depth, renewal::Renewal, retired::Retired,
+};
+use crate::{ids::LeaseNumber, terms::Terms, token::FencingToken};
+
+/// What a guard stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Hold {
+    pub(super) lease: LeaseNumber,
+    pub(super) owner: OwnerId,
+    pub(super) token: FencingToken,
+    /// The last token that the acquire drew. A local hand-off gives out `token.next()` while it is not beyond.
+    pub(super) last_token: FencingToken,
+    pub(super) terms: Terms,
+    /// Valid until then; never falls.
+    pub(super) deadline: Moment,
+    pub(super) guards: u32,
+    pub(super) depth: Depth,
+    pub(super) renewal: Renewal,
+    pub(super) traces: Traces,
+    /// The last guard left, and the store will be told as soon as the operation in flight is answered.
+    pub(super) ended: bool,
+    max_hold_at: Moment,
+    crowd: Crowd,
+}
+
+/// Whether somebody in this process waits for this hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Crowd {
+    None,
+    Since(Moment),
+    Noticed,
+}
+
+/// A hold that was lost while guards of it are still about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Ghost {
+    pub(super) owner: OwnerId,
+    token: FencingToken,
+    guards: u32,
+}
+
+impl Hold {
+    pub(super) fn new(
+        grant: Grant,
+        last_token: FencingToken,
+        front: &Entry,
+        sent: Moment,
+        traces: Traces,
+    ) -> Self {
+        let terms = front.terms;
+        Self {
+            lease: grant.lease,
+            owner: front.owner,
+            token: grant.token,
+            last_token,
+            terms,
+            deadline: grant.deadline,
+            guards: 1,
+            depth: Depth::one(),
+            renewal: Renewal::after(sent, &terms),
+            traces,
+            ended: false,
+            max_hold_at: terms.max_hold.map_or(Moment::FAR, |most| sent + most),
+            crowd: Crowd::None,
+        }
+    }
+
+    pub(super) fn wake_at(&self, has_entrants: bool) -> Option<Moment> {
+        if self.ended {
+            return None;
+        }
+        let crowd = match self.crowd {
+            Crowd::Since(at) => at + self.terms.lease,
+            Crowd::None | Crowd::Noticed => Moment::FAR,
+        };
+        let parts = [
+            self.deadline,
+            self.max_hold_at,
+            self.renewal.next_at(),
+            crowd,
+            self.depth.next_at(self, has_entrants),
+        ];
+        parts.into_iter().min()
+    }
+}
+
+impl Machine {
+    pub(super) fn pass_time_for_hold(&mut self, s: &mut Step<'_>) {
+        let Some(hold) = &self.hold else { return };
+        if s.now >= hold.deadline {
+            self.lose(s, LostReason::Expired);
+        } else if s.now >= hold.max_hold_at {
+            self.lose(s, LostReason::MaxHold);
+        }
+    }
+
+    pub(super) fn on_expired(&mut self, s: &mut Step<'_>, token: FencingToken) {
+        if self.hold.as_ref().is_some_and(|hold| hold.token == token) {
+            self.lose(s, LostReason::Expired);
+        }
+    }
+
+    /// A guard leaves. The hold goes on while there are others, or re-entries under way: releasing under a
+    /// re-entry would tell the second guard *granted* about a lock that is gone.
+    pub(super) fn on_release(&mut self, s: &mut Step<'_>, token: FencingToken, ticket: Option<Ticket>) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.guards > 0) else {
+            self.ghost_leaves(token);
+            if let Some(ticket) = ticket {
+                s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::AlreadyExpired });
+            }
+            return;
+        };
+        hold.guards -= 1;
+        if let Some(ticket) = ticket {
+            let left = hold.guards + self.queue.entrant_count();
+            hold.depth.await_answer(ticket, left);
+        }
+    }
+
+    fn ghost_leaves(&mut self, token: FencingToken) {
+        if let Some(at) = self.ghosts.iter().position(|ghost| ghost.token == token) {
+            self.ghosts[at].guards -= 1;
+            if self.ghosts[at].guards == 0 {
+                self.ghosts.swap_remove(at);
+            }
+        }
+    }
+
+    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in flight.
+    pub(super) fn end_hold(&mut self, s: &mut Step<'_>) {
+        let Some(hold) = &mut self.hold else { return };
+        if !hold.ended {
+            hold.ended = true;
+            s.say(Command::Ended { token: hold.token, how: EndedHow::Released });
+        }
+        // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
+        if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
+            let retired = Retired::new(hold.lease, hold.traces).answering(hold.depth.into_tickets(), s.now);
+            self.retire(s, retired);
+        }
+    }
+
+    /// The hold is over before its guards are. Also releases in the store: renewals may have been carried out
+    /// while only their answers were lost, and a lease that nobody believes in should not keep others waiting.
+    pub(super) fn lose(&mut self, s: &mut Step<'_>, reason: LostReason) {
+        let Some(hold) = self.hold.take() else { return };
+        if !hold.ended {
+            s.say(Command::Ended { token: hold.token, how: EndedHow::Lost(reason) });
+            for waiter in self.queue.drain_entrants() {
+                s.say(Command::Refuse { waiter, refusal: Refusal::Lost });
+            }
+        }
+        if hold.guards > 0 {
+            self.ghosts.push(Ghost { owner: hold.owner, token: hold.token, guards: hold.guards });
+        }
+        for (ticket, _) in hold.depth.into_tickets() {
+            s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::AlreadyExpired });
+        }
+        if reason != LostReason::Gone || hold.traces.not_after.is_some() {
+            self.retire(s, Retired::new(hold.lease, hold.traces));
+        }
+    }
+
+    /// Somebody of this process who waits longer than a lease for this process may be waiting for itself.
+    pub(super) fn notice_crowd(&mut self, s: &mut Step<'_>) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended) else { return };
+        hold.crowd = match hold.crowd {
+            Crowd::Since(since) if self.queue.has_line() && s.now >= since + hold.terms.lease => {
+                let waited = s.now.since(since);
+                s.say(Command::Notice(Notice::SelfDeadlock { token: hold.token, waited }));
+                Crowd::Noticed
+            }
+            Crowd::None if self.queue.has_line() => Crowd::Since(s.now),
+            Crowd::Since(_) if !self.queue.has_line() => Crowd::None,
+            as_before => as_before,
+        };
+    }
+}

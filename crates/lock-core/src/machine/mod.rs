@@ -1,0 +1,316 @@
+//! The lock state machine: everything that this process decides about one lock name.
+//!
+//! It is a plain value. Events go in, commands come out, the time is an argument; it reads no clock, does no IO,
+//! wakes nobody and logs nothing. The same type is run by the driver, told stories in virtual time, and searched
+//! by a model checker.
+//!
+//! ```text
+//!   Enter ─▶ LINE of waiters, first in, first out ──────────── Leave · wait over · outage · Close ─▶ Refuse
+//!              │ the front one, and no hold
+//!              ▼
+//!          CAMPAIGN  one fresh lease id ◀──────────────┐
+//!              │ TryAcquire                            │ wake-up, lease of the other over, back-off
+//!              ├─ Busy ──▶ Watch, acknowledged ──▶ wait ┤
+//!              ├─ Unknown / Late ──────────────────────┘  (same id: repeating is harmless)
+//!              ├─ Granted, nobody waits any more ─────────────────────────────┐
+//!              ▼ Granted                                                      │
+//!          HOLD  owner, token, depth, deadline                                │
+//!              │  ┌ Held ──── a third of the lease ────▶ Renew ─┐             │
+//!              │  │  ▲  Renewed: deadline = sent + lease − margin│             │
+//!              │  └──┴── Unknown: Suspect, retry quickly ◀───────┘             │
+//!              │  same owner enters ─▶ ENTRANT ─▶ TryAcquire(keep, depth) ─▶ Grant
+//!              ├─ Released by its last guard                                  │
+//!              └─ Lost: Gone · deadline · max_hold · Close                    │
+//!              ▼                                                              ▼
+//!          RETIRED lease id: Release(0) now, and again until it was executed past every
+//!          `not_after` of an attempt whose outcome is unknown; never acquired again
+//! ```
+//!
+//! Rules that live here, each with the failure that taught it at its place: at most one depth-changing operation
+//! in flight per lease; the expiry and the deadline never fall; a lease id is retired by its first release; a
+//! wake-up during an attempt is latched; an attempt of unknown outcome is repeated or undone; the deadline counts
+//! from before the request was sent.
+
+mod campaign;
+mod command;
+mod depth;
+mod event;
+mod hold;
+mod pace;
+mod queue;
+mod renewal;
+mod retired;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Command, EndedHow, Grant, GrantedBy, LostReason, Notice, Refusal, ReleaseAnswer};
+pub use event::{Entry, Event, Failure, OwnerId, Patience, Ticket, WaiterId, WatchAnswer};
+
+use crate::{
+    ids::LeaseNumber,
+    terms::Terms,
+    time::{Moment, ServerTime},
+    token::FencingToken,
+};
+use campaign::Campaign;
+use hold::{Ghost, Hold};
+use pace::Pace;
+use queue::Queue;
+use retired::Retired;
+use std::time::Duration;
+use watch::Watch;
+
+/// What the machine asks of the world while it handles an event.
+pub trait Outside {
+    /// 63 or more random bits; the lower ones become a lease id, or jitter.
+    fn random(&mut self) -> u64;
+    /// The server's clock, as it is estimated now.
+    fn server_now(&mut self) -> ServerTime;
+}
+
+/// What is the same for every machine of a factory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// The most waiters of one name.
+    pub max_waiters: usize,
+    /// Whether the backend pushes wake-ups.
+    pub push: bool,
+    /// How long a subscription outlives the last waiter.
+    pub linger: Duration,
+    /// The longest time between two tries of a waiter.
+    pub longest_wait: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            max_waiters: 10_000,
+            push: true,
+            linger: Duration::from_secs(2),
+            longest_wait: Duration::from_secs(5),
+        }
+    }
+}
+
+/// All that this process knows of one lock name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Machine {
+    rules: Rules,
+    queue: Queue,
+    campaign: Option<Campaign>,
+    hold: Option<Hold>,
+    retired: Vec<Retired>,
+    ghosts: Vec<Ghost>,
+    watch: Watch,
+    pace: Pace,
+    closed: bool,
+}
+
+/// One call of [`Machine::handle`]: the time, the world, and where commands go.
+struct Step<'a> {
+    now: Moment,
+    outside: &'a mut dyn Outside,
+    out: &'a mut Vec<Command>,
+}
+
+impl Step<'_> {
+    fn say(&mut self, command: Command) {
+        self.out.push(command);
+    }
+
+    fn fresh_lease(&mut self) -> LeaseNumber {
+        LeaseNumber::new(self.outside.random())
+    }
+
+    /// A random time below `most`.
+    fn jitter(&mut self, most: Duration) -> Duration {
+        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
+        Duration::from_micros(self.outside.random() % micros)
+    }
+}
+
+impl Machine {
+    /// A machine that holds nothing and waits for nothing.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            queue: Queue::default(),
+            campaign: None,
+            hold: None,
+            retired: Vec::new(),
+            ghosts: Vec::new(),
+            watch: Watch::default(),
+            pace: Pace::default(),
+            closed: false,
+        }
+    }
+
+    /// Takes in what happened at `now` and adds to `out` what is to be done about it.
+    ///
+    /// Time passes first: an event that arrives after a deadline finds the hold lost.
+    pub fn handle(&mut self, now: Moment, event: Event, outside: &mut dyn Outside, out: &mut Vec<Command>) {
+        let s = &mut Step { now, outside, out };
+        self.pass_time(s);
+        match event {
+            Event::Enter(entry) => self.enter(s, entry),
+            Event::Leave { waiter } => self.queue.remove(waiter),
+            Event::Acquired { lease, outcome } => self.on_acquired(s, lease, outcome),
+            Event::Renewed { lease, sent, outcome } => self.on_renewed(s, lease, sent, outcome),
+            Event::Released { lease, depth_left, outcome } => self.on_released(s, lease, depth_left, outcome),
+            Event::Watched(answer) => self.on_watched(s, answer),
+            Event::Unwatched => self.watch.on_unwatched(),
+            Event::Woken => self.on_woken(s),
+            Event::Suspicion => self.on_suspicion(s),
+            Event::Release { token, ticket } => self.on_release(s, token, Some(ticket)),
+            Event::Drop { token } => self.on_release(s, token, None),
+            Event::Expired { token } => self.on_expired(s, token),
+            Event::Tick => {}
+            Event::Close => self.on_close(s),
+        }
+        self.advance(s);
+    }
+
+    /// When [`handle`](Machine::handle) wants to be called with [`Event::Tick`] at the latest.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Moment> {
+        let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_entrants()));
+        let retired = self.retired.iter().map(Retired::wake_at).min();
+        let parts = [self.queue.next_alarm(), hold, retired, self.next_try(), self.watch.wake_at()];
+        parts.into_iter().flatten().min().filter(|at| *at != Moment::FAR)
+    }
+
+    /// Nothing is held, wanted or under way, no guard is left: the machine may be forgotten.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.is_quiet() && self.ghosts.is_empty() && self.watch.is_off()
+    }
+
+    /// Nothing is held, wanted or to be undone: after a close, the work is done.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.hold.is_none() && self.campaign.is_none() && self.retired.is_empty() && self.queue.is_empty()
+    }
+
+    /// How many wait, re-entries included.
+    #[must_use]
+    pub fn waiters(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Who holds the lock in this process: owner, token, number of guards, deadline.
+    #[must_use]
+    pub fn holder(&self) -> Option<(OwnerId, FencingToken, u32, Moment)> {
+        let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
+        Some((hold.owner, hold.token, hold.guards, hold.deadline))
+    }
+
+    /// Whether a renewal is overdue or the clocks jumped; the hold is still valid.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| !hold.ended && hold.renewal.is_suspect())
+    }
+
+    /// What ends by the mere passing of time.
+    fn pass_time(&mut self, s: &mut Step<'_>) {
+        self.pass_time_for_hold(s);
+        self.pass_time_for_retired(s);
+        while let Some((waiter, refusal)) = self.queue.pop_alarm(s.now) {
+            s.say(Command::Refuse { waiter, refusal });
+        }
+    }
+
+    /// Sends what is due. Every event ends here, so handlers only change state.
+    fn advance(&mut self, s: &mut Step<'_>) {
+        self.settle_depth(s);
+        self.renew_if_due(s);
+        self.release_retired(s);
+        self.try_if_due(s);
+        self.tend_watch(s);
+        self.notice_crowd(s);
+    }
+
+    fn enter(&mut self, s: &mut Step<'_>, entry: Entry) {
+        match self.admit(&entry) {
+            Ok(Admission::Entrant) => self.queue.push_entrant(s.now, entry),
+            Ok(Admission::Line) => self.queue.push_line(s.now, entry),
+            Err(refusal) => s.say(Command::Refuse { waiter: entry.waiter, refusal }),
+        }
+    }
+
+    fn admit(&self, entry: &Entry) -> Result<Admission, Refusal> {
+        if self.closed {
+            return Err(Refusal::ShutDown);
+        }
+        // An owner that has not yet put down a lost hold believes itself protected; a new lease with a new
+        // token under its feet would hide the loss.
+        if self.ghosts.iter().any(|ghost| ghost.owner == entry.owner) {
+            return Err(Refusal::Lost);
+        }
+        let hold = self.hold.as_ref().filter(|hold| !hold.ended);
+        let joins = match entry.join {
+            Some(token) if hold.is_none_or(|hold| hold.token != token) => return Err(Refusal::Lost),
+            Some(_) => true,
+            None => hold.is_some_and(|hold| hold.owner == entry.owner),
+        };
+        if self.queue.len() >= self.rules.max_waiters {
+            return Err(Refusal::TooManyWaiters);
+        }
+        if joins {
+            return Ok(Admission::Entrant);
+        }
+        if entry.patience == Patience::Once && (hold.is_some() || self.queue.has_line()) {
+            return Err(Refusal::Busy);
+        }
+        Ok(Admission::Line)
+    }
+
+    fn on_close(&mut self, s: &mut Step<'_>) {
+        self.closed = true;
+        for waiter in self.queue.drain() {
+            s.say(Command::Refuse { waiter, refusal: Refusal::ShutDown });
+        }
+        self.lose(s, LostReason::ShutDown);
+    }
+}
+
+enum Admission {
+    /// Waits for the lock.
+    Line,
+    /// Re-enters a hold of its owner.
+    Entrant,
+}
+
+/// The lease of these terms, asked for at `sent`, is valid in this process until then.
+///
+/// From before the request was sent, never from the reply: a slow reply would otherwise let two processes
+/// believe themselves holders.
+fn deadline(sent: Moment, terms: &Terms) -> Moment {
+    sent + terms.lease - terms.margin
+}
+
+/// What a lease id may have left, or may yet leave, in the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Traces {
+    /// Attempts of unknown outcome may be carried out until then by the server's clock.
+    not_after: Option<ServerTime>,
+    /// Whatever was left has ended by itself then; never falls.
+    over_at: Moment,
+    /// How long an operation on it may take.
+    timeout: Duration,
+}
+
+impl Traces {
+    /// An operation was sent that sets or extends the lease.
+    fn sent(&mut self, now: Moment, terms: &Terms) {
+        self.over_at = self.over_at.max(now + terms.operation_timeout + terms.lease);
+        self.timeout = terms.operation_timeout;
+    }
+
+    /// Nobody knows whether an attempt was, or will be, carried out.
+    fn unknown(&mut self, not_after: ServerTime) {
+        self.not_after = self.not_after.max(Some(not_after));
+    }
+}

@@ -1,0 +1,34 @@
+//! How quickly a failing backend is asked again.
+
+use super::{Moment, Step};
+use std::time::Duration;
+
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const SLOWEST_RETRY: Duration = Duration::from_secs(2);
+
+/// The time until try number `failures` + 1: 50 ms, doubling up to 2 s, each with up to a quarter of jitter so
+/// that the processes of a fleet do not come back in step.
+pub(super) fn back_off(s: &mut Step<'_>, failures: u32) -> Duration {
+    let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(SLOWEST_RETRY);
+    base + s.jitter(base / 4)
+}
+
+/// The pace of acquires of this name. It outlives the waiters: a stream of callers that give up must not turn
+/// into a stream of requests to a server that is down.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Pace {
+    failures: u32,
+    /// No acquire before that.
+    pub(super) resume_at: Moment,
+}
+
+impl Pace {
+    pub(super) fn failed(&mut self, s: &mut Step<'_>) {
+        self.failures = self.failures.saturating_add(1);
+        self.resume_at = s.now + back_off(s, self.failures);
+    }
+
+    pub(super) fn answered(&mut self) {
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,171 @@
+//! Who waits, in which order, and who is refused when.
+
+use super::{Entry, OwnerId, Patience, Refusal, WaiterId};
+use crate::time::Moment;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Waiters by id; ids rise, so the order is that of arrival. Alarms are an index of their own: with 10,000
+/// waiters, nothing here looks at all of them except the begin and the end of an outage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Queue {
+    line: BTreeMap<WaiterId, Waiter>,
+    entrants: BTreeMap<WaiterId, Waiter>,
+    alarms: BTreeSet<(Moment, WaiterId)>,
+    /// How many in the line came with an owner of their own; only they can have siblings.
+    owned: usize,
+    outage_since: Option<Moment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Waiter {
+    pub(super) entry: Entry,
+    entered: Moment,
+}
+
+impl Waiter {
+    fn alarm(&self, outage_since: Option<Moment>) -> Option<(Moment, Refusal)> {
+        let wait_over = match self.entry.patience {
+            Patience::Until(at) => Some((at, Refusal::Timeout)),
+            Patience::Once | Patience::Forever => None,
+        };
+        let outage_over = outage_since
+            .map(|since| (since.max(self.entered) + self.entry.terms.outage_budget, Refusal::Outage));
+        wait_over.into_iter().chain(outage_over).min_by_key(|(at, _)| *at)
+    }
+}
+
+impl Queue {
+    pub(super) fn push_line(&mut self, now: Moment, entry: Entry) {
+        let waiter = self.alarmed(now, entry);
+        self.owned += usize::from(entry.owned);
+        self.line.insert(entry.waiter, waiter);
+    }
+
+    pub(super) fn push_entrant(&mut self, now: Moment, entry: Entry) {
+        let waiter = self.alarmed(now, entry);
+        self.entrants.insert(entry.waiter, waiter);
+    }
+
+    fn alarmed(&mut self, now: Moment, entry: Entry) -> Waiter {
+        let waiter = Waiter { entry, entered: now };
+        if let Some((at, _)) = waiter.alarm(self.outage_since) {
+            self.alarms.insert((at, entry.waiter));
+        }
+        waiter
+    }
+
+    pub(super) fn remove(&mut self, id: WaiterId) {
+        self.take(id);
+    }
+
+    /// Takes a waiter out, if it is still there.
+    pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = match self.line.remove(&id) {
+            Some(waiter) => {
+                self.owned -= usize::from(waiter.entry.owned);
+                waiter
+            }
+            None => self.entrants.remove(&id)?,
+        };
+        if let Some((at, _)) = waiter.alarm(self.outage_since) {
+            self.alarms.remove(&(at, id));
+        }
+        Some(waiter)
+    }
+
+    pub(super) fn front(&self) -> Option<&Entry> {
+        self.line.first_key_value().map(|(_, waiter)| &waiter.entry)
+    }
+
+    pub(super) fn entrants(&self) -> impl Iterator<Item = &Entry> {
+        self.entrants.values().map(|waiter| &waiter.entry)
+    }
+
+    pub(super) fn entrant_count(&self) -> u32 {
+        u32::try_from(self.entrants.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn has_entrants(&self) -> bool {
+        !self.entrants.is_empty()
+    }
+
+    pub(super) fn has_line(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.line.len() + self.entrants.len()
+    }
+
+    /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves.
+    pub(super) fn siblings_enter(&mut self, owner: OwnerId) {
+        if self.owned == 0 {
+            return;
+        }
+        let (siblings, line): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.line).into_iter().partition(|(_, w)| w.entry.owner == owner);
+        self.line = line;
+        self.owned -= siblings.len();
+        self.entrants.extend(siblings);
+    }
+
+    /// Takes all who wanted to re-enter.
+    pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
+        let ids: Vec<_> = self.entrants.keys().copied().collect();
+        ids.iter().for_each(|id| self.remove(*id));
+        ids
+    }
+
+    /// Takes all who stand in the line.
+    pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
+        let ids: Vec<_> = self.line.keys().copied().collect();
+        ids.iter().for_each(|id| self.remove(*id));
+        ids
+    }
+
+    /// Takes all.
+    pub(super) fn drain(&mut self) -> Vec<WaiterId> {
+        let mut ids = self.drain_line();
+        ids.extend(self.drain_entrants());
+        ids
+    }
+
+    pub(super) fn next_alarm(&self) -> Option<Moment> {
+        self.alarms.first().map(|(at, _)| *at)
+    }
+
+    /// Takes a waiter whose time is over.
+    pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<(WaiterId, Refusal)> {
+        let (at, id) = *self.alarms.first()?;
+        if at > now {
+            return None;
+        }
+        let waiter = self.take(id)?;
+        let (_, refusal) = waiter.alarm(self.outage_since)?;
+        Some((id, refusal))
+    }
+
+    /// The backend fails: budgets begin to count.
+    pub(super) fn outage_began(&mut self, at: Moment) {
+        if self.outage_since.is_none() {
+            self.set_outage(Some(at));
+        }
+    }
+
+    /// The backend answered: budgets no longer count.
+    pub(super) fn outage_over(&mut self) {
+        if self.outage_since.is_some() {
+            self.set_outage(None);
+        }
+    }
+
+    fn set_outage(&mut self, since: Option<Moment>) {
+        self.outage_since = since;
+        let waiters = self.line.iter().chain(&self.entrants);
+        self.alarms = waiters.filter_map(|(id, w)| w.alarm(since).map(|(at, _)| (at, *id))).collect();
+    }
+}

@@ -1,0 +1,98 @@
+//! The watchdog's part of a hold: when to renew, and what a failed renewal means.
+//!
+//! A renewal that fails is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline.
+//! A renewal answered *gone* is lost at once. No renewal revives a hold that was lost.
+
+use super::{Command, Failure, LostReason, Machine, Moment, Notice, Step, deadline, pace};
+use crate::{
+    backend::{Renewed, Reply},
+    ids::LeaseNumber,
+    terms::{Keep, Terms},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Renewal {
+    next_at: Moment,
+    in_flight: u32,
+    failures: u32,
+    suspect: bool,
+}
+
+impl Renewal {
+    pub(super) fn after(sent: Moment, terms: &Terms) -> Self {
+        let next_at = match terms.keep {
+            Keep::Renewed { every } => sent + every,
+            Keep::Fixed => Moment::FAR,
+        };
+        Self { next_at, in_flight: 0, failures: 0, suspect: false }
+    }
+
+    pub(super) fn next_at(&self) -> Moment {
+        self.next_at
+    }
+
+    pub(super) fn is_suspect(&self) -> bool {
+        self.suspect
+    }
+}
+
+impl Machine {
+    pub(super) fn renew_if_due(&mut self, s: &mut Step<'_>) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended && hold.renewal.next_at <= s.now)
+        else {
+            return;
+        };
+        hold.renewal.next_at = Moment::FAR;
+        hold.renewal.in_flight += 1;
+        hold.traces.sent(s.now, &hold.terms);
+        s.say(Command::Renew { lease: hold.lease, terms: hold.terms, sent: s.now });
+    }
+
+    /// Renew before anything else relies on the hold. A fixed lease is not renewed: it ends when it said.
+    pub(super) fn on_suspicion(&mut self, s: &mut Step<'_>) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
+            hold.renewal.suspect = true;
+            hold.renewal.next_at = s.now;
+        }
+    }
+
+    pub(super) fn on_renewed(
+        &mut self,
+        s: &mut Step<'_>,
+        lease: LeaseNumber,
+        sent: Moment,
+        outcome: Result<Reply<Renewed>, Failure>,
+    ) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.lease == lease) else { return };
+        let renewal = &mut hold.renewal;
+        renewal.in_flight = renewal.in_flight.saturating_sub(1);
+        match outcome.map(|reply| reply.outcome) {
+            Ok(Renewed::Renewed) => {
+                renewal.failures = 0;
+                renewal.suspect = false;
+                renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
+                hold.deadline = hold.deadline.max(deadline(sent, &hold.terms));
+                if !hold.ended {
+                    s.say(Command::Extended { token: hold.token, deadline: hold.deadline });
+                }
+            }
+            Ok(Renewed::Gone) => self.lose(s, LostReason::Gone),
+            Err(_) => {
+                renewal.failures += 1;
+                renewal.suspect = true;
+                let retry_at = s.now + pace::back_off(s, renewal.failures);
+                renewal.next_at = renewal.next_at.min(retry_at);
+                let (token, remaining) = (hold.token, hold.deadline.since(s.now));
+                s.say(Command::Notice(Notice::RenewalFailed { token, remaining }));
+            }
+        }
+    }
+
+    /// Another renewal may still be in flight (a suspicion does not wait for it): its answer plans the next.
+    fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
+        match renewal.in_flight {
+            0 => Renewal::after(sent, terms).next_at,
+            _ => renewal.next_at,
+        }
+    }
+}

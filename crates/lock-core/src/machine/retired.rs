@@ -1,0 +1,155 @@
+//! Lease ids that were given up: released in the store until nothing of them can be left.
+//!
+//! Sending the release once is not enough: an acquire of unknown outcome may be carried out after it, and leave
+//! an orphan. Stamping the acquire with `not_after` is not enough either: the release may overtake it inside
+//! that time. Both together are: release at once, and again until one was carried out at a server time past the
+//! largest `not_after` that was sent for the id.
+
+use super::{Command, Failure, Machine, Moment, ReleaseAnswer, Step, Ticket, Traces, pace};
+use crate::{
+    backend::{Applied, Publish, Released, Reply},
+    ids::LeaseNumber,
+};
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Retired {
+    lease: LeaseNumber,
+    traces: Traces,
+    /// Releases by hand, each with the depth that it left, and when they are answered at the latest.
+    tickets: Vec<(Ticket, u32)>,
+    answer_by: Moment,
+    in_flight: bool,
+    next_at: Moment,
+    failures: u32,
+    /// An earlier release may have been carried out: *gone* then means that it was.
+    in_doubt: bool,
+    /// No answer yet: the next acquire waits, or it would find our own lease in its way.
+    awaited: bool,
+}
+
+impl Retired {
+    pub(super) fn new(lease: LeaseNumber, traces: Traces) -> Self {
+        Self {
+            lease,
+            traces,
+            tickets: Vec::new(),
+            answer_by: Moment::FAR,
+            in_flight: false,
+            next_at: Moment::START,
+            failures: 0,
+            in_doubt: false,
+            awaited: true,
+        }
+    }
+
+    /// Somebody waits for the answer: for two operation timeouts at most.
+    pub(super) fn answering(mut self, tickets: Vec<(Ticket, u32)>, now: Moment) -> Self {
+        if !tickets.is_empty() {
+            self.answer_by = now + self.traces.timeout * 2;
+        }
+        self.tickets = tickets;
+        self
+    }
+
+    pub(super) fn wake_at(&self) -> Moment {
+        let next = if self.in_flight { Moment::FAR } else { self.next_at };
+        next.min(self.traces.over_at).min(self.answer_by)
+    }
+
+    fn answer(&mut self, s: &mut Step<'_>, answer: ReleaseAnswer) {
+        self.answer_by = Moment::FAR;
+        for (ticket, left) in self.tickets.drain(..) {
+            let answer = match (answer, left) {
+                (ReleaseAnswer::Released, depth @ 1..) => ReleaseAnswer::StillHeld { depth },
+                (other, _) => other,
+            };
+            s.say(Command::ReleaseAnswered { ticket, answer });
+        }
+    }
+}
+
+impl Machine {
+    /// From here on the id is never acquired again.
+    pub(super) fn retire(&mut self, s: &mut Step<'_>, mut retired: Retired) {
+        retired.next_at = s.now;
+        self.retired.push(retired);
+        self.release_retired(s);
+    }
+
+    /// Whether a release is on its way that was not answered even once.
+    pub(super) fn is_releasing(&self) -> bool {
+        self.retired.iter().any(|retired| retired.awaited)
+    }
+
+    pub(super) fn pass_time_for_retired(&mut self, s: &mut Step<'_>) {
+        for retired in &mut self.retired {
+            if s.now >= retired.answer_by.min(retired.traces.over_at) {
+                retired.answer(s, ReleaseAnswer::Unconfirmed);
+            }
+        }
+        self.retired.retain(|retired| s.now < retired.traces.over_at);
+    }
+
+    pub(super) fn release_retired(&mut self, s: &mut Step<'_>) {
+        for retired in &mut self.retired {
+            if !retired.in_flight && retired.next_at <= s.now {
+                retired.in_flight = true;
+                let (lease, timeout) = (retired.lease, retired.traces.timeout);
+                s.say(Command::Release { lease, depth_left: 0, publish: Publish::Yes, timeout });
+            }
+        }
+    }
+
+    pub(super) fn on_released(
+        &mut self,
+        s: &mut Step<'_>,
+        lease: LeaseNumber,
+        depth_left: u32,
+        outcome: Result<Reply<Released>, Failure>,
+    ) {
+        if depth_left > 0 {
+            if self.hold.as_ref().is_some_and(|hold| hold.lease == lease) {
+                self.on_lowered(s, outcome);
+            }
+            return;
+        }
+        let Some(at) = self.retired.iter().position(|retired| retired.lease == lease) else { return };
+        let retired = &mut self.retired[at];
+        retired.in_flight = false;
+        retired.awaited = false;
+        let (executed_at, answer) = match outcome {
+            Ok(Reply { now, outcome: Released::Released { .. }, .. }) => (now, ReleaseAnswer::Released),
+            Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
+                match (retired.in_doubt, held_by_other) {
+                    (true, _) => (now, ReleaseAnswer::Released),
+                    (false, true) => (now, ReleaseAnswer::HeldByOther),
+                    (false, false) => (now, ReleaseAnswer::AlreadyExpired),
+                }
+            }
+            Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),
+            Err(failure) => return retired.try_again(s, failure),
+        };
+        retired.answer(s, answer);
+        match retired.traces.not_after {
+            Some(not_after) if executed_at <= not_after => {
+                retired.in_doubt = true;
+                retired.next_at = s.now + not_after.since(executed_at) + Duration::from_millis(1);
+            }
+            _ => {
+                self.retired.swap_remove(at);
+            }
+        }
+    }
+}
+
+impl Retired {
+    fn try_again(&mut self, s: &mut Step<'_>, failure: Failure) {
+        self.in_doubt |= failure.applied == Applied::Unknown;
+        self.failures += 1;
+        self.next_at = s.now + pace::back_off(s, self.failures);
+        if !failure.retryable {
+            self.answer(s, ReleaseAnswer::Unconfirmed);
+        }
+    }
+}

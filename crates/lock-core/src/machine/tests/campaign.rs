@@ -1,0 +1,281 @@
+//! Trying: order, cancellation, unknown outcomes, budgets.
+
+use super::*;
+
+#[test]
+fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time() {
+    let mut story = Story::begins();
+    story.enters(A).enters(B).enters(C);
+    let first = story.tries();
+    story.says_nothing();
+    let token = story.granted(first);
+    story.grants(A);
+    story.says_nothing();
+
+    story.tell(Event::Drop { token });
+    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.releases(0);
+    story.says_nothing();
+    story.released(first, 0, Released::Released { listeners: None });
+    let second = story.tries();
+    assert_ne!(second, first, "a released id is never acquired again");
+    story.granted(second);
+    story.grants(B);
+}
+
+#[test]
+fn an_attempt_of_unknown_outcome_is_repeated_with_the_same_id() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.at(3.0).acquire_unknown(lease).says_nothing();
+    let sent = story.machine.wake_at().unwrap();
+    assert_eq!(story.at(3.1).tries(), lease);
+    let token = story.granted(lease);
+    let grant = story.grants(A);
+    let valid = Duration::from_millis(30_000 - 302);
+    assert_eq!(grant.deadline, sent + valid, "counted from the attempt that was answered");
+
+    // The first attempt may still be carried out until its `not_after`, here second 3; the release is not late.
+    story.at(4.0).tell(Event::Drop { token });
+    story.next();
+    story.releases(0);
+    story.released(lease, 0, Released::Released { listeners: None });
+    story.says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn giving_up_after_an_unknown_outcome_releases_until_no_late_acquire_can_leave_an_orphan() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.at(1.0).acquire_unknown(lease).tell(Event::Leave { waiter: A });
+    assert_eq!(story.releases(0), lease);
+    // Carried out at second 1, but the attempt is valid until second 3.
+    story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
+    assert!(!story.machine.is_quiet());
+    assert_eq!(story.at(3.1).releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn an_undo_that_is_never_answered_ends_when_the_lease_must_have_ended() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.at(3.0).acquire_unknown(lease).tell(Event::Leave { waiter: A });
+    let mut sent = 0;
+    while let Some(command) = story.said.pop_front() {
+        assert!(matches!(command, Command::Release { depth_left: 0, .. }));
+        sent += 1;
+        let later = story.now.as_micros() as f64 / 1e6;
+        story.release_unknown(lease, 0).at(later + 2.6);
+    }
+    assert!((8..60).contains(&sent), "{sent} releases in 33 s");
+    story.ends_idle();
+}
+
+#[test]
+fn a_waiter_that_leaves_during_the_attempt_gives_the_grant_back() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A }).says_nothing();
+    story.granted(lease);
+    assert_eq!(story.releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn a_waiter_behind_takes_over_the_attempt_of_one_who_left() {
+    let mut story = Story::begins();
+    story.enters(A).enters(B);
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A }).says_nothing();
+    story.granted(lease);
+    story.grants(B);
+}
+
+#[test]
+fn a_grant_under_the_terms_of_another_is_asked_for_again_under_ones_own() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(1))).enters(B);
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A });
+    story.at(0.1).granted(lease);
+    match story.next() {
+        Command::TryAcquire { lease: again, terms: asked, .. } => {
+            assert_eq!((again, asked), (lease, terms()))
+        }
+        other => panic!("not a try: {other:?}"),
+    }
+    story.says_nothing();
+    // B leaves too: what the first answer took must be given back even if the second is busy.
+    story.tell(Event::Leave { waiter: B }).busy(lease, Duration::from_secs(1));
+    assert_eq!(story.releases(0), lease);
+}
+
+#[test]
+fn a_grant_that_arrives_after_its_deadline_is_given_back_and_asked_for_anew() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.paused_until(29.8).granted(lease);
+    assert_eq!(story.releases(0), lease);
+    story.released(lease, 0, Released::Gone { held_by_other: false });
+    assert_ne!(story.tries(), lease);
+}
+
+#[test]
+fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    for _ in 0..3 {
+        story.acquired(lease, Acquired::Late);
+        assert_eq!(story.tries(), lease);
+    }
+    story.acquired(lease, Acquired::Late).says_nothing();
+    assert_eq!(
+        story.at(0.1).tries(),
+        lease,
+        "a backend that is always late is asked at the pace of a failing one"
+    );
+}
+
+#[test]
+fn contended_uses_the_id_up() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    let retry_after = Duration::from_millis(200);
+    story.acquired(lease, Acquired::Contended { retry_after, votes: Vec::new() }).says_nothing();
+    story.at(0.19).says_nothing();
+    assert_ne!(story.at(0.2).tries(), lease);
+}
+
+#[test]
+fn one_try_is_one_try() {
+    let once = |entry: &mut Entry| entry.patience = Patience::Once;
+    let mut story = Story::begins();
+    story.enters_with(A, once);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(9)).refuses(A, Refusal::Busy);
+    story.says_nothing();
+    story.ends_idle();
+
+    story.enters_with(B, once);
+    let lease = story.tries();
+    story.acquire_unknown(lease).refuses(B, Refusal::Failed);
+    assert_eq!(story.releases(0), lease, "and its unknown outcome is undone");
+}
+
+#[test]
+fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.enters_with(B, |entry| entry.patience = Patience::Once).refuses(B, Refusal::Busy);
+    story.granted(lease);
+    story.grants(A);
+    story.enters_with(C, |entry| entry.patience = Patience::Once).refuses(C, Refusal::Busy);
+    story.says_nothing();
+}
+
+#[test]
+fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.patience = Patience::Until(at(1.0))).enters(B);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.at(0.9).says_nothing();
+    story.at(1.0).refuses(A, Refusal::Timeout);
+    story.tell(Event::Woken);
+    assert_eq!(story.tries(), lease);
+    story.granted(lease);
+    story.grants(B);
+}
+
+#[test]
+fn the_outage_budget_counts_from_the_first_failure_and_stops_at_an_answer() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.at(3.0).acquire_unknown(lease);
+    story.at(3.1).tries();
+    story.busy(lease, Duration::from_secs(1000));
+    story.says(Command::Watch);
+    story.at(8.2);
+    assert_eq!(story.tries(), lease);
+    story.at(11.2).acquire_unknown(lease);
+    // Failing since second 8.05 (sent): the budget of one lease ends 30 s later.
+    let mut refused_at = None;
+    for tenth in 112..500 {
+        story.at(f64::from(tenth) / 10.0);
+        while let Some(said) = story.said.pop_front() {
+            match said {
+                Command::TryAcquire { lease, .. } => {
+                    story.acquire_unknown(lease);
+                }
+                Command::Refuse { waiter, refusal } => {
+                    assert_eq!((waiter, refusal), (A, Refusal::Outage));
+                    refused_at = Some(tenth);
+                }
+                _ => {}
+            }
+        }
+    }
+    let refused_at = refused_at.expect("the budget ends the wait");
+    assert!((379..=383).contains(&refused_at), "refused at {refused_at}");
+}
+
+#[test]
+fn callers_that_give_up_do_not_hammer_a_dead_backend() {
+    let mut story = Story::begins();
+    let mut tries = 0;
+    for tenth in 0..100u32 {
+        let waiter = WaiterId(100 + u64::from(tenth));
+        story.at(f64::from(tenth) / 10.0).enters(waiter);
+        while let Some(said) = story.said.pop_front() {
+            match said {
+                Command::TryAcquire { lease, .. } => {
+                    tries += 1;
+                    story.tell(Event::Acquired {
+                        lease,
+                        outcome: Err(Failure { applied: Applied::No, retryable: true }),
+                    });
+                }
+                Command::Release { .. } => panic!("nothing was applied, so there is nothing to undo"),
+                _ => {}
+            }
+        }
+        story.tell(Event::Leave { waiter });
+    }
+    assert!((5..15).contains(&tries), "{tries} tries in 10 s");
+}
+
+#[test]
+fn a_refusal_that_no_retry_can_cure_is_told_to_everybody_at_once() {
+    let mut story = Story::begins();
+    story.enters(A).enters(B);
+    let lease = story.tries();
+    let refused = Failure { applied: Applied::No, retryable: false };
+    story.tell(Event::Acquired { lease, outcome: Err(refused) });
+    story.refuses(A, Refusal::Failed);
+    story.refuses(B, Refusal::Failed);
+    story.says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn the_waiter_above_the_limit_is_refused_and_the_others_are_not() {
+    let mut story = Story::with(Rules { max_waiters: 2, ..Rules::default() });
+    story.enters(A).enters(B);
+    story.tries();
+    story.enters(C).refuses(C, Refusal::TooManyWaiters);
+    story.tell(Event::Leave { waiter: B }).enters(C).says_nothing();
+}

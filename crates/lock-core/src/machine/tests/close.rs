@@ -1,0 +1,45 @@
+//! Shutdown: everything is given back, and nothing new begins.
+
+use super::*;
+
+#[test]
+fn a_close_refuses_waiters_ends_the_hold_and_releases_it() {
+    let (mut story, lease, token) = Story::with_a_holding();
+    story.enters(B).tell(Event::Close);
+    story.refuses(B, Refusal::ShutDown);
+    story.loses(token, LostReason::ShutDown);
+    assert_eq!(story.releases(0), lease);
+    story.enters(C).refuses(C, Refusal::ShutDown);
+    story.released(lease, 0, Released::Released { listeners: None });
+    story.ends_idle();
+    assert!(!story.machine.is_idle(), "the guard is still about");
+    story.tell(Event::Drop { token });
+    assert!(story.machine.is_idle());
+}
+
+#[test]
+fn a_close_during_an_attempt_gives_the_grant_back() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.tell(Event::Close).refuses(A, Refusal::ShutDown);
+    story.says_nothing();
+    story.granted(lease);
+    assert_eq!(story.releases(0), lease);
+}
+
+#[test]
+fn a_close_ends_the_subscription_without_lingering() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.tell(Event::Close).refuses(A, Refusal::ShutDown);
+    story.says(Command::Unwatch);
+    story.tell(Event::Unwatched);
+    assert!(story.machine.is_idle());
+}

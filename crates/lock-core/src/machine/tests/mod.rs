@@ -1,0 +1,239 @@
+//! Stories: a machine, a virtual clock, and what it says at each moment.
+
+mod campaign;
+mod close;
+mod depth;
+mod hold;
+mod release;
+mod watch;
+
+use super::*;
+use crate::backend::{Acquired, Applied, Publish, Released, Renewed, Reply, Wish};
+use std::collections::VecDeque;
+
+const A: WaiterId = WaiterId(1);
+const B: WaiterId = WaiterId(2);
+const C: WaiterId = WaiterId(3);
+
+/// The server's clock at the start of a story.
+const SERVER: u64 = 1_000_000_000_000;
+
+/// Lease 30 s, renewal at 10 s, operation timeout 3 s, margin 302 ms.
+fn terms() -> Terms {
+    crate::options::LockOptions::new().terms().unwrap()
+}
+
+fn fixed(lease: Duration) -> Terms {
+    crate::options::LockOptions::new().fixed_lease(lease).terms().unwrap()
+}
+
+fn at(seconds: f64) -> Moment {
+    Moment::START + Duration::from_secs_f64(seconds)
+}
+
+struct Story {
+    machine: Machine,
+    now: Moment,
+    said: VecDeque<Command>,
+    world: World,
+    next_token: u64,
+}
+
+/// Its random numbers are all different and always the same.
+struct World {
+    drawn: u64,
+    server: ServerTime,
+}
+
+impl Outside for World {
+    fn random(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn << 32
+    }
+    fn server_now(&mut self) -> ServerTime {
+        self.server
+    }
+}
+
+impl Story {
+    fn begins() -> Self {
+        Self::with(Rules::default())
+    }
+
+    fn with(rules: Rules) -> Self {
+        let world = World { drawn: 0, server: ServerTime::from_micros(SERVER) };
+        Self {
+            machine: Machine::new(rules),
+            now: Moment::START,
+            said: VecDeque::new(),
+            world,
+            next_token: 100,
+        }
+    }
+
+    /// Time goes on to that second; every wake-up that the machine asked for happens on its way.
+    fn at(&mut self, seconds: f64) -> &mut Self {
+        let to = at(seconds);
+        while let Some(wake) = self.machine.wake_at().filter(|wake| *wake <= to && *wake > self.now) {
+            self.jump(wake);
+            self.tell(Event::Tick);
+        }
+        self.jump(to);
+        self
+    }
+
+    /// Time goes on without any wake-up: the process was paused.
+    fn paused_until(&mut self, seconds: f64) -> &mut Self {
+        self.jump(at(seconds));
+        self
+    }
+
+    fn jump(&mut self, to: Moment) {
+        self.world.server = self.world.server + to.since(self.now);
+        self.now = to;
+    }
+
+    fn tell(&mut self, event: Event) -> &mut Self {
+        let mut out = Vec::new();
+        self.machine.handle(self.now, event, &mut self.world, &mut out);
+        self.said.extend(out);
+        self
+    }
+
+    fn enters(&mut self, waiter: WaiterId) -> &mut Self {
+        self.enters_with(waiter, |_| {})
+    }
+
+    fn enters_with(&mut self, waiter: WaiterId, change: impl FnOnce(&mut Entry)) -> &mut Self {
+        let owner = OwnerId(waiter.0);
+        let patience = Patience::Forever;
+        let mut entry = Entry { waiter, owner, owned: false, terms: terms(), patience, join: None };
+        change(&mut entry);
+        self.tell(Event::Enter(entry))
+    }
+
+    fn enters_as(&mut self, waiter: WaiterId, owner: WaiterId) -> &mut Self {
+        self.enters_with(waiter, |entry| {
+            entry.owner = OwnerId(owner.0);
+            entry.owned = true;
+        })
+    }
+
+    fn acquired(&mut self, lease: LeaseNumber, outcome: Acquired) -> &mut Self {
+        let reply = Reply::new(self.world.server, outcome);
+        self.tell(Event::Acquired { lease, outcome: Ok(reply) })
+    }
+
+    fn granted(&mut self, lease: LeaseNumber) -> FencingToken {
+        self.next_token += 1;
+        let first = FencingToken::new(self.next_token);
+        self.acquired(lease, Acquired::Granted { first, last: first });
+        first
+    }
+
+    fn busy(&mut self, lease: LeaseNumber, remaining: Duration) -> &mut Self {
+        self.acquired(lease, Acquired::Busy { remaining: Some(remaining), counter: None })
+    }
+
+    fn acquire_unknown(&mut self, lease: LeaseNumber) -> &mut Self {
+        self.tell(Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) })
+    }
+
+    fn released(&mut self, lease: LeaseNumber, depth_left: u32, outcome: Released) -> &mut Self {
+        let reply = Reply::new(self.world.server, outcome);
+        self.tell(Event::Released { lease, depth_left, outcome: Ok(reply) })
+    }
+
+    fn release_unknown(&mut self, lease: LeaseNumber, depth_left: u32) -> &mut Self {
+        self.tell(Event::Released { lease, depth_left, outcome: Err(Failure::UNKNOWN) })
+    }
+
+    fn renewed(&mut self, lease: LeaseNumber, sent: Moment, outcome: Renewed) -> &mut Self {
+        let reply = Reply::new(self.world.server, outcome);
+        self.tell(Event::Renewed { lease, sent, outcome: Ok(reply) })
+    }
+
+    fn renew_unknown(&mut self, lease: LeaseNumber, sent: Moment) -> &mut Self {
+        self.tell(Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) })
+    }
+
+    /// The next thing it said.
+    fn next(&mut self) -> Command {
+        self.said.pop_front().expect("the machine said something")
+    }
+
+    #[track_caller]
+    fn says(&mut self, expected: Command) {
+        assert_eq!(self.next(), expected);
+    }
+
+    #[track_caller]
+    fn says_nothing(&mut self) {
+        assert!(self.said.is_empty(), "the machine said {:?}", self.said);
+    }
+
+    #[track_caller]
+    fn tries(&mut self) -> LeaseNumber {
+        match self.next() {
+            Command::TryAcquire { lease, wish: Wish::Next { .. }, .. } => lease,
+            other => panic!("not a try: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn tries_to_keep(&mut self, depth: u32) -> LeaseNumber {
+        match self.next() {
+            Command::TryAcquire { lease, wish: Wish::Keep { depth: d }, .. } if d == depth => lease,
+            other => panic!("not a re-entry to depth {depth}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn renews(&mut self) -> (LeaseNumber, Moment) {
+        match self.next() {
+            Command::Renew { lease, sent, .. } => (lease, sent),
+            other => panic!("not a renewal: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn releases(&mut self, depth: u32) -> LeaseNumber {
+        match self.next() {
+            Command::Release { lease, depth_left, .. } if depth_left == depth => lease,
+            other => panic!("not a release to {depth}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn grants(&mut self, waiter: WaiterId) -> Grant {
+        match self.next() {
+            Command::Grant { waiter: w, grant } if w == waiter => grant,
+            other => panic!("{waiter:?} is not granted: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refuses(&mut self, waiter: WaiterId, refusal: Refusal) {
+        self.says(Command::Refuse { waiter, refusal });
+    }
+
+    #[track_caller]
+    fn loses(&mut self, token: FencingToken, reason: LostReason) {
+        self.says(Command::Ended { token, how: EndedHow::Lost(reason) });
+    }
+
+    /// `A` holds since second 0.
+    fn with_a_holding() -> (Self, LeaseNumber, FencingToken) {
+        let mut story = Self::begins();
+        story.enters(A);
+        let lease = story.tries();
+        let token = story.granted(lease);
+        story.grants(A);
+        (story, lease, token)
+    }
+
+    #[track_caller]
+    fn ends_idle(&self) {
+        assert!(self.machine.is_quiet(), "something is left: {:#?}", self.machine);
+    }
+}

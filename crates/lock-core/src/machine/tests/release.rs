@@ -1,0 +1,99 @@
+//! What a release says, whatever became of its answer.
+
+use super::*;
+
+fn release_by_hand() -> (Story, LeaseNumber, FencingToken) {
+    let (mut story, lease, token) = Story::with_a_holding();
+    story.at(1.0).tell(Event::Release { token, ticket: Ticket(1) });
+    story.says(Command::Ended { token, how: EndedHow::Released });
+    assert_eq!(story.releases(0), lease);
+    (story, lease, token)
+}
+
+#[track_caller]
+fn answered(story: &mut Story, answer: ReleaseAnswer) {
+    story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer });
+}
+
+#[test]
+fn a_release_says_what_it_found() {
+    let (mut story, lease, _) = release_by_hand();
+    story.released(lease, 0, Released::Released { listeners: Some(2) });
+    answered(&mut story, ReleaseAnswer::Released);
+
+    let (mut story, lease, _) = release_by_hand();
+    story.released(lease, 0, Released::Gone { held_by_other: false });
+    answered(&mut story, ReleaseAnswer::AlreadyExpired);
+
+    let (mut story, lease, _) = release_by_hand();
+    story.released(lease, 0, Released::Gone { held_by_other: true });
+    answered(&mut story, ReleaseAnswer::HeldByOther);
+    story.ends_idle();
+}
+
+#[test]
+fn a_repeated_release_that_finds_nothing_was_a_success() {
+    let (mut story, lease, _) = release_by_hand();
+    story.at(4.0).release_unknown(lease, 0).says_nothing();
+    assert_eq!(story.at(4.1).releases(0), lease);
+    story.released(lease, 0, Released::Gone { held_by_other: true });
+    answered(&mut story, ReleaseAnswer::Released);
+    story.ends_idle();
+}
+
+#[test]
+fn a_release_nobody_answers_is_unconfirmed_after_two_operation_timeouts_and_goes_on() {
+    let (mut story, lease, _) = release_by_hand();
+    story.at(4.0).release_unknown(lease, 0);
+    story.at(4.1).releases(0);
+    story.at(6.9).says_nothing();
+    story.at(7.0);
+    answered(&mut story, ReleaseAnswer::Unconfirmed);
+    story.at(7.1).release_unknown(lease, 0);
+    assert_eq!(story.at(7.3).releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn the_next_waiter_tries_when_the_release_is_answered_or_given_up_on() {
+    let (mut story, lease, _) = release_by_hand();
+    story.enters(B).says_nothing();
+    story.at(4.0).release_unknown(lease, 0);
+    let next = story.tries();
+    assert_ne!(next, lease);
+}
+
+#[test]
+fn a_release_tells_the_waiters_of_other_processes_and_a_lowered_depth_does_not() {
+    let (mut story, lease, token) = Story::with_a_holding();
+    story.enters_as(B, A);
+    story.tries_to_keep(2);
+    story.acquired(lease, Acquired::Reentered);
+    story.said.clear();
+    story.tell(Event::Drop { token });
+    assert!(matches!(story.next(), Command::Release { depth_left: 1, publish: Publish::No, .. }));
+    story.released(lease, 1, Released::Kept).tell(Event::Drop { token });
+    story.next();
+    assert!(matches!(story.next(), Command::Release { depth_left: 0, publish: Publish::Yes, .. }));
+}
+
+#[test]
+fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    // The connection breaks at once; the attempt may be carried out until second 3.
+    story.acquire_unknown(lease);
+    story.at(0.06).tries();
+    let token = story.granted(lease);
+    story.grants(A);
+    story.at(0.5).tell(Event::Release { token, ticket: Ticket(1) });
+    story.next();
+    story.releases(0);
+    story.released(lease, 0, Released::Released { listeners: None });
+    answered(&mut story, ReleaseAnswer::Released);
+    assert_eq!(story.at(3.1).releases(0), lease, "a late first attempt would leave an orphan");
+    story.released(lease, 0, Released::Released { listeners: None });
+    story.ends_idle();
+}

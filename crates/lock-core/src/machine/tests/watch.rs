@@ -1,0 +1,108 @@
+//! Waiting: subscribe, try again, sleep; and wake-ups at the worst moment.
+
+use super::*;
+
+#[test]
+fn a_busy_lock_is_watched_and_tried_again_when_the_watch_stands() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.says_nothing();
+    story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
+    assert_eq!(story.tries(), lease, "the release may have happened before the subscription stood");
+    story.busy(lease, Duration::from_secs(20)).says_nothing();
+    story.at(4.9).says_nothing();
+    assert_eq!(story.at(5.1).tries(), lease, "nothing depends on a wake-up arriving");
+}
+
+#[test]
+fn a_wake_up_during_a_try_is_latched() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    // Busy is executed, the release publishes, and the message overtakes the busy answer.
+    story.tell(Event::Woken).says_nothing();
+    story.busy(lease, Duration::from_secs(20));
+    assert_eq!(story.tries(), lease);
+}
+
+#[test]
+fn the_end_of_the_other_lease_is_a_reason_to_try() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_millis(700));
+    story.says(Command::Watch);
+    story.at(0.7).says_nothing();
+    assert_eq!(story.at(0.75).tries(), lease);
+}
+
+#[test]
+fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.at(1.0).tell(Event::Leave { waiter: A }).says_nothing();
+    story.at(2.9).says_nothing();
+    assert!(!story.machine.is_idle());
+    story.at(3.0).says(Command::Unwatch);
+    // A waiter that comes now must not have its new subscription undone by the old Unwatch.
+    story.enters(B);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20)).says_nothing();
+    story.tell(Event::Unwatched).says(Command::Watch);
+}
+
+#[test]
+fn a_waiter_that_comes_back_in_time_finds_the_subscription() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged)).tell(Event::Leave { waiter: A });
+    story.said.clear();
+    story.busy(lease, Duration::from_secs(20));
+    story.at(1.5).enters(B);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20)).says_nothing();
+    story.at(4.0).says_nothing();
+    story.tell(Event::Woken);
+    assert_eq!(story.tries(), lease);
+}
+
+#[test]
+fn a_subscription_that_fails_is_tried_again_while_somebody_waits() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
+    story.at(0.1).says(Command::Watch);
+}
+
+#[test]
+fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
+    let mut story = Story::with(Rules { push: false, ..Rules::default() });
+    story.enters(A);
+    let mut lease = story.tries();
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let sent = story.now;
+        story.busy(lease, Duration::from_secs(1000));
+        story.jump(story.machine.wake_at().unwrap());
+        story.tell(Event::Tick);
+        lease = story.tries();
+        waits.push(story.now.since(sent).as_millis());
+    }
+    assert!(waits[0] <= 60 && waits.is_sorted(), "{waits:?}");
+    assert!((1000..1100).contains(&waits[7]), "{waits:?}");
+}

@@ -1,0 +1,226 @@
+//! The in-memory backend: the store rules behind a mutex.
+
+mod registry;
+mod shelf;
+mod watchers;
+
+use crate::{
+    backend::{
+        AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
+        ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply,
+        Signals, StoredHold, SubscriberId, WakeUps,
+    },
+    clock::{Clock, SteadyClock},
+    name::LockName,
+    store::UnsupportedWish,
+    sync::lock,
+    time::ServerTime,
+};
+use async_trait::async_trait;
+pub(crate) use registry::connect;
+use shelf::Shelf;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, Weak},
+};
+use watchers::Watchers;
+
+/// A store in this process's memory: for tests, for one-process programs, and as the model of what every other
+/// backend does.
+///
+/// It answers at once, pushes wake-ups, and forgets everything when it is dropped. Clones are the same store.
+/// Its tokens are microseconds of the wall clock, so they keep growing over restarts of the process.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockFactory, MemoryBackend};
+///
+/// let store = MemoryBackend::new();
+/// let (a, b) = (LockFactory::new(store.clone()), LockFactory::new(store));
+/// let guard = a.named("x")?.acquire().await?;
+/// assert!(b.named("x")?.try_acquire().await?.is_none(), "factories exclude one another");
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct MemoryBackend {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    shelf: Mutex<Shelf>,
+    watchers: Watchers,
+}
+
+impl MemoryBackend {
+    /// An empty store on a wall clock that never steps.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SteadyClock::new()))
+    }
+
+    /// An empty store whose server time is this clock's [`wall`](Clock::wall).
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Arc::new(Inner { clock, shelf: Mutex::default(), watchers: Watchers::default() }) }
+    }
+
+    /// Forgets every lock and every counter, as a server that restarts empty does, and says so to its factories.
+    pub fn forget_everything(&self) {
+        lock(&self.inner.shelf).clear();
+        self.inner.watchers.node_restarted();
+    }
+
+    /// How many names it keeps something of: held locks, and counters within their retention.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        lock(&self.inner.shelf).len()
+    }
+
+    /// The names that are held now, in order.
+    #[must_use]
+    pub fn held(&self) -> Vec<LockName> {
+        lock(&self.inner.shelf).held(self.inner.clock.wall())
+    }
+
+    /// How many (factory, name) pairs are watched now.
+    #[must_use]
+    pub fn watched(&self) -> usize {
+        self.inner.watchers.len()
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").field("names", &self.names()).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn now(&self) -> ServerTime {
+        self.clock.wall()
+    }
+}
+
+fn unsupported(_: UnsupportedWish) -> BackendError {
+    let message = "asked a single in-memory store for the vote of a quorum node: give it a plain acquire";
+    BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
+}
+
+#[async_trait]
+impl Backend for MemoryBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("memory", WakeUps::Push)
+    }
+
+    fn server_now(&self) -> Option<ServerTime> {
+        Some(self.inner.now())
+    }
+
+    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.watchers.attach(signals)
+    }
+
+    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.watchers.watch(subscriber, name);
+        Ok(())
+    }
+
+    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.watchers.unwatch(subscriber, &name);
+        Ok(())
+    }
+
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let mut shelf = lock(&self.inner.shelf);
+        let now = self.inner.now();
+        let acquired = shelf.slot_or_new(&r.name, now, |slot| {
+            slot.acquire(now, r.lease, r.duration, r.not_after, r.wish, Some(shelf::RETENTION))
+        });
+        Ok(Reply::new(now, acquired.map_err(unsupported)?))
+    }
+
+    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let mut shelf = lock(&self.inner.shelf);
+        let now = self.inner.now();
+        let renew =
+            |item: &RenewItem| shelf.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration));
+        items.iter().map(renew).map(|renewed| Ok(Reply::new(now, renewed))).collect()
+    }
+
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let (now, released) = {
+            let mut shelf = lock(&self.inner.shelf);
+            let now = self.inner.now();
+            (now, shelf.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
+        };
+        let outcome = match released {
+            Released::Released { .. } if r.publish == Publish::Yes => {
+                Released::Released { listeners: Some(self.inner.watchers.freed(&r.name)) }
+            }
+            other => other,
+        };
+        Ok(Reply::new(now, outcome))
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let now = self.inner.now();
+        let held = lock(&self.inner.shelf).slot(&name, |slot| slot.inspect(now));
+        let outcome = held.map_or(Inspected::Free, |(lease, depth, remaining)| {
+            Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
+        });
+        Ok(Reply::new(now, outcome))
+    }
+
+    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        let now = self.inner.now();
+        let outcome = lock(&self.inner.shelf).slot(&r.name, |slot| slot.force_release(now, &r.seen));
+        if outcome == Forced::Forced {
+            self.inner.watchers.freed(&r.name);
+        }
+        Ok(Reply::new(now, outcome))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_off_names_do_not_fill_the_memory() {
+        let clock = Arc::new(crate::clock::test::StillClock::default());
+        let store = MemoryBackend::with_clock(clock.clone());
+        let rounds = 20_000u64;
+        for number in 0..rounds {
+            clock.advance(std::time::Duration::from_secs(1));
+            let lease = crate::ids::LeaseId::new(
+                crate::ids::ProcessId::from_uuid(uuid::Uuid::nil()),
+                crate::ids::LeaseNumber::new(number),
+            );
+            let name = LockName::new(format!("order:{number}")).unwrap();
+            let now = store.server_now().unwrap();
+            let mut shelf = lock(&store.inner.shelf);
+            shelf.slot_or_new(&name, now, |slot| {
+                let wish = crate::backend::Wish::Next { reserve: 0, floor: None };
+                slot.acquire(
+                    now,
+                    lease,
+                    std::time::Duration::from_secs(30),
+                    now,
+                    wish,
+                    Some(shelf::RETENTION),
+                )
+                .unwrap();
+                slot.release(now, lease, 0);
+            });
+        }
+        assert!(store.names() < 2_000, "{} of {rounds} names are still kept", store.names());
+    }
+}

@@ -1,0 +1,25 @@
+//! The in-memory stores of this process that have a name: `memory:shop` is one store for all who ask.
+
+use super::{Inner, MemoryBackend};
+use crate::sync::lock;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, OnceLock, Weak},
+};
+
+static NAMED: OnceLock<Mutex<HashMap<String, Weak<Inner>>>> = OnceLock::new();
+
+/// The store of that name, made if nobody has it any more; a new one each time for the empty name.
+pub(crate) fn connect(name: &str) -> MemoryBackend {
+    if name.is_empty() {
+        return MemoryBackend::new();
+    }
+    let mut named = lock(NAMED.get_or_init(Mutex::default));
+    if let Some(inner) = named.get(name).and_then(Weak::upgrade) {
+        return MemoryBackend { inner };
+    }
+    named.retain(|_, inner| inner.strong_count() > 0);
+    let made = MemoryBackend::new();
+    named.insert(name.to_owned(), std::sync::Arc::downgrade(&made.inner));
+    made
+}

@@ -1,0 +1,66 @@
+//! The names of the in-memory store, swept so that one-off names do not pile up.
+
+use crate::{name::LockName, store::Slot, time::ServerTime};
+use std::{collections::HashMap, time::Duration};
+
+/// How long a counter is kept. Its server clock never steps back, so a counter that is older than a millisecond
+/// could be forgotten; a minute leaves room for clocks that tests move.
+pub(super) const RETENTION: Duration = Duration::from_secs(60);
+
+/// A sweep waits until the names have doubled, so its cost per acquire stays constant.
+const SWEEP_AT_LEAST: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Shelf {
+    slots: HashMap<LockName, Slot>,
+    sweep_at: usize,
+}
+
+impl Shelf {
+    /// Lets `f` work on what is kept of `name`, without keeping anything of a name that was unknown.
+    pub(super) fn slot<R>(&mut self, name: &LockName, f: impl FnOnce(&mut Slot) -> R) -> R {
+        match self.slots.get_mut(name) {
+            Some(slot) => f(slot),
+            None => f(&mut Slot::default()),
+        }
+    }
+
+    /// Lets `f` work on what is kept of `name`, and keeps what it makes.
+    pub(super) fn slot_or_new<R>(
+        &mut self,
+        name: &LockName,
+        now: ServerTime,
+        f: impl FnOnce(&mut Slot) -> R,
+    ) -> R {
+        if let Some(slot) = self.slots.get_mut(name) {
+            return f(slot);
+        }
+        if self.slots.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
+            self.sweep(now);
+        }
+        f(self.slots.entry(name.clone()).or_default())
+    }
+
+    fn sweep(&mut self, now: ServerTime) {
+        self.slots.retain(|_, slot| {
+            slot.expire(now);
+            !slot.is_empty()
+        });
+        self.sweep_at = self.slots.len() * 2;
+    }
+
+    pub(super) fn held(&mut self, now: ServerTime) -> Vec<LockName> {
+        let held = self.slots.iter_mut().filter_map(|(name, slot)| slot.inspect(now).map(|_| name.clone()));
+        let mut names: Vec<_> = held.collect();
+        names.sort();
+        names
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+    }
+}

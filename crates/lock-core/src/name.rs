@@ -1,0 +1,217 @@
+//! What may be the name of a lock: parsed once at the edge, so that a [`LockName`] in hand is valid.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+/// The longest name, in bytes of UTF-8.
+pub const MAX_NAME_BYTES: usize = 512;
+
+/// Prefixes under which a store keeps keys of its own; a lock of such a name would sit on another lock's data.
+pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", "distlock:"];
+
+/// The name of a lock: what contenders of all processes agree on.
+///
+/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`.
+/// A Redis Cluster hash tag is welcome (`stock:{eu}:42`), half of one is not: either the name has no brace
+/// at all, or its first `{` is followed by at least one character and a `}`. Otherwise the keys of one
+/// lock would land in different slots.
+///
+/// Cloning is cheap.
+///
+/// ```
+/// use lock_core::{LockName, NameError};
+///
+/// let name = LockName::new("stock:42")?;
+/// assert_eq!(name.as_str(), "stock:42");
+/// assert_eq!(LockName::new(""), Err(NameError::Empty));
+/// # Ok::<(), NameError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LockName(Arc<str>);
+
+impl LockName {
+    /// Checks `name` and takes it.
+    ///
+    /// # Errors
+    /// A [`NameError`] that says which rule is broken.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
+        let name = name.as_ref();
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > MAX_NAME_BYTES {
+            return Err(NameError::TooLong { bytes: name.len() });
+        }
+        if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
+            return Err(NameError::ControlCharacter { at });
+        }
+        if let Some(prefix) = RESERVED_PREFIXES.into_iter().find(|p| name.starts_with(p)) {
+            return Err(NameError::ReservedPrefix { prefix });
+        }
+        match has_whole_hash_tag(name) {
+            true => Ok(Self(name.into())),
+            false => Err(NameError::BrokenHashTag),
+        }
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// No brace at all, or a first `{` that is followed by a non-empty tag and `}`.
+fn has_whole_hash_tag(name: &str) -> bool {
+    match name.split_once('{') {
+        None => !name.contains('}'),
+        Some((before, after)) => !before.contains('}') && after.find('}').is_some_and(|end| end > 0),
+    }
+}
+
+/// Why a text cannot be the name of a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The text is empty.
+    Empty,
+    /// The text is longer than [`MAX_NAME_BYTES`].
+    TooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The text has a control character.
+    ControlCharacter {
+        /// The byte where it stands.
+        at: usize,
+    },
+    /// The text begins with a prefix that stores keep for themselves.
+    ReservedPrefix {
+        /// That prefix.
+        prefix: &'static str,
+    },
+    /// The text has a brace that does not belong to a whole, non-empty hash tag.
+    BrokenHashTag,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a lock name is empty: give it at least one character"),
+            Self::TooLong { bytes } => write!(
+                f,
+                "a lock name has {bytes} bytes: use at most {MAX_NAME_BYTES}, for example a hash of the long part"
+            ),
+            Self::ControlCharacter { at } => {
+                write!(f, "a lock name has a control character at byte {at}: remove or encode it")
+            }
+            Self::ReservedPrefix { prefix } => {
+                write!(
+                    f,
+                    "a lock name begins with the reserved prefix `{prefix}`: put a prefix of your own before it"
+                )
+            }
+            Self::BrokenHashTag => write!(
+                f,
+                "a lock name has an unpaired or empty brace: write a whole hash tag such as `{{tag}}`, or no brace"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl From<std::convert::Infallible> for NameError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl FromStr for LockName {
+    type Err = NameError;
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&str> for LockName {
+    type Error = NameError;
+    fn try_from(name: &str) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<String> for LockName {
+    type Error = NameError;
+    fn try_from(name: String) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
+
+impl TryFrom<&String> for LockName {
+    type Error = NameError;
+    fn try_from(name: &String) -> Result<Self, NameError> {
+        Self::new(name)
+    }
+}
+
+impl From<&LockName> for LockName {
+    fn from(name: &LockName) -> Self {
+        name.clone()
+    }
+}
+
+impl AsRef<str> for LockName {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_names_and_whole_hash_tags_are_taken() {
+        let longest = "n".repeat(MAX_NAME_BYTES);
+        for name in ["a", "stock:42", "{tag}", "a{b}c", "a{b}}c", "a{b}{", "Größe:ü", "{{x}", &longest] {
+            assert!(LockName::new(name).is_ok(), "{name} is a good name");
+        }
+    }
+
+    #[test]
+    fn names_that_would_hurt_a_store_are_refused_with_their_cure() {
+        let long = "n".repeat(MAX_NAME_BYTES + 1);
+        let cases = [
+            ("", NameError::Empty, "at least one"),
+            (long.as_str(), NameError::TooLong { bytes: 513 }, "at most 512"),
+            ("a\nb", NameError::ControlCharacter { at: 1 }, "remove or encode"),
+            ("a\u{85}", NameError::ControlCharacter { at: 1 }, "remove or encode"),
+            ("a{", NameError::BrokenHashTag, "whole hash tag"),
+            ("a{}b", NameError::BrokenHashTag, "whole hash tag"),
+            ("a}b", NameError::BrokenHashTag, "whole hash tag"),
+            ("a}{b}", NameError::BrokenHashTag, "whole hash tag"),
+            (
+                "redisson_lock_token:{a}",
+                NameError::ReservedPrefix { prefix: "redisson_" },
+                "prefix of your own",
+            ),
+            ("distlock:x", NameError::ReservedPrefix { prefix: "distlock:" }, "prefix of your own"),
+        ];
+        for (name, error, cure) in cases {
+            assert_eq!(LockName::new(name), Err(error.clone()));
+            assert!(error.to_string().contains(cure), "{error} says what to do");
+        }
+    }
+}

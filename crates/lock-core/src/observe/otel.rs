@@ -1,0 +1,208 @@
+//! The metrics of this crate as OpenTelemetry instruments.
+
+use super::{AcquireOutcome, By, LockEvent, LockObserver, RenewalOutcome, WakeUp};
+use crate::{
+    machine::{EndedHow, GrantedBy, LostReason, ReleaseAnswer},
+    name::LockName,
+};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Histogram, Meter, UpDownCounter},
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Bucket boundaries of all durations, in seconds: 0.5 ms to 30 s.
+const SECONDS: [f64; 15] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
+
+/// Records metrics on a `Meter` of the application; only the OpenTelemetry API is used, the SDK is yours.
+///
+/// | instrument | kind, unit | attributes beside `lock.backend` |
+/// | --- | --- | --- |
+/// | `lock.acquire.duration` | histogram, s | `lock.outcome`: acquired, contended, timeout, cancelled, error |
+/// | `lock.hold.duration` | histogram, s | `lock.outcome`: released, lost |
+/// | `lock.waiting` | up-down counter | |
+/// | `lock.held` | up-down counter | |
+/// | `lock.renewal.duration` | histogram, s | `lock.outcome`: renewed, gone, failed |
+/// | `lock.lease.remaining` | histogram, s | |
+/// | `lock.lost` | counter | `lock.reason`: expired, gone, max_hold, shut_down |
+/// | `lock.release` | counter | `lock.outcome`, `lock.release.by`: hand, drop |
+/// | `lock.wakeup` | counter | `lock.outcome`: push, poll, lagged, reconnected |
+/// | `lock.handoff` | counter | |
+///
+/// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`.
+/// All instruments are made at once, so that a dashboard finds them before the first lock is taken.
+///
+/// ```
+/// use lock_core::{LockFactory, MemoryBackend, OtelObserver};
+///
+/// let meter = opentelemetry::global::meter("shop");
+/// let locks = LockFactory::builder(MemoryBackend::new()).observer(OtelObserver::new(&meter)).build()?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+pub struct OtelObserver {
+    acquire: Histogram<f64>,
+    hold: Histogram<f64>,
+    waiting: UpDownCounter<i64>,
+    held: UpDownCounter<i64>,
+    renewal: Histogram<f64>,
+    remaining: Histogram<f64>,
+    lost: Counter<u64>,
+    release: Counter<u64>,
+    wakeup: Counter<u64>,
+    handoff: Counter<u64>,
+    classifier: Option<Classifier>,
+}
+
+impl OtelObserver {
+    /// Makes the instruments.
+    #[must_use]
+    pub fn new(meter: &Meter) -> Self {
+        let seconds = |name: &'static str, about: &'static str| {
+            let histogram = meter.f64_histogram(name).with_unit("s").with_description(about);
+            histogram.with_boundaries(SECONDS.to_vec()).build()
+        };
+        let up_down = |name: &'static str, about: &'static str| {
+            meter.i64_up_down_counter(name).with_description(about).build()
+        };
+        let count =
+            |name: &'static str, about: &'static str| meter.u64_counter(name).with_description(about).build();
+        Self {
+            acquire: seconds("lock.acquire.duration", "From the first poll of an acquire to its end"),
+            hold: seconds("lock.hold.duration", "From the grant of a lock to its end"),
+            waiting: up_down("lock.waiting", "Acquires that wait now"),
+            held: up_down("lock.held", "Locks that this process holds now"),
+            renewal: seconds("lock.renewal.duration", "From the sending of a renewal to its answer"),
+            remaining: seconds("lock.lease.remaining", "Validity of a hold when a renewal was answered"),
+            lost: count("lock.lost", "Holds that ended before they were released"),
+            release: count("lock.release", "Guards that were released"),
+            wakeup: count("lock.wakeup", "Wake-ups of waiters"),
+            handoff: count("lock.handoff", "Leases that were passed on inside this process"),
+            classifier: None,
+        }
+    }
+
+    /// Adds the attribute `lock.class`: what `classify` makes of a name. Keep its values few.
+    #[must_use]
+    pub fn classify(mut self, classify: impl Fn(&LockName) -> &'static str + Send + Sync + 'static) -> Self {
+        self.classifier = Some(Arc::new(classify));
+        self
+    }
+
+    fn attributes(&self, backend: &'static str, event: &LockEvent<'_>) -> Vec<KeyValue> {
+        let mut attributes = vec![KeyValue::new("lock.backend", backend)];
+        if let Some(classify) = &self.classifier {
+            attributes.push(KeyValue::new("lock.class", classify(event.name())));
+        }
+        attributes
+    }
+}
+
+impl fmt::Debug for OtelObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtelObserver").finish_non_exhaustive()
+    }
+}
+
+impl LockObserver for OtelObserver {
+    fn observe(&self, backend: &'static str, event: &LockEvent<'_>) {
+        let common = self.attributes(backend, event);
+        let with = |key: &'static str, value: &'static str| {
+            let mut attributes = common.clone();
+            attributes.push(KeyValue::new(key, value));
+            attributes
+        };
+        match *event {
+            LockEvent::WaitStarted { .. } => self.waiting.add(1, &common),
+            LockEvent::WaitEnded { outcome, waited, .. } => {
+                self.waiting.add(-1, &common);
+                self.acquire.record(seconds(waited), &with("lock.outcome", acquire_outcome(outcome)));
+            }
+            LockEvent::Granted { by, .. } => {
+                self.held.add(1, &common);
+                if by == GrantedBy::HandOff {
+                    self.handoff.add(1, &common);
+                }
+            }
+            LockEvent::Ended { how, held, .. } => {
+                self.held.add(-1, &common);
+                let outcome = match how {
+                    EndedHow::Released => "released",
+                    EndedHow::Lost(_) => "lost",
+                };
+                self.hold.record(seconds(held), &with("lock.outcome", outcome));
+                if let EndedHow::Lost(reason) = how {
+                    self.lost.add(1, &with("lock.reason", lost_reason(reason)));
+                }
+            }
+            LockEvent::Released { answer, by, .. } => {
+                let mut attributes = with("lock.outcome", release_outcome(answer));
+                let by = match by {
+                    By::Hand => "hand",
+                    By::Drop => "drop",
+                };
+                attributes.push(KeyValue::new("lock.release.by", by));
+                self.release.add(1, &attributes);
+            }
+            LockEvent::Renewal { outcome, took, remaining, .. } => {
+                self.renewal.record(seconds(took), &with("lock.outcome", renewal_outcome(outcome)));
+                self.remaining.record(seconds(remaining), &common);
+            }
+            LockEvent::WakeUp { wake, .. } => self.wakeup.add(1, &with("lock.outcome", wake_up(wake))),
+            LockEvent::Suspect { .. } | LockEvent::SelfDeadlock { .. } => {}
+        }
+    }
+}
+
+fn seconds(d: Duration) -> f64 {
+    d.as_secs_f64()
+}
+
+fn acquire_outcome(outcome: AcquireOutcome) -> &'static str {
+    match outcome {
+        AcquireOutcome::Acquired => "acquired",
+        AcquireOutcome::Contended => "contended",
+        AcquireOutcome::Timeout => "timeout",
+        AcquireOutcome::Cancelled => "cancelled",
+        AcquireOutcome::Error => "error",
+    }
+}
+
+fn lost_reason(reason: LostReason) -> &'static str {
+    match reason {
+        LostReason::Expired => "expired",
+        LostReason::Gone => "gone",
+        LostReason::MaxHold => "max_hold",
+        LostReason::ShutDown => "shut_down",
+    }
+}
+
+fn release_outcome(answer: ReleaseAnswer) -> &'static str {
+    match answer {
+        ReleaseAnswer::Released => "released",
+        ReleaseAnswer::HandedOn => "handed_on",
+        ReleaseAnswer::StillHeld { .. } => "still_held",
+        ReleaseAnswer::AlreadyExpired => "already_expired",
+        ReleaseAnswer::HeldByOther => "held_by_other",
+        ReleaseAnswer::Unconfirmed => "unconfirmed",
+    }
+}
+
+fn renewal_outcome(outcome: RenewalOutcome) -> &'static str {
+    match outcome {
+        RenewalOutcome::Renewed => "renewed",
+        RenewalOutcome::Gone => "gone",
+        RenewalOutcome::Failed => "failed",
+    }
+}
+
+fn wake_up(wake: WakeUp) -> &'static str {
+    match wake {
+        WakeUp::Push => "push",
+        WakeUp::Poll => "poll",
+        WakeUp::Lagged => "lagged",
+        WakeUp::Reconnected => "reconnected",
+    }
+}

@@ -1,0 +1,113 @@
+//! Who may re-enter: an owner, passed on by value, or opened as a scope.
+
+use crate::{ids::ProcessId, machine::OwnerId};
+use std::{fmt, future::Future, sync::Arc};
+
+/// Who holds a lock, as far as re-entry is concerned.
+///
+/// Every acquisition is a fresh owner and therefore not re-entrant: two branches of a `join!` exclude one
+/// another as two processes do. Re-entry is asked for by value: make an owner, give it to the functions down
+/// the call stack, and each may acquire the same lock with
+/// [`with_owner`](crate::Lock::with_owner); or use [`reenter`](crate::LockGuard::reenter) where a guard is at
+/// hand. The lock is free when every guard is released.
+///
+/// Clones are the same owner. An owner works in the factory that made it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_core::{LockError, LockFactory, MemoryBackend, Owner};
+///
+/// async fn book(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
+///     let guard = locks.named("account:7")?.with_owner(me)?.acquire().await?; // re-enters
+///     guard.release().await?;
+///     Ok(())
+/// }
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let me = locks.owner();
+/// let guard = locks.named("account:7")?.with_owner(&me)?.acquire().await?;
+/// book(&locks, &me).await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner {
+    process: ProcessId,
+    id: OwnerId,
+}
+
+impl Owner {
+    pub(crate) fn new(process: ProcessId, id: OwnerId) -> Self {
+        Self { process, id }
+    }
+
+    /// The process whose factory made it.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+
+    pub(crate) fn id(&self) -> OwnerId {
+        self.id
+    }
+
+    /// Runs `work` with this owner as the ambient one: every acquire inside that names no owner is this owner's,
+    /// and so re-enters.
+    ///
+    /// Mind what follows from it: branches of a `join!` inside do **not** exclude one another, and tasks that
+    /// are spawned inside do not inherit the owner. Scopes of different factories may be nested.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let lock = locks.named("account:7")?;
+    /// locks.owner().scope(async {
+    ///     let outer = lock.acquire().await?;
+    ///     let inner = lock.acquire().await?; // would wait for ever outside of a scope
+    ///     assert_eq!(outer.fencing_token(), inner.fencing_token());
+    ///     Ok(())
+    /// }).await
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// That of `work`.
+    pub async fn scope<F: Future>(&self, work: F) -> F::Output {
+        let parent = AMBIENT.try_with(Clone::clone).ok();
+        AMBIENT.scope(Arc::new(Ambient { owner: *self, parent }), work).await
+    }
+
+    /// The ambient owner of this process, if this task runs in a scope of it.
+    pub(crate) fn ambient(process: ProcessId) -> Option<Self> {
+        AMBIENT
+            .try_with(|innermost| {
+                let mut scope = Some(innermost);
+                while let Some(ambient) = scope {
+                    if ambient.owner.process == process {
+                        return Some(ambient.owner);
+                    }
+                    scope = ambient.parent.as_ref();
+                }
+                None
+            })
+            .ok()
+            .flatten()
+    }
+}
+
+struct Ambient {
+    owner: Owner,
+    parent: Option<Arc<Ambient>>,
+}
+
+tokio::task_local! {
+    static AMBIENT: Arc<Ambient>;
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.process, self.id.0)
+    }
+}

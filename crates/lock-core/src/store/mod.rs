@@ -1,0 +1,169 @@
+//! The store rules: what a store must answer, as pure functions over what it keeps of one name.
+//!
+//! ```text
+//!            acquire: token drawn                       release(0) · expiry · force
+//!   free ───────────────────────────▶ held {lease, depth} ───────────────────────────▶ free
+//!                                        │   ▲
+//!                                        └───┘ repeat · re-entry · renew · release(n)
+//! ```
+//!
+//! Invariants:
+//! - every operation may be repeated, and run late, without harm: depths are absolute, only an acquire creates,
+//!   and it does so only until its `not_after`;
+//! - renew, re-entry and release touch only the lease they name;
+//! - the expiry of a lease never falls;
+//! - tokens grow, also over the loss of the counter, as long as the clock is not behind the last token.
+//!
+//! The in-memory backend is these functions behind a mutex. Other backends do the same in their own way (Redis
+//! in Lua) and are compared with them.
+
+mod tokens;
+
+use crate::{
+    backend::{Acquired, Forced, Released, Renewed, Wish},
+    ids::LeaseId,
+    time::ServerTime,
+};
+use std::time::Duration;
+pub(crate) use tokens::Counter;
+
+/// What a store keeps under one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Slot {
+    held: Option<Held>,
+    counter: Option<Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Held {
+    lease: LeaseId,
+    depth: u32,
+    /// Milliseconds since the epoch, as Redis keeps it; the lease is over *after* it.
+    expires_ms: u64,
+}
+
+impl Held {
+    fn raise_expiry(&mut self, now: ServerTime, duration: Duration) {
+        self.expires_ms = self.expires_ms.max(expiry(now, duration));
+    }
+
+    fn remaining(&self, now: ServerTime) -> Duration {
+        Duration::from_millis(self.expires_ms.saturating_sub(now.as_millis()))
+    }
+}
+
+fn expiry(now: ServerTime, duration: Duration) -> u64 {
+    now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// What this store does not do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnsupportedWish;
+
+impl Slot {
+    /// Drops what has expired; every operation begins with it.
+    pub fn expire(&mut self, now: ServerTime) {
+        self.held.take_if(|held| now.as_millis() > held.expires_ms);
+        self.counter.take_if(|counter| counter.is_over(now));
+    }
+
+    /// Whether nothing is kept: the name may be forgotten.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_none() && self.counter.is_none()
+    }
+
+    /// Takes the lock for `lease`, or raises its depth.
+    ///
+    /// # Errors
+    /// The wishes of a quorum are not served by this store.
+    pub fn acquire(
+        &mut self,
+        now: ServerTime,
+        lease: LeaseId,
+        duration: Duration,
+        not_after: ServerTime,
+        wish: Wish,
+        retention: Option<Duration>,
+    ) -> Result<Acquired, UnsupportedWish> {
+        self.expire(now);
+        match wish {
+            Wish::Next { reserve, floor } => {
+                if now > not_after {
+                    return Ok(Acquired::Late);
+                }
+                match &mut self.held {
+                    Some(held) if held.lease != lease => {
+                        return Ok(Acquired::Busy { remaining: Some(held.remaining(now)), counter: None });
+                    }
+                    Some(repeat) => repeat.raise_expiry(now, duration),
+                    free => *free = Some(Held { lease, depth: 1, expires_ms: expiry(now, duration) }),
+                }
+                let (first, last) = tokens::draw(&mut self.counter, now, reserve, floor, retention);
+                Ok(Acquired::Granted { first, last })
+            }
+            Wish::Keep { depth } => match self.held_by(lease) {
+                Some(held) => {
+                    held.depth = depth;
+                    held.raise_expiry(now, duration);
+                    Ok(Acquired::Reentered)
+                }
+                None => Ok(Acquired::Gone),
+            },
+            Wish::Propose { .. } | Wish::Restore { .. } => Err(UnsupportedWish),
+        }
+    }
+
+    /// Extends `lease` if it is there. Creates nothing.
+    pub fn renew(&mut self, now: ServerTime, lease: LeaseId, duration: Duration) -> Renewed {
+        self.expire(now);
+        match self.held_by(lease) {
+            Some(held) => {
+                held.raise_expiry(now, duration);
+                Renewed::Renewed
+            }
+            None => Renewed::Gone,
+        }
+    }
+
+    /// Sets the depth of `lease` to what is left; at 0 the lock is free.
+    pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
+        self.expire(now);
+        match (self.held_by(lease), depth_left) {
+            (None, _) => Released::Gone { held_by_other: self.held.is_some() },
+            (Some(_), 0) => {
+                self.held = None;
+                Released::Released { listeners: None }
+            }
+            (Some(held), left) => {
+                held.depth = left;
+                Released::Kept
+            }
+        }
+    }
+
+    /// Frees the lock if `seen` still holds it.
+    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> Forced {
+        self.expire(now);
+        match &self.held {
+            Some(held) if held.lease.to_string() == seen => {
+                self.held = None;
+                Forced::Forced
+            }
+            _ => Forced::Changed,
+        }
+    }
+
+    /// Who holds the lock, at which depth, for how long.
+    pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
+        self.expire(now);
+        self.held.as_ref().map(|held| (held.lease, held.depth, held.remaining(now)))
+    }
+
+    fn held_by(&mut self, lease: LeaseId) -> Option<&mut Held> {
+        self.held.as_mut().filter(|held| held.lease == lease)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! The golden states, and the counter-examples that taught the rules.
+
+use super::*;
+use crate::{
+    ids::{LeaseNumber, ProcessId},
+    token::FencingToken,
+};
+use uuid::Uuid;
+
+const LEASE: Duration = Duration::from_secs(30);
+const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
+const DAY: Option<Duration> = Some(Duration::from_secs(86_400));
+
+fn lease(process: u128, number: u64) -> LeaseId {
+    LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(process)), LeaseNumber::new(number))
+}
+
+fn take(slot: &mut Slot, now: ServerTime, lease: LeaseId) -> Acquired {
+    take_for(slot, now, lease, LEASE)
+}
+
+fn take_for(slot: &mut Slot, now: ServerTime, lease: LeaseId, duration: Duration) -> Acquired {
+    let wish = Wish::Next { reserve: 0, floor: None };
+    slot.acquire(now, lease, duration, now + Duration::from_secs(3), wish, DAY).unwrap()
+}
+
+fn keep(slot: &mut Slot, now: ServerTime, lease: LeaseId, depth: u32, duration: Duration) -> Acquired {
+    slot.acquire(now, lease, duration, now, Wish::Keep { depth }, DAY).unwrap()
+}
+
+fn token(acquired: &Acquired) -> FencingToken {
+    match acquired {
+        Acquired::Granted { first, .. } => *first,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+#[test]
+fn one_holds_and_the_other_is_told_how_long() {
+    let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
+    token(&take(&mut slot, NOW, a));
+    assert_eq!(slot.inspect(NOW), Some((a, 1, LEASE)));
+    assert_eq!(keep(&mut slot, NOW, a, 2, LEASE), Acquired::Reentered);
+    assert_eq!(slot.inspect(NOW), Some((a, 2, LEASE)));
+
+    let before = slot.clone();
+    let later = NOW + Duration::from_secs(10);
+    assert_eq!(
+        take(&mut slot, later, b),
+        Acquired::Busy { remaining: Some(Duration::from_secs(20)), counter: None }
+    );
+    assert_eq!(slot.release(later, b, 0), Released::Gone { held_by_other: true });
+    assert_eq!(slot.renew(later, b, LEASE), Renewed::Gone);
+    assert_eq!(slot, before, "nothing was written");
+
+    assert_eq!(slot.release(later, a, 1), Released::Kept);
+    assert_eq!(
+        slot.inspect(later),
+        Some((a, 1, Duration::from_secs(20))),
+        "a release does not touch the expiry"
+    );
+    assert_eq!(slot.release(later, a, 0), Released::Released { listeners: None });
+    assert_eq!(slot.inspect(later), None);
+}
+
+#[test]
+fn an_acquire_sent_twice_is_freed_by_one_release() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    let first = token(&take(&mut slot, NOW, a));
+    let again = token(&take(&mut slot, NOW, a));
+    assert!(again > first, "a repeat draws new tokens; the client uses exactly one answer");
+    assert_eq!(slot.inspect(NOW), Some((a, 1, LEASE)));
+    assert_eq!(slot.release(NOW, a, 0), Released::Released { listeners: None });
+    assert_eq!(slot.release(NOW, a, 0), Released::Gone { held_by_other: false });
+}
+
+#[test]
+fn a_re_entry_or_renewal_after_the_release_creates_nothing() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    take(&mut slot, NOW, a);
+    slot.release(NOW, a, 0);
+    assert_eq!(keep(&mut slot, NOW, a, 2, LEASE), Acquired::Gone);
+    assert_eq!(slot.renew(NOW, a, LEASE), Renewed::Gone);
+    assert_eq!(slot.inspect(NOW), None);
+}
+
+#[test]
+fn an_inner_hold_of_one_second_does_not_shorten_thirty() {
+    let (mut slot, a, short) = (Slot::default(), lease(1, 1), Duration::from_secs(1));
+    take(&mut slot, NOW, a);
+    keep(&mut slot, NOW, a, 2, short);
+    slot.renew(NOW, a, short);
+    take_for(&mut slot, NOW, a, short);
+    assert_eq!(slot.inspect(NOW).unwrap().2, LEASE);
+}
+
+#[test]
+fn an_acquire_that_is_delivered_late_is_not_carried_out() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    let wish = Wish::Next { reserve: 0, floor: None };
+    let too_late = NOW + Duration::from_micros(1);
+    assert_eq!(slot.acquire(too_late, a, LEASE, NOW, wish, DAY), Ok(Acquired::Late));
+    assert!(slot.is_empty(), "no lease, and no token drawn");
+    assert!(matches!(slot.acquire(NOW, a, LEASE, NOW, wish, DAY), Ok(Acquired::Granted { .. })));
+}
+
+#[test]
+fn a_lease_ends_by_itself_and_cannot_be_revived() {
+    let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
+    take(&mut slot, NOW, a);
+    let end = NOW + LEASE;
+    assert_eq!(
+        slot.clone().renew(end, a, LEASE),
+        Renewed::Renewed,
+        "as in Redis, the last millisecond counts"
+    );
+    let over = end + Duration::from_millis(1);
+    assert_eq!(slot.renew(over, a, LEASE), Renewed::Gone);
+    assert!(matches!(take(&mut slot, over, b), Acquired::Granted { .. }));
+    assert_eq!(slot.release(over, a, 0), Released::Gone { held_by_other: true });
+}
+
+#[test]
+fn force_release_touches_only_the_holder_that_was_seen() {
+    let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
+    take(&mut slot, NOW, a);
+    assert_eq!(slot.force_release(NOW, &a.to_string()), Forced::Forced);
+    take(&mut slot, NOW, b);
+    assert_eq!(slot.force_release(NOW, &a.to_string()), Forced::Changed, "a repeat after a lost reply");
+    assert_eq!(slot.inspect(NOW).unwrap().0, b);
+}
+
+#[test]
+fn tokens_grow_over_the_loss_of_the_counter_after_a_burst() {
+    let mut slot = Slot::default();
+    let mut last = FencingToken::new(0);
+    for number in 0..120_000u64 {
+        // one grant a microsecond: as fast as the generator can be driven
+        let now = NOW + Duration::from_micros(number);
+        let a = lease(1, number);
+        let t = token(&take(&mut slot, now, a));
+        assert!(t > last);
+        last = t;
+        slot.release(now, a, 0);
+    }
+    let after = NOW + Duration::from_micros(120_000);
+    let mut emptied = Slot::default();
+    assert!(token(&take(&mut emptied, after, lease(1, 1))) > last, "FLUSHALL does not make tokens fall");
+}
+
+#[test]
+fn tokens_grow_when_a_promoted_replica_missed_the_last_write() {
+    let mut master = Slot::default();
+    take(&mut master, NOW, lease(1, 1));
+    master.release(NOW, lease(1, 1), 0);
+    let mut replica = master.clone();
+    let later = NOW + Duration::from_millis(5);
+    let lost_write = token(&take(&mut master, later, lease(1, 2)));
+    let promoted = later + Duration::from_micros(1);
+    assert!(token(&take(&mut replica, promoted, lease(2, 3))) > lost_write);
+}
+
+#[test]
+fn a_range_stays_within_a_millisecond_of_the_clock() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    take(&mut slot, NOW, a);
+    let later = NOW + Duration::from_secs(1);
+    let wish = Wish::Next { reserve: 5_000, floor: None };
+    let Ok(Acquired::Granted { first, last }) = slot.acquire(later, a, LEASE, later, wish, DAY) else {
+        panic!("a repeat is granted")
+    };
+    assert_eq!((first.get(), last.get()), (later.as_micros(), later.as_micros() + 1000));
+
+    let stepped_back = later - Duration::from_secs(3600);
+    let wish = Wish::Next { reserve: 5_000, floor: None };
+    let Ok(Acquired::Granted { first: next, last: end }) =
+        slot.acquire(stepped_back, a, LEASE, later, wish, DAY)
+    else {
+        panic!("a repeat is granted")
+    };
+    assert_eq!((next, end), (last.next(), last.next()), "a clock that stepped back: the reserve is 0");
+}
+
+#[test]
+fn a_floor_lifts_the_tokens() {
+    let mut slot = Slot::default();
+    let floor = FencingToken::new(NOW.as_micros() + 5_000_000);
+    let wish = Wish::Next { reserve: 0, floor: Some(floor) };
+    let granted = slot.acquire(NOW, lease(1, 1), LEASE, NOW, wish, DAY).unwrap();
+    assert_eq!(token(&granted), floor.next());
+}
+
+#[test]
+fn one_off_names_leave_nothing_behind() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    take(&mut slot, NOW, a);
+    slot.release(NOW, a, 0);
+    slot.expire(NOW + Duration::from_secs(86_400));
+    assert!(!slot.is_empty(), "the counter is kept for its retention");
+    slot.expire(NOW + Duration::from_secs(86_400) + Duration::from_millis(1));
+    assert!(slot.is_empty());
+}

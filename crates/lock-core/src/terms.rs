@@ -1,0 +1,35 @@
+//! The terms of a lease: checked options, as the state machine uses them.
+
+use crate::token::FencingToken;
+use std::time::Duration;
+
+/// What a waiter asks for. Made by [`LockOptions`](crate::LockOptions), whose documentation explains each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// How long the store keeps the lease without renewal; whole milliseconds.
+    pub lease: Duration,
+    /// Who keeps it alive.
+    pub keep: Keep,
+    /// How long one operation of the backend may take.
+    pub operation_timeout: Duration,
+    /// By how much the local deadline precedes the end of the lease.
+    pub margin: Duration,
+    /// How long the backend may fail before a waiter is told.
+    pub outage_budget: Duration,
+    /// When a hold ends although the watchdog could go on.
+    pub max_hold: Option<Duration>,
+    /// A token that the token of the hold must exceed.
+    pub token_floor: Option<FencingToken>,
+}
+
+/// Who keeps a lease alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Keep {
+    /// The watchdog, at this interval.
+    Renewed {
+        /// From the sending of the last successful request to the next renewal.
+        every: Duration,
+    },
+    /// Nobody: the hold ends with the lease.
+    Fixed,
+}
