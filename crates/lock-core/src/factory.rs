@@ -1,7 +1,6 @@
 //! Where locks come from: one factory per process, with one UUID.
 
 use crate::{
-    acquire::Wanted,
     backend::{Backend, ForceRelease, Forced, Inspected, StoredHold, WakeUps},
     clock::{BootClock, Clock},
     driver::{Driver, Handle, Parts, ShutdownReport},
@@ -82,8 +81,7 @@ impl LockFactory {
         NameError: From<N::Error>,
     {
         let name = name.try_into().map_err(NameError::from)?;
-        let terms = self.handle.terms(&self.handle.options)?;
-        Ok(Lock::new(self.handle.clone(), Wanted { name, owner: None, terms }))
+        Lock::new(self.handle.clone(), name)
     }
 
     /// A fresh owner, for re-entry; see [`Owner`].
@@ -147,6 +145,7 @@ impl LockFactory {
         call: impl Future<Output = Result<T, crate::BackendError>>,
     ) -> Result<T, LockError> {
         let timeout = self.handle.terms(&self.handle.options)?.operation_timeout;
+        self.handle.needs_runtime()?;
         match tokio::time::timeout(timeout, call).await {
             Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
             Err(_) => {

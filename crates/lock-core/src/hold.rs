@@ -56,7 +56,8 @@ impl Hold {
         self.state.lease
     }
 
-    /// Whether the hold is valid now. Compares the clock and asks nobody: after a pause of this process the
+    /// Whether the hold is valid now. After a guard was dropped this may stay `true` for the moment that the
+    /// worker needs to release it. Compares the clock and asks nobody: after a pause of this process the
     /// first call already tells the truth. Once `false`, always `false`.
     ///
     /// A `true` may be outdated by the next instruction; what must not be done by an outdated holder has to be

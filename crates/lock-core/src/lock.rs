@@ -29,11 +29,14 @@ use std::{future::Future, sync::Arc, time::Duration};
 pub struct Lock {
     handle: Arc<Handle>,
     wanted: Wanted,
+    options: LockOptions,
 }
 
 impl Lock {
-    pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted) -> Self {
-        Self { handle, wanted }
+    pub(crate) fn new(handle: Arc<Handle>, name: LockName) -> Result<Self, LockError> {
+        let options = handle.options;
+        let terms = handle.terms(&options)?;
+        Ok(Self { handle, wanted: Wanted { name, owner: None, terms }, options })
     }
 
     /// The name.
@@ -42,12 +45,18 @@ impl Lock {
         &self.wanted.name
     }
 
-    /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over.
+    /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over. All other
+    /// options stay.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] if the lease is too short or too long.
+    /// [`ErrorKind::InvalidOptions`] if the lease is too short or too long, or does not fit the other options.
     pub fn with_lease(&self, lease: Duration) -> Result<Self, LockError> {
-        self.with_options(LockOptions::new().fixed_lease(lease))
+        self.with_options(self.options.fixed_lease(lease))
+    }
+
+    /// The terms of this lock, to change some of them for [`with_options`](Self::with_options).
+    pub fn options(&self) -> LockOptions {
+        self.options
     }
 
     /// The same lock under other terms, which replace those of the factory.
@@ -56,7 +65,7 @@ impl Lock {
     /// [`ErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
     pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
         let terms = self.handle.terms(&options).map_err(|e| LockError::from(e).of(self.name()))?;
-        Ok(Self { handle: self.handle.clone(), wanted: Wanted { terms, ..self.wanted.clone() } })
+        Ok(Self { handle: self.handle.clone(), wanted: Wanted { terms, ..self.wanted.clone() }, options })
     }
 
     /// The same lock for this owner, who re-enters what it holds. A re-entry joins the hold: its token and its
@@ -68,10 +77,8 @@ impl Lock {
         if owner.process() != self.handle.process {
             return Err(LockError::new(ErrorKind::ForeignOwner).of(self.name()));
         }
-        Ok(Self {
-            handle: self.handle.clone(),
-            wanted: Wanted { owner: Some(*owner), ..self.wanted.clone() },
-        })
+        let wanted = Wanted { owner: Some(*owner), ..self.wanted.clone() };
+        Ok(Self { wanted, ..self.clone() })
     }
 
     /// Waits for the lock as long as others hold it.

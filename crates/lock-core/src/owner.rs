@@ -74,9 +74,9 @@ impl Owner {
     ///
     /// # Cancel safety
     /// That of `work`.
-    pub async fn scope<F: Future>(&self, work: F) -> F::Output {
+    pub async fn scope<F: Future>(self, work: F) -> F::Output {
         let parent = AMBIENT.try_with(Clone::clone).ok();
-        AMBIENT.scope(Arc::new(Ambient { owner: *self, parent }), work).await
+        AMBIENT.scope(Arc::new(Ambient { owner: self, parent }), work).await
     }
 
     /// The ambient owner of this process, if this task runs in a scope of it.

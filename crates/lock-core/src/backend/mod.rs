@@ -34,6 +34,9 @@ use std::{
 /// - **The expiry never falls**, and a key without expiry is never left behind.
 /// - A future of this trait may be dropped at any await: the operation then may or may not have happened, and
 ///   the caller repeats or undoes it. Dropping must not disturb other operations.
+/// - **No silent resends.** An implementation that sends an operation again by itself, after it may have been
+///   carried out, answers with an unknown outcome unless it knows the first answer: a release whose second
+///   delivery finds nothing would look like a lost hold.
 /// - Errors say whether the operation [may have been applied](BackendError::applied); when in doubt,
 ///   [`Applied::Unknown`].
 ///

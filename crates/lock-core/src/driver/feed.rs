@@ -234,7 +234,7 @@ impl Driver {
     fn give_back(&self, cell: &Arc<Cell>, token: FencingToken) {
         cell.guard_made();
         self.inbox.guard_made();
-        self.guard_dropped(cell, token);
+        self.leave_mail(cell, |mail| mail.dropped.push(token));
     }
 
     /// Under the mutex of the cell, so that two events cannot exchange their wake-up times.

@@ -43,7 +43,7 @@ impl Op {
                 Event::Released { lease, depth_left, outcome: Err(Failure::UNKNOWN) }
             }
             Self::Watch => Event::Watched(WatchAnswer::Failed),
-            Self::Unwatch => Event::Unwatched,
+            Self::Unwatch => Event::Unwatched(WatchAnswer::Failed),
         }
     }
 }
@@ -171,19 +171,16 @@ impl Driver {
                 let outcome = self.noted(cell, backend.release(request).await);
                 Event::Released { lease, depth_left, outcome }
             }
-            Op::Watch => {
+            Op::Watch | Op::Unwatch => {
                 let Some(subscriber) = self.subscriber.get() else { return op.unknown() };
-                match backend.watch(*subscriber, name).await {
-                    Ok(()) => Event::Watched(WatchAnswer::Acknowledged),
-                    Err(_) => Event::Watched(WatchAnswer::Failed),
+                let answer = |done: Result<(), BackendError>| match done {
+                    Ok(()) => WatchAnswer::Acknowledged,
+                    Err(_) => WatchAnswer::Failed,
+                };
+                match op {
+                    Op::Watch => Event::Watched(answer(backend.watch(*subscriber, name).await)),
+                    _ => Event::Unwatched(answer(backend.unwatch(*subscriber, name).await)),
                 }
-            }
-            Op::Unwatch => {
-                if let Some(subscriber) = self.subscriber.get() {
-                    // A subscription that stays costs a hint too many; nothing depends on it.
-                    let _ = backend.unwatch(*subscriber, name).await;
-                }
-                Event::Unwatched
             }
             Op::Renew { .. } => match self.perform_renewals(vec![(cell.clone(), op)]).await.pop() {
                 Some((_, event)) => event,

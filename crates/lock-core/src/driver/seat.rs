@@ -220,8 +220,12 @@ impl Driver {
     }
 
     /// A guard goes without a word: no allocation, no IO, no spawn. The worker does the rest.
-    pub(crate) fn guard_dropped(&self, cell: &Arc<Cell>, token: FencingToken) {
+    pub(crate) fn guard_dropped(self: &Arc<Self>, cell: &Arc<Cell>, token: FencingToken) {
         self.leave_mail(cell, |mail| mail.dropped.push(token));
+        if self.is_closed() && !self.worker.is_running() {
+            // After a shutdown everything was given back, and only the count of guards is left.
+            self.feed(cell, Event::Tick, Io::Nobody);
+        }
     }
 }
 

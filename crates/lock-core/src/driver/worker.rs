@@ -70,16 +70,21 @@ impl Driver {
         if self.worker.is_running() {
             return Ok(());
         }
-        let runtime =
-            tokio::runtime::Handle::try_current().map_err(|_| LockError::new(ErrorKind::NoRuntime))?;
-        // A runtime without a timer says so only by a panic.
-        std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
-            .map_err(|_| LockError::new(ErrorKind::NoRuntime))?;
+        let runtime = self.needs_runtime()?;
         if !self.worker.running.swap(true, Ordering::AcqRel) {
             let running = Running(self.clone());
             runtime.spawn(async move { running.0.work().await });
         }
         Ok(())
+    }
+
+    /// The runtime of the caller, if it has a timer.
+    pub(crate) fn needs_runtime(&self) -> Result<tokio::runtime::Handle, LockError> {
+        let no_runtime = || LockError::new(ErrorKind::NoRuntime);
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| no_runtime())?;
+        // A runtime without a timer says so only by a panic.
+        std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| no_runtime())?;
+        Ok(runtime)
     }
 
     async fn work(self: &Arc<Self>) {

@@ -59,7 +59,9 @@ impl Machine {
         match &self.campaign {
             Some(campaign) if campaign.flight.is_some() => None,
             Some(campaign) => Some(campaign.next_try),
-            None => Some(self.pace.resume_at),
+            // One try is not slowed down by the failures of others: its caller wants an answer now.
+            None if self.queue.front()?.patience == Patience::Once => Some(self.turns.others_until),
+            None => Some(self.pace.resume_at.max(self.turns.others_until)),
         }
     }
 
@@ -133,6 +135,7 @@ impl Machine {
 
     fn on_granted(&mut self, s: &mut Step<'_>, flight: &Flight, first: FencingToken, last: FencingToken) {
         self.backend_answered();
+        self.turns.took(s.now);
         let Some(campaign) = &mut self.campaign else { return };
         let deadline = deadline(flight.sent, &flight.terms);
         let front = self.queue.front().copied();
@@ -161,6 +164,7 @@ impl Machine {
 
     fn on_busy(&mut self, s: &mut Step<'_>, flight: &Flight, remaining: Option<Duration>) {
         self.backend_answered();
+        self.turns.other_has_it();
         self.refuse_impatient(s, Refusal::Busy);
         self.watch.want();
         let most = self.rules.longest_wait;
@@ -200,7 +204,7 @@ impl Machine {
     }
 
     fn on_failed(&mut self, s: &mut Step<'_>, flight: &Flight, failure: Failure) {
-        self.pace.failed(s);
+        self.pace.failed(s, flight.terms.operation_timeout);
         let Some(campaign) = &mut self.campaign else { return };
         if failure.applied == Applied::Unknown {
             campaign.traces.unknown(flight.not_after);

@@ -5,21 +5,22 @@
 //! up to date.
 
 use super::{
-    Command, Failure, Grant, GrantedBy, LostReason, Machine, Moment, Patience, Refusal, ReleaseAnswer, Step,
-    Ticket, WaiterId, deadline, hold::Hold, pace,
+    Command, Failure, Grant, GrantedBy, LostReason, Machine, Moment, Patience, Refusal, Step, WaiterId,
+    deadline, hold::Hold, pace, tickets::Tickets,
 };
 use crate::{
     backend::{Acquired, Publish, Released, Reply, Wish},
     terms::Terms,
 };
+use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Depth {
     /// What the store is known to keep; `None` after an operation of unknown outcome.
     stored: Option<u32>,
     flight: Option<Flight>,
-    /// Releases that wait for the store, each with the depth that it left.
-    tickets: Vec<(Ticket, u32)>,
+    /// Releases that wait for the store.
+    pub(super) tickets: Tickets,
     failures: u32,
     retry_at: Moment,
 }
@@ -40,19 +41,17 @@ enum Flight {
 
 impl Depth {
     pub(super) fn one() -> Self {
-        Self { stored: Some(1), flight: None, tickets: Vec::new(), failures: 0, retry_at: Moment::START }
+        Self {
+            stored: Some(1),
+            flight: None,
+            tickets: Tickets::default(),
+            failures: 0,
+            retry_at: Moment::START,
+        }
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
-    }
-
-    pub(super) fn await_answer(&mut self, ticket: Ticket, left: u32) {
-        self.tickets.push((ticket, left));
-    }
-
-    pub(super) fn into_tickets(self) -> Vec<(Ticket, u32)> {
-        self.tickets
     }
 
     pub(super) fn next_at(&self, hold: &Hold, has_entrants: bool) -> Moment {
@@ -66,19 +65,11 @@ impl Depth {
         self.retry_at = Moment::START;
     }
 
-    /// The depth in this process is certain whatever the store knows of it, so nobody has to wait longer.
-    fn answer_still_held(&mut self, s: &mut Step<'_>) {
-        let in_this_process = self.tickets.extract_if(.., |(_, left)| *left > 0);
-        for (ticket, depth) in in_this_process {
-            s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::StillHeld { depth } });
-        }
-    }
-
-    fn failed(&mut self, s: &mut Step<'_>) {
-        self.answer_still_held(s);
+    fn failed(&mut self, s: &mut Step<'_>, timeout: Duration) {
+        self.tickets.answer_inner(s);
         self.stored = None;
         self.failures += 1;
-        self.retry_at = s.now + pace::back_off(s, self.failures);
+        self.retry_at = s.now + pace::back_off(s, self.failures, timeout);
     }
 }
 
@@ -95,7 +86,7 @@ impl Machine {
             return;
         }
         if entrants == 0 && hold.depth.stored == Some(wanted) {
-            return hold.depth.answer_still_held(s);
+            return hold.depth.tickets.answer_inner(s);
         }
         if hold.depth.retry_at > s.now {
             return;
@@ -121,36 +112,40 @@ impl Machine {
     pub(super) fn on_raised(&mut self, s: &mut Step<'_>, outcome: Result<Reply<Acquired>, Failure>) {
         let Some(hold) = &mut self.hold else { return };
         let Some(Flight::Raise { to, waiters, sent, terms }) = hold.depth.flight.take() else { return };
-        match outcome.map(|reply| reply.outcome) {
+        let failure = match outcome.map(|reply| reply.outcome) {
             Ok(Acquired::Reentered) => {
-                self.pace.answered();
-                self.queue.outage_over();
                 hold.depth.settle(to);
                 hold.deadline = hold.deadline.max(deadline(sent, &terms));
                 let (token, deadline) = (hold.token, hold.deadline);
                 s.say(Command::Extended { token, deadline });
-                for waiter in waiters {
-                    // Whoever left meanwhile is not counted; the next operation lowers the depth again.
-                    if self.queue.take(waiter).is_some() {
-                        hold.guards += 1;
-                        let (lease, depth) = (hold.lease, hold.guards);
-                        let grant = Grant { token, lease, deadline, depth, by: GrantedBy::Reentry };
-                        s.say(Command::Grant { waiter, grant });
-                    }
-                }
+                self.backend_answered();
+                return self.grant_entrants(s, waiters);
             }
-            Ok(Acquired::Gone) => self.lose(s, LostReason::Gone),
-            Ok(_) => hold.depth.failed(s),
-            Err(failure) => {
-                hold.depth.failed(s);
-                self.queue.outage_began(sent);
-                let hopeless = |patience| patience == Patience::Once || !failure.retryable;
-                let refused: Vec<_> =
-                    self.queue.entrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
-                for waiter in refused {
-                    self.queue.remove(waiter);
-                    s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
-                }
+            Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
+            // No answer to a re-entry.
+            Ok(_) => Failure::UNKNOWN,
+            Err(failure) => failure,
+        };
+        hold.depth.failed(s, terms.operation_timeout);
+        self.queue.outage_began(sent);
+        let hopeless = |patience| patience == Patience::Once || !failure.retryable;
+        let refused: Vec<_> =
+            self.queue.entrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
+        for waiter in refused {
+            self.queue.remove(waiter);
+            s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
+        }
+    }
+
+    /// Whoever left meanwhile is not counted; the next operation lowers the depth again.
+    fn grant_entrants(&mut self, s: &mut Step<'_>, waiters: Vec<WaiterId>) {
+        let Some(hold) = &mut self.hold else { return };
+        for waiter in waiters {
+            if self.queue.take(waiter).is_some() {
+                hold.guards += 1;
+                let Hold { lease, token, deadline, guards: depth, .. } = *hold;
+                let grant = Grant { token, lease, deadline, depth, by: GrantedBy::Reentry };
+                s.say(Command::Grant { waiter, grant });
             }
         }
     }
@@ -164,7 +159,7 @@ impl Machine {
                 self.backend_answered();
             }
             Ok(Released::Gone { .. }) => self.lose(s, LostReason::Gone),
-            Ok(_) | Err(_) => hold.depth.failed(s),
+            Ok(Released::Released { .. }) | Err(_) => hold.depth.failed(s, hold.terms.operation_timeout),
         }
     }
 }

@@ -85,8 +85,8 @@ pub enum Event {
     },
     /// The answer to [`Command::Watch`](super::Command::Watch).
     Watched(WatchAnswer),
-    /// The answer to [`Command::Unwatch`](super::Command::Unwatch), whatever it was.
-    Unwatched,
+    /// The answer to [`Command::Unwatch`](super::Command::Unwatch).
+    Unwatched(WatchAnswer),
     /// The lock may be free now.
     Woken,
     /// The machine may have slept, or the server may have lost its data: check the hold now.
@@ -114,7 +114,7 @@ pub enum Event {
     Close,
 }
 
-/// Whether a subscription stands.
+/// Whether a subscription was made, or ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchAnswer {
     /// The server acknowledged it.

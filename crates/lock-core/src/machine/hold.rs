@@ -71,7 +71,7 @@ impl Hold {
 
     pub(super) fn wake_at(&self, has_entrants: bool) -> Option<Moment> {
         if self.ended {
-            return None;
+            return Some(self.deadline.min(self.depth.tickets.answer_by()));
         }
         let crowd = match self.crowd {
             Crowd::Since(at) => at + self.terms.lease,
@@ -83,6 +83,7 @@ impl Hold {
             self.renewal.next_at(),
             crowd,
             self.depth.next_at(self, has_entrants),
+            self.depth.tickets.answer_by(),
         ];
         parts.into_iter().min()
     }
@@ -90,7 +91,8 @@ impl Hold {
 
 impl Machine {
     pub(super) fn pass_time_for_hold(&mut self, s: &mut Step<'_>) {
-        let Some(hold) = &self.hold else { return };
+        let Some(hold) = &mut self.hold else { return };
+        hold.depth.tickets.answer_overdue(s);
         if s.now >= hold.deadline {
             self.lose(s, LostReason::Expired);
         } else if s.now >= hold.max_hold_at {
@@ -117,7 +119,8 @@ impl Machine {
         hold.guards -= 1;
         if let Some(ticket) = ticket {
             let left = hold.guards + self.queue.entrant_count();
-            hold.depth.await_answer(ticket, left);
+            // However long an operation in flight still takes: nobody waits for more than two timeouts.
+            hold.depth.tickets.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
         }
     }
 
@@ -139,15 +142,14 @@ impl Machine {
         }
         // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            let retired = Retired::new(hold.lease, hold.traces).answering(hold.depth.into_tickets(), s.now);
-            self.retire(s, retired);
+            self.retire(s, Retired::new(hold.lease, hold.traces).answering(hold.depth.tickets));
         }
     }
 
     /// The hold is over before its guards are. Also releases in the store: renewals may have been carried out
     /// while only their answers were lost, and a lease that nobody believes in should not keep others waiting.
     pub(super) fn lose(&mut self, s: &mut Step<'_>, reason: LostReason) {
-        let Some(hold) = self.hold.take() else { return };
+        let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
             s.say(Command::Ended { token: hold.token, how: EndedHow::Lost(reason) });
             for waiter in self.queue.drain_entrants() {
@@ -157,9 +159,10 @@ impl Machine {
         if hold.guards > 0 {
             self.ghosts.push(Ghost { owner: hold.owner, token: hold.token, guards: hold.guards });
         }
-        for (ticket, _) in hold.depth.into_tickets() {
-            s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::AlreadyExpired });
-        }
+        // Who had left before the end was protected all the time, though the store could not confirm it.
+        let confirmed = !hold.ended || reason == LostReason::Gone;
+        let answer = if confirmed { ReleaseAnswer::AlreadyExpired } else { ReleaseAnswer::Unconfirmed };
+        hold.depth.tickets.answer(s, answer);
         if reason != LostReason::Gone || hold.traces.not_after.is_some() {
             self.retire(s, Retired::new(hold.lease, hold.traces));
         }

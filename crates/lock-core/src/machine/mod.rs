@@ -40,6 +40,8 @@ mod pace;
 mod queue;
 mod renewal;
 mod retired;
+mod tickets;
+mod turns;
 mod watch;
 
 #[cfg(test)]
@@ -60,6 +62,7 @@ use pace::Pace;
 use queue::Queue;
 use retired::Retired;
 use std::time::Duration;
+use turns::Turns;
 use watch::Watch;
 
 /// What the machine asks of the world while it handles an event.
@@ -105,6 +108,7 @@ pub struct Machine {
     ghosts: Vec<Ghost>,
     watch: Watch,
     pace: Pace,
+    turns: Turns,
     closed: bool,
 }
 
@@ -144,6 +148,7 @@ impl Machine {
             ghosts: Vec::new(),
             watch: Watch::default(),
             pace: Pace::default(),
+            turns: Turns::default(),
             closed: false,
         }
     }
@@ -161,7 +166,7 @@ impl Machine {
             Event::Renewed { lease, sent, outcome } => self.on_renewed(s, lease, sent, outcome),
             Event::Released { lease, depth_left, outcome } => self.on_released(s, lease, depth_left, outcome),
             Event::Watched(answer) => self.on_watched(s, answer),
-            Event::Unwatched => self.watch.on_unwatched(),
+            Event::Unwatched(answer) => self.on_unwatched(s, answer),
             Event::Woken => self.on_woken(s),
             Event::Suspicion => self.on_suspicion(s),
             Event::Release { token, ticket } => self.on_release(s, token, Some(ticket)),

@@ -4,12 +4,14 @@ use super::{Moment, Step};
 use std::time::Duration;
 
 const FIRST_RETRY: Duration = Duration::from_millis(50);
-const SLOWEST_RETRY: Duration = Duration::from_secs(2);
+pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
 
 /// The time until try number `failures` + 1: 50 ms, doubling up to 2 s, each with up to a quarter of jitter so
-/// that the processes of a fleet do not come back in step.
-pub(super) fn back_off(s: &mut Step<'_>, failures: u32) -> Duration {
-    let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(SLOWEST_RETRY);
+/// that the processes of a fleet do not come back in step. Always shorter than the operation timeout, so that
+/// nothing is left two of them after the store answers again.
+pub(super) fn back_off(s: &mut Step<'_>, failures: u32, timeout: Duration) -> Duration {
+    let slowest = SLOWEST_RETRY.min(timeout / 4 * 3);
+    let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(slowest);
     base + s.jitter(base / 4)
 }
 
@@ -23,9 +25,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn failed(&mut self, s: &mut Step<'_>) {
+    pub(super) fn failed(&mut self, s: &mut Step<'_>, timeout: Duration) {
         self.failures = self.failures.saturating_add(1);
-        self.resume_at = s.now + back_off(s, self.failures);
+        self.resume_at = s.now + back_off(s, self.failures, timeout);
     }
 
     pub(super) fn answered(&mut self) {

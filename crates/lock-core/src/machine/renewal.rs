@@ -80,7 +80,7 @@ impl Machine {
             Err(_) => {
                 renewal.failures += 1;
                 renewal.suspect = true;
-                let retry_at = s.now + pace::back_off(s, renewal.failures);
+                let retry_at = s.now + pace::back_off(s, renewal.failures, hold.terms.operation_timeout);
                 renewal.next_at = renewal.next_at.min(retry_at);
                 let (token, remaining) = (hold.token, hold.deadline.since(s.now));
                 s.say(Command::Notice(Notice::RenewalFailed { token, remaining }));

@@ -5,7 +5,7 @@
 //! that time. Both together are: release at once, and again until one was carried out at a server time past the
 //! largest `not_after` that was sent for the id.
 
-use super::{Command, Failure, Machine, Moment, ReleaseAnswer, Step, Ticket, Traces, pace};
+use super::{Command, Failure, Machine, Moment, ReleaseAnswer, Step, Traces, pace, tickets::Tickets};
 use crate::{
     backend::{Applied, Publish, Released, Reply},
     ids::LeaseNumber,
@@ -16,16 +16,14 @@ use std::time::Duration;
 pub(super) struct Retired {
     lease: LeaseNumber,
     traces: Traces,
-    /// Releases by hand, each with the depth that it left, and when they are answered at the latest.
-    tickets: Vec<(Ticket, u32)>,
-    answer_by: Moment,
+    tickets: Tickets,
     in_flight: bool,
     next_at: Moment,
     failures: u32,
     /// An earlier release may have been carried out: *gone* then means that it was.
     in_doubt: bool,
     /// No answer yet: the next acquire waits, or it would find our own lease in its way.
-    awaited: bool,
+    unanswered: bool,
 }
 
 impl Retired {
@@ -33,39 +31,23 @@ impl Retired {
         Self {
             lease,
             traces,
-            tickets: Vec::new(),
-            answer_by: Moment::FAR,
+            tickets: Tickets::default(),
             in_flight: false,
             next_at: Moment::START,
             failures: 0,
             in_doubt: false,
-            awaited: true,
+            unanswered: true,
         }
     }
 
-    /// Somebody waits for the answer: for two operation timeouts at most.
-    pub(super) fn answering(mut self, tickets: Vec<(Ticket, u32)>, now: Moment) -> Self {
-        if !tickets.is_empty() {
-            self.answer_by = now + self.traces.timeout * 2;
-        }
-        self.tickets = tickets;
-        self
+    /// Somebody waits for the answer.
+    pub(super) fn answering(self, tickets: Tickets) -> Self {
+        Self { tickets, ..self }
     }
 
     pub(super) fn wake_at(&self) -> Moment {
         let next = if self.in_flight { Moment::FAR } else { self.next_at };
-        next.min(self.traces.over_at).min(self.answer_by)
-    }
-
-    fn answer(&mut self, s: &mut Step<'_>, answer: ReleaseAnswer) {
-        self.answer_by = Moment::FAR;
-        for (ticket, left) in self.tickets.drain(..) {
-            let answer = match (answer, left) {
-                (ReleaseAnswer::Released, depth @ 1..) => ReleaseAnswer::StillHeld { depth },
-                (other, _) => other,
-            };
-            s.say(Command::ReleaseAnswered { ticket, answer });
-        }
+        next.min(self.traces.over_at).min(self.tickets.answer_by())
     }
 }
 
@@ -79,13 +61,14 @@ impl Machine {
 
     /// Whether a release is on its way that was not answered even once.
     pub(super) fn is_releasing(&self) -> bool {
-        self.retired.iter().any(|retired| retired.awaited)
+        self.retired.iter().any(|retired| retired.unanswered)
     }
 
     pub(super) fn pass_time_for_retired(&mut self, s: &mut Step<'_>) {
         for retired in &mut self.retired {
-            if s.now >= retired.answer_by.min(retired.traces.over_at) {
-                retired.answer(s, ReleaseAnswer::Unconfirmed);
+            retired.tickets.answer_overdue(s);
+            if s.now >= retired.traces.over_at {
+                retired.tickets.answer(s, ReleaseAnswer::Unconfirmed);
             }
         }
         self.retired.retain(|retired| s.now < retired.traces.over_at);
@@ -117,9 +100,13 @@ impl Machine {
         let Some(at) = self.retired.iter().position(|retired| retired.lease == lease) else { return };
         let retired = &mut self.retired[at];
         retired.in_flight = false;
-        retired.awaited = false;
+        retired.unanswered = false;
         let (executed_at, answer) = match outcome {
-            Ok(Reply { now, outcome: Released::Released { .. }, .. }) => (now, ReleaseAnswer::Released),
+            Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
+                let ours = u32::from(self.watch.is_on());
+                self.turns.freed(s, listeners.map(|all| all > ours));
+                (now, ReleaseAnswer::Released)
+            }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
                 match (retired.in_doubt, held_by_other) {
                     (true, _) => (now, ReleaseAnswer::Released),
@@ -130,7 +117,7 @@ impl Machine {
             Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),
             Err(failure) => return retired.try_again(s, failure),
         };
-        retired.answer(s, answer);
+        retired.tickets.answer(s, answer);
         match retired.traces.not_after {
             Some(not_after) if executed_at <= not_after => {
                 retired.in_doubt = true;
@@ -147,9 +134,9 @@ impl Retired {
     fn try_again(&mut self, s: &mut Step<'_>, failure: Failure) {
         self.in_doubt |= failure.applied == Applied::Unknown;
         self.failures += 1;
-        self.next_at = s.now + pace::back_off(s, self.failures);
+        self.next_at = s.now + pace::back_off(s, self.failures, self.traces.timeout);
         if !failure.retryable {
-            self.answer(s, ReleaseAnswer::Unconfirmed);
+            self.tickets.answer(s, ReleaseAnswer::Unconfirmed);
         }
     }
 }

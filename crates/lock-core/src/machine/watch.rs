@@ -1,6 +1,11 @@
 //! The subscription to wake-ups: made when a try found the lock busy, kept for a while after the last waiter.
 
 use super::{Command, Machine, Moment, Step, WatchAnswer, pace};
+use std::time::Duration;
+
+/// Ends of a subscription that fail in a row, after which the connection that carries it is taken for dead and
+/// the subscription with it.
+const MOST_FAILURES: u32 = 10;
 
 /// At most one subscription per process and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -16,12 +21,13 @@ pub(super) struct Watch {
 enum State {
     #[default]
     Off,
-    /// Off after a failure, until then.
-    OffUntil(Moment),
     Asking,
     On,
     /// Not off yet: a new `Watch` that overtakes the `Unwatch` would be undone by it.
     Leaving,
+    /// Nobody knows whether it stands. From then on it is asked for again or, if nobody waits, ended: a
+    /// subscription that is forgotten would stay for ever.
+    InDoubt(Moment),
 }
 
 impl Watch {
@@ -30,16 +36,33 @@ impl Watch {
     }
 
     pub(super) fn is_off(&self) -> bool {
-        matches!(self.state, State::Off)
+        self.state == State::Off
     }
 
-    pub(super) fn on_unwatched(&mut self) {
-        self.state = State::Off;
+    pub(super) fn is_on(&self) -> bool {
+        self.state == State::On
+    }
+
+    fn failed(&mut self, s: &mut Step<'_>) {
+        self.failures += 1;
+        self.state = State::InDoubt(s.now + pace::back_off(s, self.failures, pace::SLOWEST_RETRY));
+    }
+
+    fn ask(&mut self, s: &mut Step<'_>) {
+        self.state = State::Asking;
+        s.say(Command::Watch);
+    }
+
+    fn leave(&mut self, s: &mut Step<'_>) {
+        self.state = State::Leaving;
+        self.wanted = false;
+        self.linger_until = None;
+        s.say(Command::Unwatch);
     }
 
     pub(super) fn wake_at(&self) -> Option<Moment> {
         match self.state {
-            State::OffUntil(at) => Some(at),
+            State::InDoubt(at) => Some(at),
             State::On => self.linger_until,
             State::Off | State::Asking | State::Leaving => None,
         }
@@ -55,9 +78,16 @@ impl Machine {
                 // The release may have happened between the busy answer and the acknowledgement.
                 self.on_woken(s);
             }
-            WatchAnswer::Failed => {
-                self.watch.failures += 1;
-                self.watch.state = State::OffUntil(s.now + pace::back_off(s, self.watch.failures));
+            WatchAnswer::Failed => self.watch.failed(s),
+        }
+    }
+
+    pub(super) fn on_unwatched(&mut self, s: &mut Step<'_>, answer: WatchAnswer) {
+        match answer {
+            WatchAnswer::Failed if self.watch.failures < MOST_FAILURES => self.watch.failed(s),
+            WatchAnswer::Acknowledged | WatchAnswer::Failed => {
+                self.watch.state = State::Off;
+                self.watch.failures = 0;
             }
         }
     }
@@ -66,36 +96,25 @@ impl Machine {
         if !self.rules.push {
             return;
         }
-        let waiting = self.queue.has_line();
+        let (waiting, closed) = (self.queue.has_line(), self.closed);
         let watch = &mut self.watch;
-        if let State::OffUntil(at) = watch.state
-            && (at <= s.now || !waiting)
-        {
-            watch.state = State::Off;
-        }
         if waiting {
             watch.linger_until = None;
         }
         match watch.state {
-            State::Off if waiting && watch.wanted => {
-                watch.state = State::Asking;
-                s.say(Command::Watch);
-            }
+            State::Off if waiting && watch.wanted => watch.ask(s),
             State::Off if !waiting => watch.wanted = false,
+            State::InDoubt(at) if waiting && at <= s.now => watch.ask(s),
+            State::InDoubt(at) if !waiting && (at <= s.now || closed) => watch.leave(s),
             State::On if !waiting => {
-                let linger = if self.closed { std::time::Duration::ZERO } else { self.rules.linger };
+                let linger = if closed { Duration::ZERO } else { self.rules.linger };
                 let until = watch.linger_until.map_or(s.now + linger, |at| at.min(s.now + linger));
                 watch.linger_until = Some(until);
                 if until <= s.now {
-                    *watch = Self::leaving();
-                    s.say(Command::Unwatch);
+                    watch.leave(s);
                 }
             }
             _ => {}
         }
-    }
-
-    fn leaving() -> Watch {
-        Watch { state: State::Leaving, ..Watch::default() }
     }
 }

@@ -171,8 +171,11 @@ impl Backend for MemoryBackend {
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        let now = self.inner.now();
-        let held = lock(&self.inner.shelf).slot(&name, |slot| slot.inspect(now));
+        let (now, held) = {
+            let mut shelf = lock(&self.inner.shelf);
+            let now = self.inner.now();
+            (now, shelf.slot(&name, |slot| slot.inspect(now)))
+        };
         let outcome = held.map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
         });
@@ -180,8 +183,11 @@ impl Backend for MemoryBackend {
     }
 
     async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
-        let now = self.inner.now();
-        let outcome = lock(&self.inner.shelf).slot(&r.name, |slot| slot.force_release(now, &r.seen));
+        let (now, outcome) = {
+            let mut shelf = lock(&self.inner.shelf);
+            let now = self.inner.now();
+            (now, shelf.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
+        };
         if outcome == Forced::Forced {
             self.inner.watchers.freed(&r.name);
         }

@@ -38,7 +38,12 @@ impl Shelf {
         if self.slots.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
             self.sweep(now);
         }
-        f(self.slots.entry(name.clone()).or_default())
+        let mut slot = Slot::default();
+        let made = f(&mut slot);
+        if !slot.is_empty() {
+            self.slots.insert(name.clone(), slot);
+        }
+        made
     }
 
     fn sweep(&mut self, now: ServerTime) {

@@ -40,6 +40,6 @@ fn a_close_ends_the_subscription_without_lingering() {
     story.busy(lease, Duration::from_secs(20));
     story.tell(Event::Close).refuses(A, Refusal::ShutDown);
     story.says(Command::Unwatch);
-    story.tell(Event::Unwatched);
+    story.tell(Event::Unwatched(WatchAnswer::Acknowledged));
     assert!(story.machine.is_idle());
 }

@@ -97,3 +97,59 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
     story.released(lease, 0, Released::Released { listeners: None });
     story.ends_idle();
 }
+
+#[test]
+fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
+    let (mut story, _, token) = Story::with_a_holding();
+    story.enters_as(B, A);
+    story.tries_to_keep(2);
+    story.at(1.0).tell(Event::Leave { waiter: B }).tell(Event::Release { token, ticket: Ticket(1) });
+    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.at(6.9).says_nothing();
+    story.at(7.0);
+    answered(&mut story, ReleaseAnswer::Unconfirmed);
+}
+
+/// Takes the lock for the front waiter and releases it, as a process with many local waiters does.
+fn turn(story: &mut Story, listeners: u32) {
+    let lease = story.tries();
+    let token = story.granted(lease);
+    story.next();
+    story.tell(Event::Drop { token });
+    story.next();
+    story.releases(0);
+    story.released(lease, 0, Released::Released { listeners: Some(listeners) });
+}
+
+#[test]
+fn a_busy_process_steps_back_when_others_listen() {
+    let mut story = Story::begins();
+    for waiter in 1..=40 {
+        story.enters(WaiterId(waiter));
+    }
+    for _ in 0..16 {
+        turn(&mut story, 1);
+    }
+    story.says_nothing();
+    // Its own release wakes it, too; that is no reason to go first.
+    story.tell(Event::Woken).says_nothing();
+    story.at(0.009).says_nothing();
+    story.at(0.013);
+    for _ in 0..16 {
+        turn(&mut story, 1);
+    }
+    story.says_nothing();
+}
+
+#[test]
+fn a_process_that_is_alone_does_not_step_back_for_long() {
+    let mut story = Story::begins();
+    for waiter in 1..=1_100 {
+        story.enters(WaiterId(waiter));
+    }
+    for _ in 0..1_024 {
+        turn(&mut story, 0);
+    }
+    story.says_nothing();
+    story.at(0.013).tries();
+}

@@ -57,7 +57,7 @@ fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
     story.enters(B);
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20)).says_nothing();
-    story.tell(Event::Unwatched).says(Command::Watch);
+    story.tell(Event::Unwatched(WatchAnswer::Acknowledged)).says(Command::Watch);
 }
 
 #[test]
@@ -105,4 +105,38 @@ fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
     }
     assert!(waits[0] <= 60 && waits.is_sorted(), "{waits:?}");
     assert!((1000..1100).contains(&waits[7]), "{waits:?}");
+}
+
+#[test]
+fn a_subscription_in_doubt_is_ended_when_nobody_waits_any_more() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Leave { waiter: A }).tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
+    story.at(0.1).says(Command::Unwatch);
+    story.tell(Event::Unwatched(WatchAnswer::Failed)).says_nothing();
+    story.at(0.3).says(Command::Unwatch);
+    story.tell(Event::Unwatched(WatchAnswer::Acknowledged));
+    assert!(story.machine.is_idle());
+}
+
+#[test]
+fn an_end_of_a_subscription_that_always_fails_is_given_up() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Failed)).tell(Event::Leave { waiter: A });
+    let mut tries = 0;
+    while let Some(wake) = story.machine.wake_at() {
+        story.jump(wake);
+        story.tell(Event::Tick).says(Command::Unwatch);
+        story.tell(Event::Unwatched(WatchAnswer::Failed));
+        tries += 1;
+    }
+    assert_eq!(tries, 10);
+    assert!(story.machine.is_idle());
 }

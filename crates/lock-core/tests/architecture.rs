@@ -1,0 +1,220 @@
+//! The map of the house is kept: who may depend on whom, and which words may not appear where.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The frameworks and workspace crates that each crate may name as ordinary dependencies; small utility crates
+/// are free and not listed.
+fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
+    let allowed: &[&str] = match krate {
+        "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
+        "lock-fred" => &["lock-core", "fred", "tokio"],
+        "lock-tower" => &["lock-core", "tower", "http", "http-body", "axum", "tokio"],
+        "lock-cron" => &["lock-core", "croner", "jiff", "tokio", "axum"],
+        "lock-testkit" => &["lock-core", "tokio"],
+        _ => return None,
+    };
+    Some(allowed.iter().copied().collect())
+}
+
+/// What counts as a framework.
+const FRAMEWORKS: [&str; 17] = [
+    "tokio",
+    "tokio-util",
+    "fred",
+    "redis",
+    "tower",
+    "axum",
+    "hyper",
+    "http",
+    "http-body",
+    "sqlx",
+    "croner",
+    "jiff",
+    "chrono",
+    "cron",
+    "opentelemetry",
+    "opentelemetry_sdk",
+    "tonic",
+];
+
+/// Crates that nothing may depend on.
+const LEAVES: [&str; 3] = ["lock-inventory-demo", "lock-bench", "examples"];
+
+/// Ordinary dependencies by crate, as cargo tells.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let tree = |package: &str| {
+        let arguments =
+            ["tree", "--offline", "--depth", "1", "--edges", "normal", "--prefix", "none", "--all-features"];
+        let output = Command::new(&cargo)
+            .args(arguments)
+            .args(["--package", package])
+            .current_dir(root())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().skip(1).filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect()
+    };
+    members().into_iter().map(|member| (member.clone(), tree(&member))).collect()
+}
+
+fn members() -> Vec<String> {
+    let mut manifests: Vec<_> =
+        std::fs::read_dir(root().join("crates")).unwrap().map(|e| e.unwrap().path()).collect();
+    manifests.push(root().join("examples"));
+    let name = |dir: PathBuf| {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).ok()?;
+        let line = manifest.lines().find(|line| line.starts_with("name = "))?;
+        Some(line.trim_start_matches("name = ").trim_matches('"').to_owned())
+    };
+    manifests.into_iter().filter_map(name).collect()
+}
+
+#[test]
+fn crates_depend_only_on_what_the_map_allows() {
+    let all = dependencies();
+    assert!(all.contains_key("lock-core") && all.contains_key("lock-testkit"), "{:?}", all.keys());
+    for (krate, dependencies) in &all {
+        for leaf in LEAVES {
+            assert!(!dependencies.contains(leaf), "{krate} depends on {leaf}");
+        }
+        if LEAVES.contains(&krate.as_str()) {
+            continue;
+        }
+        let allowed = allowed(krate).unwrap_or_else(|| {
+            panic!("{krate} is not on the map: add it to this test and to ARCHITECTURE.md")
+        });
+        let watched = |name: &&String| FRAMEWORKS.contains(&name.as_str()) || name.starts_with("lock-");
+        for dependency in dependencies.iter().filter(watched) {
+            assert!(allowed.contains(dependency.as_str()), "{krate} must not depend on {dependency}");
+        }
+    }
+}
+
+fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+fn lock_core() -> Vec<(PathBuf, String)> {
+    sources(&root().join("crates/lock-core/src"))
+}
+
+/// Code lines only: comments may name what code must not use.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"))
+}
+
+#[test]
+fn the_machine_and_the_store_rules_have_no_effects() {
+    let forbidden = [
+        "tokio",
+        "std::sync",
+        "Arc<",
+        "Waker",
+        "Instant",
+        "SystemTime",
+        "async ",
+        ".await",
+        "tracing",
+        "uuid::",
+        "getrandom",
+        "std::thread",
+        "println!",
+    ];
+    let pure = lock_core();
+    let pure: Vec<_> = pure
+        .iter()
+        .filter(|(path, _)| {
+            let path = path.to_string_lossy();
+            (path.contains("/machine/") || path.contains("/store/")) && !path.contains("tests")
+        })
+        .collect();
+    assert!(pure.len() >= 10);
+    for (path, text) in pure {
+        for line in code(text) {
+            for word in forbidden {
+                assert!(!line.contains(word), "{} uses `{word}`: {line}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn effects_live_in_the_driver() {
+    // (what, the only files that may)
+    let rules: [(&str, &[&str]); 5] = [
+        ("spawn(", &["driver/worker.rs", "hold.rs"]),
+        ("tokio::time::sleep", &["driver/worker.rs"]),
+        ("SystemTime::now", &["clock.rs"]),
+        ("Instant::now", &["clock.rs", "driver/worker.rs"]),
+        ("opentelemetry", &["observe/otel.rs"]),
+    ];
+    for (path, text) in lock_core() {
+        let path = path.to_string_lossy().into_owned();
+        for line in code(&text) {
+            for (what, places) in rules {
+                let allowed = places.iter().any(|place| path.ends_with(place));
+                assert!(!line.contains(what) || allowed, "{path} uses `{what}`: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace_and_files_stay_small() {
+    for dir in std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path()) {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[lints]\nworkspace = true"), "{} has lints of its own", dir.display());
+        for (path, text) in sources(&dir.join("src")) {
+            let lines = text.lines().count();
+            assert!(lines <= 450, "{} has {lines} lines: look for the second idea", path.display());
+        }
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+}
+
+#[test]
+fn every_async_function_says_whether_it_is_cancel_safe() {
+    for (path, text) in lock_core() {
+        let lines: Vec<_> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            if !line.trim_start().starts_with("pub async fn") {
+                continue;
+            }
+            let docs: Vec<_> = lines[..at]
+                .iter()
+                .rev()
+                .take_while(|l| l.trim_start().starts_with("//") || l.trim_start().starts_with("#["))
+                .collect();
+            assert!(
+                docs.iter().any(|l| l.contains("# Cancel safety")),
+                "{}:{}: {line}",
+                path.display(),
+                at + 1
+            );
+            if line.contains("Result<") {
+                assert!(docs.iter().any(|l| l.contains("# Errors")), "{}:{}: {line}", path.display(), at + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Every future may be dropped at any await.
+
+use crate::support::{World, millis, name, secs};
+use lock_core::{AcquireOutcome, LockEvent, LockFactory, LockObserver, LockOptions};
+use lock_testkit::{Fault, Op, Phase, Seed};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    task::{Context, Waker},
+};
+
+/// Counts what goes up and must come down.
+#[derive(Debug, Default, Clone)]
+struct Counters(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    waiting: AtomicI64,
+    held: AtomicI64,
+    cancelled: AtomicU64,
+}
+
+impl LockObserver for Counters {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        match event {
+            LockEvent::WaitStarted { .. } => drop(self.0.waiting.fetch_add(1, Ordering::SeqCst)),
+            LockEvent::WaitEnded { outcome, .. } => {
+                self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+                if *outcome == AcquireOutcome::Cancelled {
+                    self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            LockEvent::Granted { .. } => drop(self.0.held.fetch_add(1, Ordering::SeqCst)),
+            LockEvent::Ended { .. } => drop(self.0.held.fetch_sub(1, Ordering::SeqCst)),
+            _ => {}
+        }
+    }
+}
+
+fn counted(world: &World) -> (LockFactory, Counters) {
+    let counters = Counters::default();
+    let locks = LockFactory::builder(world.faulty.clone())
+        .clock(world.clock.clone())
+        .observer(counters.clone())
+        .build()
+        .unwrap();
+    (locks, counters)
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
+    let mut seed = Seed::new(0x00C0_FFEE).stream();
+    let mut world = World::new();
+    let (locks, counters) = counted(&world);
+    world.locks = locks.clone();
+    world.faulty.always(Op::Acquire, Fault::SlowAnswer(millis(3)));
+    world.faulty.always(Op::Release, Fault::Delay(millis(2)));
+    world.faulty.always(Op::Watch, Fault::SlowAnswer(millis(4)));
+    let other = world.another_process();
+
+    let mut granted = 0u32;
+    for round in 0..10_000u32 {
+        let lock = locks.named(format!("n{}", round % 7)).unwrap();
+        let rival = match seed.below(4) {
+            0 => other.named(format!("n{}", round % 7)).unwrap().try_acquire().await.unwrap(),
+            _ => None,
+        };
+        let behind = (seed.below(3) == 0).then(|| tokio::spawn(lock.acquire()));
+        let patience = std::time::Duration::from_micros(seed.below(9_000));
+        match tokio::time::timeout(patience, lock.acquire()).await {
+            Ok(guard) => {
+                granted += 1;
+                drop(guard.unwrap());
+            }
+            Err(_elapsed) => {}
+        }
+        drop(rival);
+        if let Some(behind) = behind {
+            let guard = tokio::time::timeout(secs(10), behind).await.expect("the waiter behind goes on");
+            drop(guard.unwrap().unwrap());
+        }
+    }
+    let cancelled = counters.0.cancelled.load(Ordering::SeqCst);
+    assert!(cancelled > 2_000 && granted > 1_000, "{cancelled} cancelled, {granted} granted");
+
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(world.store.held(), Vec::new(), "no orphan after 1 s");
+    tokio::time::sleep(secs(2)).await;
+    world.assert_nothing_left();
+    assert_eq!(counters.0.waiting.load(Ordering::SeqCst), 0);
+    assert_eq!(counters.0.held.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_dropped_at_any_gate_leaves_nothing_and_the_waiter_behind_goes_on() {
+    // Gates of the first try, of the subscription, of the try after it, and of the release behind it.
+    let gates = [
+        (Op::Acquire, Phase::Before, 0),
+        (Op::Acquire, Phase::After, 0),
+        (Op::Watch, Phase::Before, 0),
+        (Op::Watch, Phase::After, 0),
+        (Op::Acquire, Phase::Before, 1),
+        (Op::Acquire, Phase::After, 1),
+    ];
+    for held_by_other in [false, true] {
+        for (op, phase, nth) in gates {
+            if !held_by_other && (op == Op::Watch || nth > 0) {
+                continue; // a free lock is granted at the first try
+            }
+            let world = World::new();
+            let other = world.another_process();
+            let rival = match held_by_other {
+                true => Some(other.named("x").unwrap().acquire().await.unwrap()),
+                false => None,
+            };
+            let lock = world.locks.named("x").unwrap();
+            let skipped = (nth == 1).then(|| world.faulty.gate(Op::Watch, Phase::After));
+            let first_gate = skipped.is_none().then(|| world.faulty.gate(op, phase));
+            let waiter = tokio::spawn(lock.acquire());
+            let gate = match (skipped, first_gate) {
+                (Some(skipped), _) => {
+                    skipped.reached().await;
+                    let gate = world.faulty.gate(op, phase);
+                    skipped.open();
+                    gate
+                }
+                (None, Some(gate)) => gate,
+                (None, None) => unreachable!(),
+            };
+            gate.reached().await;
+            let behind = tokio::spawn(lock.acquire());
+            world.settle().await;
+            waiter.abort();
+            assert!(waiter.await.unwrap_err().is_cancelled());
+            gate.open();
+            drop(rival);
+            let guard = tokio::time::timeout(secs(6), behind).await;
+            let guard = guard.unwrap_or_else(|_| panic!("stuck behind {op:?} {phase:?} {nth}"));
+            guard.unwrap().unwrap().release().await.unwrap();
+            tokio::time::sleep(secs(3)).await;
+            world.assert_nothing_left();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_waiter_dropped_at_any_gate_leaves_no_lease() {
+    for (op, phase) in [(Op::Acquire, Phase::Before), (Op::Acquire, Phase::After)] {
+        let world = World::new();
+        let gate = world.faulty.gate(op, phase);
+        let waiter = tokio::spawn(world.locks.named("x").unwrap().acquire());
+        gate.reached().await;
+        waiter.abort();
+        let _ = waiter.await;
+        gate.open();
+        tokio::time::sleep(secs(1)).await;
+        world.assert_nothing_left();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_dropped_at_any_gate_goes_on_by_itself() {
+    for phase in [Phase::Before, Phase::After] {
+        let world = World::new();
+        let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+        let gate = world.faulty.gate(Op::Release, phase);
+        let release = tokio::spawn(guard.release());
+        gate.reached().await;
+        release.abort();
+        let _ = release.await;
+        gate.open();
+        tokio::time::sleep(secs(1)).await;
+        world.assert_nothing_left();
+    }
+    // Not even polled once.
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    drop(guard.release());
+    tokio::time::sleep(millis(10)).await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_nobody_polls_for_is_given_back() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    world.faulty.next(Op::Acquire, Fault::SlowAnswer(millis(5)));
+    {
+        let mut acquire = pin!(lock.acquire());
+        assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        tokio::time::sleep(millis(10)).await;
+        assert_eq!(world.store.held(), [name("x")], "granted by now, but the future was not polled");
+    }
+    tokio::time::sleep(millis(10)).await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn select_with_timeouts_in_a_loop_leaks_nothing() {
+    let world = World::with(LockOptions::new().lease(secs(5)));
+    world.faulty.always(Op::Acquire, Fault::SlowAnswer(millis(2)));
+    let other = world.another_process();
+    let rival = tokio::spawn(async move {
+        let lock = other.named("x").unwrap();
+        loop {
+            let guard = lock.acquire().await.unwrap();
+            tokio::time::sleep(millis(13)).await;
+            drop(guard);
+            tokio::time::sleep(millis(11)).await;
+        }
+    });
+    let lock = world.locks.named("x").unwrap();
+    let (mut won, mut gave_up) = (0, 0);
+    while world.now() < secs(5) {
+        tokio::select! {
+            guard = lock.acquire() => { won += 1; drop(guard.unwrap()) }
+            () = tokio::time::sleep(millis(3)) => gave_up += 1,
+        }
+        tokio::select! {
+            guard = lock.acquire_timeout(millis(7)) => match guard {
+                Ok(guard) => { won += 1; drop(guard) }
+                Err(_) => gave_up += 1,
+            },
+            () = tokio::time::sleep(millis(5)) => gave_up += 1,
+        }
+    }
+    assert!(won > 50 && gave_up > 50, "{won} won, {gave_up} gave up");
+    rival.abort();
+    let _ = rival.await;
+    tokio::time::sleep(secs(6)).await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_waiters_send_one_request_at_a_time() {
+    let world = World::new();
+    let rival = world.another_process().named("x").unwrap().acquire().await.unwrap();
+    world.faulty.always(Op::Acquire, Fault::SlowAnswer(millis(1)));
+    let waiters: Vec<_> = (0..10_000)
+        .map(|_| {
+            let acquire = world.locks.named("x").unwrap().acquire();
+            tokio::spawn(async move { acquire.await.unwrap().release().await.unwrap() })
+        })
+        .collect();
+    tokio::time::sleep(secs(9)).await;
+    assert!(world.faulty.calls(Op::Acquire) < 10, "waiting costs the store nothing");
+    drop(rival);
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    assert_eq!(world.faulty.most_in_flight(Op::Acquire), 1, "one request in flight per process and name");
+}

@@ -1,0 +1,181 @@
+//! A guard may be dropped anywhere, and a factory may outlive its runtime.
+
+use crate::support::{World, secs};
+use lock_core::{ErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
+use lock_testkit::{Fault, Op};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+}
+
+/// Waits, in real time, until it is true.
+fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_true() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: still not after 10 s");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_guard_dropped_outside_of_a_runtime_is_released_by_the_worker() {
+    let store = MemoryBackend::new();
+    let locks = LockFactory::new(store.clone());
+    let runtime = runtime();
+    for _ in 0..1_000 {
+        let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
+        let begin = Instant::now();
+        drop(guard);
+        assert!(begin.elapsed() < Duration::from_millis(100), "Drop does not wait");
+    }
+    until("released", || store.held().is_empty());
+    assert!(runtime.block_on(locks.shutdown()).is_clean());
+}
+
+#[test]
+fn a_guard_that_outlives_its_runtime_is_dropped_without_a_panic() {
+    let store = MemoryBackend::new();
+    let locks = LockFactory::new(store.clone());
+    let first = runtime();
+    let guard = first.block_on(locks.named("x").unwrap().acquire()).unwrap();
+    let pending = Box::pin(locks.named("x").unwrap().acquire());
+    first.block_on(async {
+        // The future is queued, and then the runtime goes.
+        tokio::select! { biased; _ = pending => panic!("held by another"), () = tokio::task::yield_now() => {} }
+    });
+    drop(first);
+    drop(guard);
+    assert_eq!(store.held().len(), 1, "nobody is there to release it yet");
+
+    let second = runtime();
+    let next = second.block_on(locks.named("x").unwrap().acquire()).unwrap();
+    assert_eq!(second.block_on(next.release()).unwrap(), ReleaseOutcome::Released);
+    assert!(second.block_on(locks.shutdown()).is_clean());
+    assert!(store.held().is_empty());
+}
+
+#[test]
+fn a_static_factory_works_in_two_successive_runtimes() {
+    static LOCKS: OnceLock<LockFactory> = OnceLock::new();
+    let locks = LOCKS.get_or_init(|| LockFactory::new(MemoryBackend::new()));
+    let mut last = None;
+    for _ in 0..2 {
+        runtime().block_on(async {
+            let lock = locks.named("x").unwrap();
+            let guard = lock.acquire().await.unwrap();
+            assert!(Some(guard.fencing_token()) > last);
+            last = Some(guard.fencing_token());
+            // The second waiter needs the worker: its wait ends by time.
+            let refused = lock.acquire_timeout(Duration::from_millis(20)).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Timeout);
+            guard.release().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_waiter_whose_worker_died_with_another_runtime_goes_on() {
+    let store = MemoryBackend::new();
+    let locks = LockFactory::new(store.clone());
+    let rival = LockFactory::new(store.clone());
+    let (first, second) = (runtime(), runtime());
+    let held = second.block_on(rival.named("x").unwrap().acquire()).unwrap();
+    // The worker of `locks` is started in the first runtime.
+    let warm = first.block_on(locks.named("y").unwrap().acquire()).unwrap();
+    let waiter = second.spawn(locks.named("x").unwrap().acquire());
+    until("waiting", || store.watched() == 1);
+    drop(first);
+    second.block_on(held.release()).unwrap();
+    let guard = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiter).await });
+    drop(guard.expect("a new worker was started").unwrap().unwrap());
+    drop(warm);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_panic_releases_its_guard() {
+    let store = MemoryBackend::new();
+    let locks = LockFactory::new(store.clone());
+    let lock = locks.named("x").unwrap();
+    for _ in 0..20 {
+        let lock = lock.clone();
+        let panicked = tokio::spawn(async move {
+            let _guard = lock.acquire().await.unwrap();
+            std::panic::resume_unwind(Box::new("as planned"));
+        });
+        assert!(panicked.await.unwrap_err().is_panic());
+    }
+    let guard = tokio::time::timeout(Duration::from_secs(5), lock.acquire()).await.expect("at once").unwrap();
+    drop(guard);
+    assert!(locks.shutdown().await.is_clean());
+    assert!(store.held().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_gives_back_what_is_held_refuses_who_waits_and_takes_no_more() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire());
+    let remote = world.another_process().named("y").unwrap().acquire().await.unwrap();
+    let waiting_for_remote = tokio::spawn(world.locks.named("y").unwrap().acquire());
+    world.settle().await;
+
+    let report = world.locks.shutdown().await;
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
+    assert_eq!(waiting_for_remote.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::ShutDown);
+    assert!(!guard.is_held());
+    drop((guard, remote));
+    tokio::time::sleep(secs(1)).await;
+    world.assert_nothing_left();
+    assert!(world.locks.shutdown().await.is_clean(), "twice is once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_against_a_dead_backend_ends_after_two_operation_timeouts_and_names_what_is_left() {
+    let world = World::new();
+    let guards = [
+        world.locks.named("b").unwrap().acquire().await.unwrap(),
+        world.locks.named("a").unwrap().acquire().await.unwrap(),
+    ];
+    world.faulty.always(Op::Release, Fault::Hang);
+    let begin = world.now();
+    let report = world.locks.shutdown().await;
+    let took = world.now() - begin;
+    assert!(took <= secs(6) + Duration::from_millis(10), "two operation timeouts of 3 s, here {took:?}");
+    let left: Vec<_> = report.unconfirmed.iter().map(|name| name.as_str()).collect();
+    assert_eq!(left, ["a", "b"]);
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_everything_still_gives_back_what_was_dropped_last() {
+    let world = World::new();
+    let store = world.store.clone();
+    world.faulty.next(Op::Release, Fault::Delay(Duration::from_millis(50)));
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    drop(world);
+    assert!(guard.is_held(), "a guard keeps its factory");
+    tokio::time::sleep(secs(60)).await;
+    assert!(guard.is_held(), "and its watchdog");
+    drop(guard);
+    tokio::time::sleep(secs(1)).await;
+    assert!(store.held().is_empty());
+}
+
+#[test]
+fn no_runtime_is_an_error_that_says_so() {
+    let locks = LockFactory::new(MemoryBackend::new());
+    let mut acquire = std::pin::pin!(locks.named("x").unwrap().acquire());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match acquire.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::NoRuntime),
+        other => panic!("{other:?}"),
+    }
+}

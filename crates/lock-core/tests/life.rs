@@ -1,0 +1,132 @@
+//! A hold's life in virtual time.
+
+use crate::support::{World, millis, name, secs};
+use lock_core::{BackendErrorKind, Ended, LockOptions, LostReason, ReleaseOutcome};
+use lock_testkit::{Fault, Op};
+
+#[tokio::test(start_paused = true)]
+async fn the_watchdog_renews_at_a_third_for_as_long_as_it_takes() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(millis(9_990)).await;
+    assert_eq!(world.faulty.calls(Op::Renew), 0);
+    tokio::time::sleep(millis(20)).await;
+    assert_eq!(world.faulty.calls(Op::Renew), 1);
+    tokio::time::sleep(secs(290)).await;
+    assert_eq!(world.faulty.calls(Op::Renew), 30);
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_backend_loses_the_hold_at_the_deadline_counted_from_sending() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    // The renewal of second 10 is carried out, and its answer takes two seconds. Afterwards nothing answers.
+    world.faulty.next(Op::Renew, Fault::SlowAnswer(secs(2)));
+    tokio::time::sleep(secs(13)).await;
+    world.faulty.always(Op::Renew, Fault::Hang);
+    world.faulty.always(Op::Release, Fault::Hang);
+    let retried_from = world.faulty.calls(Op::Renew);
+
+    let first = guard.lost();
+    let second = guard.hold().ended();
+    assert_eq!(first.await, LostReason::Expired);
+    let at = world.now();
+    assert!(at >= millis(39_698) && at <= millis(39_702), "lost at {at:?}: second 10 + 30 s − 302 ms");
+    assert!(!guard.is_held());
+    assert_eq!(second.await, Ended::Lost(LostReason::Expired));
+    assert!(world.faulty.calls(Op::Renew) - retried_from >= 4, "suspicion retries before it gives up");
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
+    assert_eq!(world.now(), at, "a release of a lost hold answers at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_renewal_is_retried_quickly_and_the_hold_survives() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.always(Op::Renew, Fault::FailBefore(BackendErrorKind::Unavailable));
+    tokio::time::sleep(secs(25)).await;
+    assert!(guard.is_held(), "unknown is not lost");
+    let view = world.locks.inspect(&name("x")).await.unwrap().local.unwrap().hold.unwrap();
+    assert!(view.suspect && view.remaining < secs(5));
+    world.faulty.heal();
+    tokio::time::sleep(secs(3)).await;
+    assert!(guard.remaining() > secs(25), "the first success makes it whole: {:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn gone_is_lost_at_once() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(secs(3)).await;
+    world.store.forget_everything(); // and says so: the hold is checked before it is relied on
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert_eq!(world.now(), secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_the_wall_clock_by_an_hour_loses_nothing() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(millis(1_500)).await;
+    world.clock.step_wall(3_600_000_000);
+    tokio::time::sleep(millis(1_500)).await;
+    assert_eq!(world.faulty.calls(Op::Renew), 1, "the suspicion renews at once");
+    world.clock.step_wall(-7_200_000_000);
+    tokio::time::sleep(secs(120)).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap().with_lease(secs(1)).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    // No task of ours runs while time passes: that is what a pause looks like.
+    world.faulty.always(Op::Release, Fault::Hang);
+    tokio::time::advance(millis(988)).await;
+    assert!(!guard.is_held(), "the clock is compared, whether or not a timer fired");
+    assert_eq!(guard.remaining(), secs(0));
+    let before = world.now();
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
+    assert_eq!(world.now(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_and_the_next_waiter_goes_on() {
+    let world = World::new();
+    let fixed = world.locks.named("x").unwrap().with_lease(secs(2)).unwrap();
+    let guard = fixed.acquire().await.unwrap();
+    let other = world.another_process();
+    let next = other.named("x").unwrap().acquire().await.unwrap();
+    assert!(world.now() < secs(3), "the next waiter within lease + 1 s, here {:?}", world.now());
+    assert!(!guard.is_held() && next.is_held());
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_outlives_its_lock_is_dropped_and_has_no_value() {
+    let world = World::with(LockOptions::new().lease(secs(3)));
+    let lock = world.locks.named("x").unwrap();
+    assert_eq!(lock.run(|_| async { 7 }).await.unwrap(), 7);
+
+    world.faulty.always(Op::Renew, Fault::Hang);
+    let ran = lock.run(|_| tokio::time::sleep(secs(10))).await;
+    assert!(matches!(ran, Err(lock_core::RunError::Lost(LostReason::Expired))), "{ran:?}");
+    assert!(world.now() < secs(4));
+
+    // Freed by force while the work ran: the store says so at the release, and the value is not trusted.
+    world.faulty.heal();
+    let other = world.another_process();
+    let ran = lock
+        .run(|_| async {
+            other.force_release(&name("x")).await.unwrap();
+            7
+        })
+        .await;
+    assert!(matches!(ran, Err(lock_core::RunError::Lost(LostReason::Gone))), "{ran:?}");
+}

@@ -1,0 +1,174 @@
+//! Everything is finite.
+
+use crate::support::{World, millis, secs};
+use lock_core::{
+    Applied, BackendErrorKind, ErrorKind, Limits, LockEvent, LockFactory, LockObserver, LockOptions,
+    LostReason,
+};
+use lock_testkit::{Fault, Op};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+#[tokio::test(start_paused = true)]
+async fn the_ten_thousand_and_first_waiter_of_a_name_is_refused() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let waiters: Vec<_> = (0..10_000).map(|_| tokio::spawn(lock.acquire())).collect();
+    while world.waiters(lock.name()).await < 10_000 {
+        tokio::task::yield_now().await;
+    }
+    let error = lock.acquire_timeout(secs(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyWaiters);
+    assert!(error.is_retryable() && error.to_string().contains("10000 waiters already"), "{error}");
+    let another_name = world.locks.named("y").unwrap().acquire().await;
+    assert!(another_name.is_ok(), "other names are not affected");
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(guard);
+    for waiter in waiters {
+        let _ = waiter.await;
+    }
+    assert!(lock.acquire().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_waiters_of_a_factory_are_limited_too() {
+    let world = World::new();
+    let locks = LockFactory::builder(world.store.clone())
+        .clock(world.clock.clone())
+        .limits(Limits::new().waiters(3))
+        .build()
+        .unwrap();
+    let guards = [
+        locks.named("a").unwrap().acquire().await.unwrap(),
+        locks.named("b").unwrap().acquire().await.unwrap(),
+    ];
+    let waiters: Vec<_> =
+        ["a", "a", "b"].map(|name| tokio::spawn(locks.named(name).unwrap().acquire())).into_iter().collect();
+    world.settle().await;
+    let error = locks.named("c").unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyWaiters);
+    assert!(error.to_string().contains("this factory has 3 waiters already"), "{error}");
+    drop(guards);
+    for waiter in waiters {
+        drop(waiter.await.unwrap().unwrap());
+    }
+    assert!(locks.named("c").unwrap().acquire().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outage_budget_ends_an_acquire_while_the_backend_is_down() {
+    for fault in [Fault::Hang, Fault::FailBefore(BackendErrorKind::Unavailable), Fault::ApplyThenHang] {
+        let world = World::with(LockOptions::new().outage_budget(secs(12)));
+        world.faulty.always(Op::Acquire, fault);
+        let error = world.locks.named("x").unwrap().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{fault:?}");
+        assert!(error.is_retryable() && error.backend_error().is_some());
+        let took = world.now();
+        assert!((secs(12)..secs(13)).contains(&took), "{fault:?}: {took:?}");
+        world.faulty.heal();
+        tokio::time::sleep(secs(6)).await;
+        world.assert_nothing_left();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_shorter_than_the_budget_is_survived() {
+    let world = World::new();
+    world.faulty.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
+    let waiter = tokio::spawn(world.locks.named("x").unwrap().acquire());
+    tokio::time::sleep(secs(20)).await;
+    world.faulty.heal();
+    let guard = waiter.await.unwrap().unwrap();
+    assert!(world.now() < secs(23), "soon after the recovery: {:?}", world.now());
+    assert!(world.faulty.calls(Op::Acquire) < 30, "and without hammering the backend");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_no_retry_cures_is_told_at_once() {
+    let world = World::new();
+    for kind in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
+        world.faulty.next(Op::Acquire, Fault::Refuse(kind));
+        let error = world.locks.named("x").unwrap().acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Backend);
+        assert!(!error.is_retryable() && !error.is_ambiguous());
+        assert_eq!(error.backend_error().unwrap().kind(), kind);
+        assert_eq!(world.now(), Duration::ZERO);
+    }
+    world.settle().await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_of_unknown_outcome_says_so_and_is_undone() {
+    let world = World::new();
+    world.faulty.next(Op::Acquire, Fault::ApplyThenLose);
+    let error = world.locks.named("x").unwrap().try_acquire().await.unwrap_err();
+    assert!(error.is_ambiguous() && error.backend_error().unwrap().applied() == Applied::Unknown);
+    tokio::time::sleep(secs(4)).await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_hung_holder_that_the_watchdog_would_feed_for_ever() {
+    let world = World::with(LockOptions::new().max_hold(secs(45)));
+    let lock = world.locks.named("x").unwrap();
+    let hung = lock.acquire().await.unwrap();
+    let next = lock.acquire().await.unwrap();
+    let took = world.now();
+    assert!((secs(45)..millis(45_100)).contains(&took), "{took:?}");
+    assert_eq!(hung.lost().await, LostReason::MaxHold);
+    assert!(next.is_held() && next.fencing_token() > hung.fencing_token());
+}
+
+#[derive(Debug, Default, Clone)]
+struct Deadlocks(Arc<Mutex<Vec<Duration>>>);
+
+impl LockObserver for Deadlocks {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        if let LockEvent::SelfDeadlock { waited, .. } = event {
+            self.0.lock().unwrap().push(*waited);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_oneself_is_warned_of_once() {
+    let world = World::new();
+    let warned = Deadlocks::default();
+    let locks = LockFactory::builder(world.store.clone())
+        .clock(world.clock.clone())
+        .observer(warned.clone())
+        .build()
+        .unwrap();
+    let lock = locks.named("x").unwrap();
+    let _mine = lock.acquire().await.unwrap();
+    let mine_again = lock.acquire_timeout(secs(100)).await;
+    assert_eq!(mine_again.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(*warned.0.lock().unwrap(), [secs(30)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_with_a_time_limit_ends_at_it_even_if_the_backend_hangs() {
+    let world = World::new();
+    world.faulty.always(Op::Acquire, Fault::Hang);
+    let error = world.locks.named("x").unwrap().acquire_timeout(millis(1_500)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let took = world.now();
+    assert!((millis(1_500)..millis(1_510)).contains(&took), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_loop_of_acquires_lets_other_tasks_run() {
+    let locks = LockFactory::new(lock_core::MemoryBackend::new());
+    let lock = locks.named("x").unwrap();
+    let other = tokio::spawn(async {});
+    // On one thread, and never pending: only the budget makes it yield.
+    for _ in 0..1_000 {
+        drop(lock.acquire().await.unwrap());
+    }
+    assert!(other.is_finished());
+}

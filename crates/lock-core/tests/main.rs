@@ -1,0 +1,17 @@
+//! What the library promises, shown on its own terms: virtual time, scripted faults, real threads.
+
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+mod architecture;
+mod bad_input;
+mod cancellation;
+mod drop_anywhere;
+mod exclusion;
+mod life;
+mod limits;
+mod metrics;
+mod operations;
+mod reentry;
+mod replies;

@@ -1,0 +1,238 @@
+//! Every metric, as the OpenTelemetry SDK exports it.
+
+use crate::support::{World, millis, name, secs};
+use lock_core::{BackendErrorKind, LockFactory, LockOptions, OtelObserver};
+use lock_testkit::{Fault, Op};
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::{
+    InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
+    data::{AggregatedMetrics, MetricData},
+};
+use std::collections::BTreeMap;
+
+struct Exported {
+    provider: SdkMeterProvider,
+    exporter: InMemoryMetricExporter,
+}
+
+/// Name → (unit, attributes as text → value; of a histogram, the count).
+type Values = BTreeMap<String, (String, BTreeMap<String, f64>)>;
+
+impl Exported {
+    fn new() -> (Self, OtelObserver) {
+        let exporter = InMemoryMetricExporter::default();
+        let reader = PeriodicReader::builder(exporter.clone()).build();
+        let provider = SdkMeterProvider::builder().with_reader(reader).build();
+        let observer = OtelObserver::new(&provider.meter("lock-core"));
+        (Self { provider, exporter }, observer)
+    }
+
+    fn values(&self) -> Values {
+        self.exporter.reset();
+        self.provider.force_flush().unwrap();
+        let mut values = Values::new();
+        for resource in self.exporter.get_finished_metrics().unwrap() {
+            for metric in resource.scope_metrics().flat_map(|scope| scope.metrics()) {
+                let points = match metric.data() {
+                    AggregatedMetrics::F64(MetricData::Histogram(histogram)) => histogram
+                        .data_points()
+                        .map(|point| {
+                            assert_eq!(point.bounds().next(), Some(0.0005));
+                            assert_eq!(point.bounds().last(), Some(30.0));
+                            (text(point.attributes()), point.count() as f64)
+                        })
+                        .collect(),
+                    AggregatedMetrics::U64(MetricData::Sum(sum)) => sum
+                        .data_points()
+                        .map(|point| (text(point.attributes()), point.value() as f64))
+                        .collect(),
+                    AggregatedMetrics::I64(MetricData::Sum(sum)) => {
+                        assert!(!sum.is_monotonic());
+                        sum.data_points()
+                            .map(|point| (text(point.attributes()), point.value() as f64))
+                            .collect()
+                    }
+                    other => panic!("unexpected data of {}: {other:?}", metric.name()),
+                };
+                values.insert(metric.name().to_owned(), (metric.unit().to_owned(), points));
+            }
+        }
+        values
+    }
+}
+
+fn text<'a>(attributes: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String {
+    let mut texts: Vec<_> = attributes.map(|kv| format!("{}={}", kv.key, kv.value)).collect();
+    texts.sort();
+    texts.join(" ")
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_metric_appears_and_what_goes_up_comes_down() {
+    let mut world = World::new();
+    let (exported, observer) = Exported::new();
+    world.locks = LockFactory::builder(world.faulty.clone())
+        .clock(world.clock.clone())
+        .options(LockOptions::new().lease(secs(3)))
+        .observer(observer)
+        .build()
+        .unwrap();
+    let lock = world.locks.named("x").unwrap();
+    let other = world.another_process();
+
+    // Acquired, released by hand, re-entered, dropped.
+    let guard = lock.acquire().await.unwrap();
+    let inner = guard.reenter().await.unwrap();
+    inner.release().await.unwrap();
+    drop(guard);
+    // Contended, timed out, cancelled, refused; woken by push and by poll.
+    let rival = other.named("x").unwrap().acquire().await.unwrap();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert!(lock.acquire_timeout(secs(7)).await.is_err());
+    assert!(tokio::time::timeout(millis(10), lock.acquire()).await.is_err());
+    let waiter = tokio::spawn(lock.acquire());
+    world.settle().await;
+    rival.release().await.unwrap();
+    // Renewed, failed, gone.
+    let guard = waiter.await.unwrap().unwrap();
+    tokio::time::sleep(secs(2)).await;
+    world.faulty.next(Op::Renew, Fault::FailBefore(BackendErrorKind::Unavailable));
+    tokio::time::sleep(secs(2)).await;
+    other.force_release(&name("x")).await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    // Expired, longest hold, an error.
+    let fixed = lock.with_lease(secs(1)).unwrap().acquire().await.unwrap();
+    fixed.lost().await;
+    drop(fixed);
+    let hung = lock.with_options(LockOptions::new().max_hold(secs(2))).unwrap().acquire().await.unwrap();
+    hung.lost().await;
+    hung.release().await.unwrap();
+    world.faulty.next(Op::Acquire, Fault::Refuse(BackendErrorKind::Denied));
+    assert!(lock.acquire().await.is_err());
+    // Held and waited for at the shutdown.
+    let last = lock.acquire().await.unwrap();
+    let waiting = tokio::spawn(lock.acquire());
+    world.settle().await;
+    let during = exported.values();
+    assert_eq!(during["lock.held"].1["lock.backend=memory"], 1.0);
+    assert_eq!(during["lock.waiting"].1["lock.backend=memory"], 1.0);
+    assert!(world.locks.shutdown().await.is_clean());
+    assert!(waiting.await.unwrap().is_err());
+    drop(last);
+    world.settle().await;
+
+    let values = exported.values();
+    let expect = [
+        (
+            "lock.acquire.duration",
+            "s",
+            "lock.backend=memory lock.outcome=",
+            vec!["acquired", "contended", "timeout", "cancelled", "error"],
+        ),
+        ("lock.hold.duration", "s", "lock.backend=memory lock.outcome=", vec!["released", "lost"]),
+        (
+            "lock.renewal.duration",
+            "s",
+            "lock.backend=memory lock.outcome=",
+            vec!["renewed", "failed", "gone"],
+        ),
+        ("lock.lease.remaining", "s", "lock.backend=memory", vec![""]),
+        (
+            "lock.lost",
+            "",
+            "lock.backend=memory lock.reason=",
+            vec!["expired", "gone", "max_hold", "shut_down"],
+        ),
+        ("lock.wakeup", "", "lock.backend=memory lock.outcome=", vec!["push", "poll"]),
+    ];
+    for (metric, unit, prefix, outcomes) in expect {
+        let (exported_unit, points) = &values[metric];
+        assert_eq!(exported_unit, unit, "{metric}");
+        for outcome in outcomes {
+            let point = points.get(&format!("{prefix}{outcome}"));
+            assert!(point.is_some_and(|count| *count > 0.0), "{metric} {outcome}: {points:?}");
+        }
+    }
+    let released = &values["lock.release"].1;
+    for (outcome, by) in [
+        ("still_held", "hand"),
+        ("released", "drop"),
+        ("already_expired", "drop"),
+        ("already_expired", "hand"),
+    ] {
+        let attributes = format!("lock.backend=memory lock.outcome={outcome} lock.release.by={by}");
+        assert!(released.contains_key(&attributes), "{attributes}: {released:?}");
+    }
+    assert_eq!(values["lock.held"].1["lock.backend=memory"], 0.0, "lock.held returns to zero");
+    assert_eq!(values["lock.waiting"].1["lock.backend=memory"], 0.0, "lock.waiting returns to zero");
+    for (metric, (_, points)) in &values {
+        assert!(
+            points.keys().all(|attributes| !attributes.contains("lock.name")),
+            "{metric} has lock names: {points:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_classifier_adds_a_class_and_no_name() {
+    let world = World::new();
+    let (exported, observer) = Exported::new();
+    let observer =
+        observer.classify(|name| if name.as_str().starts_with("stock:") { "stock" } else { "other" });
+    let locks = LockFactory::builder(world.store.clone())
+        .clock(world.clock.clone())
+        .observer(observer)
+        .build()
+        .unwrap();
+    locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
+    let values = exported.values();
+    assert!(values["lock.held"].1.contains_key("lock.backend=memory lock.class=stock"), "{values:?}");
+}
+
+/// Collects what is logged, as text.
+#[derive(Clone, Default)]
+struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn losses_are_logged_as_errors_and_the_ordinary_as_debug() {
+    // Once without a listener: a call site that is first reached while a subscriber is being installed in
+    // another thread may stay silent (tracing-core registers it between two looks at the list).
+    lose_one_and_release_one().await;
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    lose_one_and_release_one().await;
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let line =
+        |level: &str, message: &str| text.lines().any(|line| line.contains(level) && line.contains(message));
+    assert!(line("DEBUG", "acquired lock.name=\"x\" lock.token="), "{text}");
+    assert!(line("DEBUG", "released lock.name=\"x\""), "{text}");
+    assert!(line("ERROR", "lost lock.name=\"x\"") && text.contains("lock.reason=Expired"), "{text}");
+    assert!(line("WARN", "guard released too late"), "{text}");
+}
+
+async fn lose_one_and_release_one() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let guard = lock.with_lease(secs(1)).unwrap().acquire().await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    world.settle().await;
+}

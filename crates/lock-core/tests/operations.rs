@@ -1,0 +1,58 @@
+//! Looking at locks, and freeing them by force.
+
+use crate::support::{World, name, secs};
+use lock_core::{ForceOutcome, LostReason};
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_tells_who_holds_and_who_waits() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let free = world.locks.inspect(lock.name()).await.unwrap();
+    assert_eq!((free.stored, free.local), (None, None));
+
+    let guard = lock.acquire().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire());
+    tokio::time::sleep(secs(4)).await;
+    let seen = world.locks.inspect(lock.name()).await.unwrap();
+    let stored = seen.stored.unwrap();
+    assert_eq!(stored.lease, guard.hold().lease_id().to_string());
+    assert_eq!((stored.depth, stored.remaining), (1, Some(secs(26))));
+    let local = seen.local.unwrap();
+    assert_eq!(local.waiters, 1);
+    let hold = local.hold.unwrap();
+    assert_eq!((hold.owner, hold.token, hold.depth), (*guard.owner(), guard.fencing_token(), 1));
+    assert!(!hold.suspect);
+
+    let from_outside = world.another_process().inspect(lock.name()).await.unwrap();
+    assert_eq!(from_outside.local, None);
+    assert!(from_outside.stored.unwrap().lease.starts_with(&world.locks.process_id().to_string()));
+    waiter.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_tells_the_holder_of_this_process_at_once() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    let lease = guard.hold().lease_id().to_string();
+    let forced = world.locks.force_release(&name("x")).await.unwrap();
+    assert_eq!(forced, ForceOutcome::Forced { lease });
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert_eq!(world.now(), secs(0));
+    assert_eq!(world.locks.force_release(&name("x")).await.unwrap(), ForceOutcome::NotHeld);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_release_by_another_process_is_noticed_by_the_next_renewal() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    let other = world.another_process();
+    let waiter = other.named("x").unwrap().acquire();
+    let waiter = tokio::spawn(waiter);
+    world.settle().await;
+    other.force_release(&name("x")).await.unwrap();
+    let next = waiter.await.unwrap().unwrap();
+    assert_eq!(world.now(), secs(0), "the release wakes waiters");
+    assert_eq!(guard.lost().await, LostReason::Gone);
+    assert!(world.now() <= secs(11));
+    assert!(next.is_held() && next.fencing_token() > guard.fencing_token());
+}

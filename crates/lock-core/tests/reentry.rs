@@ -1,0 +1,182 @@
+//! Re-entry: by owner, by guard, in a scope; and never by accident.
+
+use crate::support::{World, millis, name, secs};
+use lock_core::{ErrorKind, Lock, LockError, LostReason, Owner, ReleaseOutcome};
+use lock_testkit::{Fault, Op, Phase};
+
+async fn stored_depth(world: &World) -> Option<u32> {
+    world.locks.inspect(&name("x")).await.unwrap().stored.map(|stored| stored.depth)
+}
+
+/// Goes down `depth` calls, each of which acquires for the owner it was given.
+fn go_down<'a>(
+    world: &'a World,
+    lock: &'a Lock,
+    me: &'a Owner,
+    depth: u32,
+) -> std::pin::Pin<Box<dyn Future<Output = Result<(), LockError>> + 'a>> {
+    Box::pin(async move {
+        let guard = lock.with_owner(me)?.acquire().await?;
+        let deepest = 5;
+        assert_eq!(stored_depth(world).await, Some(depth));
+        if depth < deepest {
+            go_down(world, lock, me, depth + 1).await?;
+        }
+        let expected = match depth {
+            1 => ReleaseOutcome::Released,
+            deeper => ReleaseOutcome::StillHeld { depth: deeper - 1 },
+        };
+        assert_eq!(guard.release().await?, expected);
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_functions_that_receive_the_owner_enter_and_leave() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    go_down(&world, &lock, &world.locks.owner(), 1).await.unwrap();
+    assert_eq!(stored_depth(&world).await, None);
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_guards_of_one_hold_are_five_releases() {
+    let world = World::new();
+    let mut guards = vec![world.locks.named("x").unwrap().acquire().await.unwrap()];
+    for _ in 1..5 {
+        guards.push(guards[0].reenter().await.unwrap());
+    }
+    assert_eq!(stored_depth(&world).await, Some(5));
+    assert!(
+        guards.iter().all(|guard| guard.fencing_token() == guards[0].fencing_token()),
+        "re-entry keeps the token"
+    );
+    for left in (1..5).rev() {
+        let outcome = guards.pop().unwrap().release().await.unwrap();
+        assert_eq!(outcome, ReleaseOutcome::StillHeld { depth: left });
+        assert!(guards[0].is_held());
+    }
+    assert_eq!(guards.pop().unwrap().release().await.unwrap(), ReleaseOutcome::Released);
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn inside_a_scope_every_acquire_re_enters() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let me = world.locks.owner();
+    me.scope(async {
+        let outer = lock.acquire().await.unwrap();
+        let (second, third) = tokio::join!(lock.acquire(), lock.acquire());
+        let nested = world.locks.owner().scope(lock.try_acquire()).await.unwrap();
+        assert!(nested.is_none(), "an inner scope is another owner");
+        assert_eq!(stored_depth(&world).await, Some(3));
+        drop((outer, second, third));
+    })
+    .await;
+    // The future may also be made outside and polled inside.
+    let guard = lock.with_owner(&me).unwrap().acquire().await.unwrap();
+    let again = me.scope(lock.acquire()).await.unwrap();
+    assert_eq!(guard.fencing_token(), again.fencing_token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scope_of_one_factory_does_not_hide_that_of_another() {
+    let world = World::new();
+    let other = world.another_process();
+    let (mine, theirs) = (world.locks.named("x").unwrap(), other.named("y").unwrap());
+    let work = world.locks.owner().scope(async {
+        other
+            .owner()
+            .scope(async {
+                let a = mine.acquire().await.unwrap();
+                let b = mine.acquire().await.unwrap();
+                let c = theirs.acquire().await.unwrap();
+                let d = theirs.acquire().await.unwrap();
+                (a, b, c, d)
+            })
+            .await
+    });
+    let guards = tokio::time::timeout(secs(1), work).await.expect("nobody waits for itself");
+    drop(guards);
+}
+
+#[tokio::test(start_paused = true)]
+async fn branches_of_a_join_with_fresh_owners_exclude_one_another() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let inside = std::cell::Cell::new(0);
+    let branch = async || {
+        let guard = lock.acquire().await.unwrap();
+        inside.set(inside.get() + 1);
+        assert_eq!(inside.get(), 1, "alone");
+        tokio::time::sleep(millis(10)).await;
+        inside.set(inside.get() - 1);
+        guard.release().await.unwrap();
+    };
+    tokio::join!(branch(), branch(), branch());
+    assert!(world.now() >= millis(30), "one after the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_overtakes_a_re_entry_does_not_free_the_lock_under_it() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    let gate = world.faulty.gate(Op::Acquire, Phase::Before);
+    let reentry = tokio::spawn(guard.reenter());
+    gate.reached().await;
+    let release = tokio::spawn(guard.release());
+    world.settle().await;
+    gate.open();
+    let second = reentry.await.unwrap().unwrap();
+    assert_eq!(release.await.unwrap().unwrap(), ReleaseOutcome::StillHeld { depth: 1 });
+    assert!(second.is_held());
+    assert_eq!(stored_depth(&world).await, Some(1));
+    assert_eq!(second.release().await.unwrap(), ReleaseOutcome::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_re_enters_a_hold_that_was_lost() {
+    let world = World::new();
+    let me = world.locks.owner();
+    let lock = world.locks.named("x").unwrap();
+    let mine = lock.with_owner(&me).unwrap();
+    let outer = mine.acquire().await.unwrap();
+    tokio::time::sleep(millis(1)).await;
+    world.store.forget_everything();
+    assert_eq!(outer.lost().await, LostReason::Gone);
+
+    assert_eq!(outer.reenter().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(
+        mine.acquire().await.unwrap_err().kind(),
+        ErrorKind::Lost,
+        "the owner believes itself protected"
+    );
+    let stranger = lock.acquire().await.unwrap();
+    assert!(stranger.fencing_token() > outer.fencing_token());
+    drop((outer, stranger));
+    assert!(mine.acquire().await.is_ok(), "who has put the lost hold down begins anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_of_a_re_entry_neither_loses_nor_keeps_a_depth() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.next(Op::Acquire, Fault::ApplyThenLose);
+    let inner = guard.reenter().await.unwrap();
+    assert_eq!(stored_depth(&world).await, Some(2));
+    world.faulty.next(Op::Release, Fault::ApplyThenLose);
+    assert_eq!(inner.release().await.unwrap(), ReleaseOutcome::StillHeld { depth: 1 });
+    assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_another_factory_is_refused() {
+    let world = World::new();
+    let foreign = world.another_process().owner();
+    let error = world.locks.named("x").unwrap().with_owner(&foreign).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ForeignOwner);
+    assert!(error.to_string().contains("`owner()` of the factory of this lock"));
+}

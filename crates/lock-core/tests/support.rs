@@ -1,0 +1,69 @@
+//! What the tests share: a store on a clock that follows tokio's, and factories on it.
+
+use lock_core::{Clock, LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
+use lock_testkit::FaultyBackend;
+use std::{sync::Arc, time::Duration};
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A store whose clock, like that of its factories, is tokio's paused one.
+pub(crate) struct World {
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) store: MemoryBackend,
+    pub(crate) faulty: FaultyBackend,
+    pub(crate) locks: LockFactory,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(LockOptions::new())
+    }
+
+    pub(crate) fn with(options: LockOptions) -> Self {
+        let clock = Arc::new(TestClock::new());
+        // The store's clock is one of its own: a step of the client's wall clock is not a step of the server's.
+        let store = MemoryBackend::with_clock(Arc::new(TestClock::new()));
+        let faulty = FaultyBackend::new(Arc::new(store.clone()));
+        let locks =
+            LockFactory::builder(faulty.clone()).clock(clock.clone()).options(options).build().unwrap();
+        Self { clock, store, faulty, locks }
+    }
+
+    /// Another process on the same store, with a connection that does not fail.
+    pub(crate) fn another_process(&self) -> LockFactory {
+        LockFactory::builder(self.store.clone()).clock(self.clock.clone()).build().unwrap()
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now().since(lock_core::Moment::START)
+    }
+
+    /// Lets everything that can happen now happen, without time passing.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    pub(crate) async fn waiters(&self, name: &LockName) -> usize {
+        self.locks.inspect(name).await.unwrap().local.map_or(0, |local| local.waiters)
+    }
+
+    /// Nothing is left: no lease in the store, no subscription, no name in the process.
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self) {
+        assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
+        assert_eq!(self.store.watched(), 0, "subscriptions are left");
+        assert_eq!(self.locks.names_in_use(), 0, "the process still works on names");
+    }
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).unwrap()
+}

@@ -1,0 +1,209 @@
+//! Reads a catalogue from CSV: a file either becomes a valid [`Catalogue`], or one sentence with a line number.
+
+use crate::domain::{Catalogue, CatalogueRule, Cents, Product, Quantity, Sku, SkuError};
+use csv::{ReaderBuilder, StringRecord};
+use std::{
+    error::Error,
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// The catalogue that comes with the program.
+pub const DEFAULT: &str = include_str!("../data/catalogue.csv");
+
+/// The columns that a file needs, in any order; others are left alone.
+pub const COLUMNS: [&str; 5] = ["sku", "title", "category", "price_cents", "stock"];
+
+/// Reads the file at `path`.
+///
+/// # Errors
+/// [`CatalogueError`] when it cannot be read or is no catalogue.
+pub fn read(path: &Path) -> Result<Catalogue, CatalogueError> {
+    let unreadable = |source| CatalogueError::Unreadable { path: path.into(), source };
+    // Bytes first: a wrong encoding is then told with its line.
+    parse(&std::fs::read(path).map_err(unreadable)?)
+}
+
+/// Reads CSV text.
+///
+/// # Errors
+/// [`CatalogueError`] when it is no catalogue.
+pub fn parse(text: &[u8]) -> Result<Catalogue, CatalogueError> {
+    let mut reader = ReaderBuilder::new().from_reader(text);
+    let columns = columns(reader.headers().map_err(CatalogueError::from)?)?;
+    let (mut products, mut lines) = (Vec::new(), Vec::new());
+    for record in reader.records() {
+        let record = record?;
+        let line = record.position().map_or(0, csv::Position::line);
+        products.push(product(&record, &columns).map_err(|problem| CatalogueError::Row { line, problem })?);
+        lines.push(line);
+    }
+    Catalogue::new(products).map_err(|rule| match rule {
+        CatalogueRule::Empty => CatalogueError::Empty,
+        CatalogueRule::Duplicate { sku, first, second } => {
+            let problem = RowProblem::Duplicate { sku, first: lines[first] };
+            CatalogueError::Row { line: lines[second], problem }
+        }
+    })
+}
+
+fn columns(header: &StringRecord) -> Result<[usize; 5], CatalogueError> {
+    let mut found = [0; 5];
+    for (column, index) in COLUMNS.into_iter().zip(&mut found) {
+        let position = header.iter().position(|name| name.trim() == column);
+        *index = position.ok_or(CatalogueError::MissingColumn { column })?;
+    }
+    Ok(found)
+}
+
+fn product(record: &StringRecord, columns: &[usize; 5]) -> Result<Product, RowProblem> {
+    let [sku, title, category, price, stock] =
+        columns.map(|index| record.get(index).unwrap_or_default().trim());
+    let sku = Sku::parse(sku).map_err(RowProblem::Sku)?;
+    if title.is_empty() {
+        return Err(RowProblem::NoTitle);
+    }
+    let cents = price.parse().ok().filter(|&cents: &u32| cents > 0);
+    let cents = cents.ok_or_else(|| RowProblem::Price { found: price.into() })?;
+    let pieces = match stock.parse::<i64>() {
+        Ok(negative) if negative < 0 => return Err(RowProblem::NegativeStock { found: negative }),
+        Ok(pieces) => u32::try_from(pieces).ok(),
+        Err(_) => None,
+    };
+    let pieces = pieces.ok_or_else(|| RowProblem::Stock { found: stock.into() })?;
+    let (price, stock) = (Cents::new(cents), Quantity::new(pieces));
+    Ok(Product { sku, title: title.into(), category: category.into(), price, stock })
+}
+
+/// Why a file is no catalogue.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CatalogueError {
+    /// The file cannot be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The first line lacks a column.
+    MissingColumn {
+        /// Which.
+        column: &'static str,
+    },
+    /// A line is no product.
+    Row {
+        /// The line in the file, from 1; a product that spans lines counts by its first.
+        line: u64,
+        /// What is wrong with it.
+        problem: RowProblem,
+    },
+    /// There is a header and no product.
+    Empty,
+}
+
+/// What is wrong with one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RowProblem {
+    /// The code is none.
+    Sku(SkuError),
+    /// Another line has the same code.
+    Duplicate {
+        /// The code.
+        sku: Sku,
+        /// The line that had it first.
+        first: u64,
+    },
+    /// The title is empty.
+    NoTitle,
+    /// The price is no positive number of cents.
+    Price {
+        /// What stands there.
+        found: String,
+    },
+    /// The stock is negative.
+    NegativeStock {
+        /// What stands there.
+        found: i64,
+    },
+    /// The stock is no number of pieces.
+    Stock {
+        /// What stands there.
+        found: String,
+    },
+    /// The line has more or fewer fields than the header.
+    Fields {
+        /// How many the header has.
+        expected: u64,
+        /// How many the line has.
+        found: u64,
+    },
+    /// The line is not UTF-8.
+    NotText,
+}
+
+impl From<csv::Error> for CatalogueError {
+    fn from(e: csv::Error) -> Self {
+        let line = e.position().map_or(1, csv::Position::line);
+        let problem = match e.kind() {
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                RowProblem::Fields { expected: *expected_len, found: *len }
+            }
+            // The text is in memory: nothing else can go wrong with it.
+            _ => RowProblem::NotText,
+        };
+        Self::Row { line, problem }
+    }
+}
+
+impl fmt::Display for CatalogueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, .. } => write!(f, "could not read the catalogue {}", path.display()),
+            Self::MissingColumn { column } => write!(
+                f,
+                "the catalogue has no column `{column}`: its first line must name {}",
+                COLUMNS.join(", ")
+            ),
+            Self::Row { line, problem } => write!(f, "catalogue, line {line}: {problem}"),
+            Self::Empty => write!(f, "the catalogue has no product: add at least one line below the header"),
+        }
+    }
+}
+
+impl fmt::Display for RowProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sku(error) => error.fmt(f),
+            Self::Duplicate { sku, first } => {
+                write!(f, "the sku {sku} is already on line {first}: give each product its own")
+            }
+            Self::NoTitle => write!(f, "the title is empty: give every product one"),
+            Self::Price { found } => {
+                write!(
+                    f,
+                    "the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90"
+                )
+            }
+            Self::NegativeStock { found } => write!(f, "the stock {found} is negative: write 0 or more"),
+            Self::Stock { found } => write!(f, "the stock {found:?} is not a whole number: write 0 or more"),
+            Self::Fields { expected, found } => {
+                write!(
+                    f,
+                    "there are {found} fields where the header has {expected}: put quotes around commas"
+                )
+            }
+            Self::NotText => write!(f, "the text is not UTF-8: save the file in that encoding"),
+        }
+    }
+}
+
+impl Error for CatalogueError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Unreadable { source, .. } => Some(source),
+            Self::MissingColumn { .. } | Self::Row { .. } | Self::Empty => None,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Who wants what: the same seed gives the same orders, most of them for a few hot products.
+
+use super::{Catalogue, Order, OrderNumber, Quantity, Sku};
+use rand::{
+    RngExt, SeedableRng,
+    distr::{Distribution, weighted::WeightedIndex},
+    rngs::StdRng,
+    seq::SliceRandom,
+};
+use std::{collections::HashMap, error::Error, fmt};
+
+/// How large the crowd's demand is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DemandSize {
+    /// How many orders.
+    pub orders: u32,
+    /// How many of them fall to the shop that stalls in its payment.
+    pub stalls: u32,
+    /// What everything random is derived from.
+    pub seed: u64,
+}
+
+/// The orders of one sale, in the order in which buyers place them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    stalled: Vec<Order>,
+    crowd: Vec<Order>,
+    contested: usize,
+}
+
+/// Zipf's exponent: at 1.1 the most wanted of 320 products draws about a fifth of all orders.
+const SKEW: f64 = 1.1;
+
+impl Demand {
+    /// Draws the orders: the product by Zipf's law over a shuffled catalogue, mostly one piece, at times two or
+    /// three.
+    ///
+    /// The stalled orders are the first ones for the most wanted products, one product each, so that others are
+    /// sure to come after each of them.
+    ///
+    /// # Errors
+    /// [`DemandError`] when no product is wanted more often than it is there, since such a sale would show
+    /// nothing, or when there are not enough products to stall on.
+    pub fn draw(catalogue: &Catalogue, size: DemandSize) -> Result<Self, DemandError> {
+        let mut random = StdRng::seed_from_u64(size.seed);
+        let mut products: Vec<_> = catalogue.products().iter().collect();
+        products.shuffle(&mut random);
+
+        let weights = (1..=products.len()).map(|rank| (rank as f64).powf(-SKEW));
+        let popularity =
+            WeightedIndex::new(weights).expect("a catalogue has products, and all weights are positive");
+        let mut crowd: Vec<Order> = (0..size.orders)
+            .map(|number| {
+                let product = products[popularity.sample(&mut random)];
+                let quantity = Quantity::new([1, 1, 1, 1, 1, 1, 2, 2, 2, 3][random.random_range(0..10)]);
+                Order {
+                    number: OrderNumber::new(number),
+                    sku: product.sku.clone(),
+                    quantity,
+                    cents: product.price.times(quantity),
+                }
+            })
+            .collect();
+
+        let wanted = wanted(&crowd);
+        let contested =
+            products.iter().filter(|p| wanted.get(&p.sku).is_some_and(|w| w.units > p.stock.into()));
+        let contested = contested.count();
+        if contested == 0 {
+            return Err(DemandError::NothingContested { orders: size.orders });
+        }
+        let mut hot: Vec<_> = products
+            .iter()
+            .filter_map(|p| wanted.get(&p.sku).map(|w| (p, w)))
+            .filter(|(product, w)| w.orders >= 2 && product.stock.take(crowd[w.first].quantity).is_some())
+            .collect();
+        // The rank breaks ties, so that the choice depends on the seed alone.
+        hot.sort_by_key(|(_, w)| std::cmp::Reverse(w.orders));
+        let stalls = size.stalls as usize;
+        if hot.len() < stalls {
+            return Err(DemandError::TooManyStalls { stalls: size.stalls, most: hot.len() });
+        }
+        let mut first: Vec<usize> = hot[..stalls].iter().map(|(_, w)| w.first).collect();
+        first.sort_unstable();
+        let stalled = first.iter().map(|&index| crowd[index].clone()).collect();
+        crowd.retain(|order| first.binary_search(&(order.number.get() as usize)).is_err());
+        Ok(Self { stalled, crowd, contested })
+    }
+
+    /// The orders that fall to the shop that stalls, each for another product.
+    #[must_use]
+    pub fn stalled(&self) -> &[Order] {
+        &self.stalled
+    }
+
+    /// All other orders.
+    #[must_use]
+    pub fn crowd(&self) -> &[Order] {
+        &self.crowd
+    }
+
+    /// How many orders there are in all.
+    #[must_use]
+    pub fn orders(&self) -> usize {
+        self.stalled.len() + self.crowd.len()
+    }
+
+    /// How many products are wanted more often than they are there.
+    #[must_use]
+    pub fn contested(&self) -> usize {
+        self.contested
+    }
+}
+
+struct Wanted {
+    orders: u32,
+    units: u64,
+    first: usize,
+}
+
+fn wanted(orders: &[Order]) -> HashMap<Sku, Wanted> {
+    let mut wanted: HashMap<Sku, Wanted> = HashMap::new();
+    for (index, order) in orders.iter().enumerate() {
+        let entry = wanted.entry(order.sku.clone()).or_insert(Wanted { orders: 0, units: 0, first: index });
+        entry.orders += 1;
+        entry.units += u64::from(order.quantity.get());
+    }
+    wanted
+}
+
+impl From<Quantity> for u64 {
+    fn from(quantity: Quantity) -> Self {
+        Self::from(quantity.get())
+    }
+}
+
+/// Why a demand makes no sale worth watching.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DemandError {
+    /// No product is wanted more often than it is there.
+    NothingContested {
+        /// How many orders there are.
+        orders: u32,
+    },
+    /// Fewer products are wanted at least twice than stalls are asked for.
+    TooManyStalls {
+        /// How many stalls are asked for.
+        stalls: u32,
+        /// How many are possible.
+        most: usize,
+    },
+}
+
+impl fmt::Display for DemandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingContested { orders } => write!(
+                f,
+                "{orders} orders exceed the stock of no product, so nothing could oversell: raise --orders, or use \
+                 a catalogue with less stock"
+            ),
+            Self::TooManyStalls { stalls, most } => write!(
+                f,
+                "{stalls} stalls need as many products that are wanted at least twice: use at most {most} --stalls, \
+                 or raise --orders"
+            ),
+        }
+    }
+}
+
+impl Error for DemandError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{Cents, Product};
+
+    fn catalogue(products: u32, stock: u32) -> Catalogue {
+        let product = |n| Product {
+            sku: Sku::parse(&format!("P-{n}")).unwrap(),
+            title: "a thing".into(),
+            category: "things".into(),
+            price: Cents::new(100),
+            stock: Quantity::new(stock),
+        };
+        Catalogue::new((0..products).map(product).collect()).unwrap()
+    }
+
+    #[test]
+    fn pasting_a_seed_back_repeats_the_demand() {
+        let catalogue = catalogue(100, 20);
+        let size = DemandSize { orders: 1_000, stalls: 3, seed: 7 };
+        let demand = Demand::draw(&catalogue, size).unwrap();
+        assert_eq!(demand, Demand::draw(&catalogue, size).unwrap());
+        assert_ne!(demand, Demand::draw(&catalogue, DemandSize { seed: 8, ..size }).unwrap());
+        assert_eq!((demand.stalled().len(), demand.crowd().len()), (3, 997));
+    }
+
+    #[test]
+    fn a_stalled_order_has_a_successor_for_any_seed() {
+        let catalogue = catalogue(40, 5);
+        for seed in 0..200 {
+            let demand = Demand::draw(&catalogue, DemandSize { orders: 300, stalls: 5, seed }).unwrap();
+            for (index, stalled) in demand.stalled().iter().enumerate() {
+                assert!(
+                    demand.crowd().iter().any(|order| order.sku == stalled.sku),
+                    "seed {seed}: {stalled:?}"
+                );
+                assert!(
+                    demand.stalled()[..index].iter().all(|other| other.sku != stalled.sku),
+                    "seed {seed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_sale_that_could_show_nothing_is_refused() {
+        let size = DemandSize { orders: 10, stalls: 0, seed: 7 };
+        let error = Demand::draw(&catalogue(100, 1_000), size).unwrap_err();
+        assert_eq!(error, DemandError::NothingContested { orders: 10 });
+
+        let size = DemandSize { orders: 10, stalls: 2, seed: 7 };
+        let error = Demand::draw(&catalogue(1, 3), size).unwrap_err();
+        assert_eq!(error, DemandError::TooManyStalls { stalls: 2, most: 1 });
+    }
+}

@@ -1,0 +1,155 @@
+//! What is sold, and in which units: a value in hand is valid.
+
+use std::{error::Error, fmt, sync::Arc};
+
+/// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Cloning is cheap.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sku(Arc<str>);
+
+impl Sku {
+    /// Checks `code` and takes it.
+    ///
+    /// # Errors
+    /// A [`SkuError`] that says which rule is broken.
+    pub fn parse(code: &str) -> Result<Self, SkuError> {
+        if code.is_empty() {
+            return Err(SkuError::Empty);
+        }
+        if code.len() > 64 {
+            return Err(SkuError::TooLong { bytes: code.len() });
+        }
+        match code.chars().find(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(*c))) {
+            Some(character) => Err(SkuError::Character { character }),
+            None => Ok(Self(code.into())),
+        }
+    }
+
+    /// The code as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Sku {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a text is no product code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SkuError {
+    /// The text is empty.
+    Empty,
+    /// The text is longer than 64 bytes.
+    TooLong {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The text has a character that product codes do not have.
+    Character {
+        /// The first one.
+        character: char,
+    },
+}
+
+impl fmt::Display for SkuError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "the sku is empty: give every product a code"),
+            Self::TooLong { bytes } => write!(f, "the sku has {bytes} bytes: use at most 64"),
+            Self::Character { character } => {
+                write!(f, "the sku contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")
+            }
+        }
+    }
+}
+
+impl Error for SkuError {}
+
+/// A number of pieces, of one product on the shelf or in an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quantity(u32);
+
+impl Quantity {
+    /// This many pieces.
+    #[must_use]
+    pub const fn new(pieces: u32) -> Self {
+        Self(pieces)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// What is left after `wanted` pieces are taken away; `None` when there are not that many.
+    #[must_use]
+    pub fn take(self, wanted: Self) -> Option<Self> {
+        self.0.checked_sub(wanted.0).map(Self)
+    }
+}
+
+/// A price or an amount, in cents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cents(u32);
+
+impl Cents {
+    /// This many cents.
+    #[must_use]
+    pub const fn new(cents: u32) -> Self {
+        Self(cents)
+    }
+
+    /// What `quantity` pieces cost at this price.
+    #[must_use]
+    pub fn times(self, quantity: Quantity) -> u64 {
+        u64::from(self.0) * u64::from(quantity.0)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// One line of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Product {
+    /// Its code.
+    pub sku: Sku,
+    /// What it is called.
+    pub title: String,
+    /// Where it stands in the shop.
+    pub category: String,
+    /// What one piece costs.
+    pub price: Cents,
+    /// How many pieces there are when the sale begins.
+    pub stock: Quantity,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_that_would_confuse_a_lock_name_or_a_log_is_refused() {
+        assert_eq!(Sku::parse("COF-0142").unwrap().as_str(), "COF-0142");
+        assert_eq!(Sku::parse(""), Err(SkuError::Empty));
+        assert_eq!(Sku::parse(&"x".repeat(65)), Err(SkuError::TooLong { bytes: 65 }));
+        for (code, character) in [("a b", ' '), ("a{b", '{'), ("a\nb", '\n'), ("käse", 'ä')] {
+            assert_eq!(Sku::parse(code), Err(SkuError::Character { character }));
+        }
+    }
+
+    #[test]
+    fn nobody_takes_more_than_there_is() {
+        let three = Quantity::new(3);
+        assert_eq!(three.take(Quantity::new(2)), Some(Quantity::new(1)));
+        assert_eq!(three.take(three), Some(Quantity::new(0)));
+        assert_eq!(three.take(Quantity::new(4)), None);
+    }
+}

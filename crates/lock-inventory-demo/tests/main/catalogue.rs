@@ -1,0 +1,84 @@
+use lock_inventory_demo::catalogue::{CatalogueError, DEFAULT, parse, read};
+use std::{collections::BTreeSet, error::Error};
+
+const HEADER: &str = "sku,title,category,price_cents,stock";
+
+fn refusal(text: &str) -> String {
+    parse(text.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_built_in_catalogue_is_a_real_one() {
+    let catalogue = parse(DEFAULT.as_bytes()).unwrap();
+    assert!(catalogue.products().len() >= 300);
+    let titles: BTreeSet<_> = catalogue.products().iter().map(|product| &product.title).collect();
+    assert_eq!(titles.len(), catalogue.products().len(), "no two products have the same title");
+    assert!(
+        catalogue.products().iter().all(|product| !product.category.is_empty() && product.stock.get() > 0)
+    );
+}
+
+#[test]
+fn a_bad_row_is_told_with_its_line_and_its_cure() {
+    let cases = [
+        (",Tea,Drinks,500,3", "line 3: the sku is empty: give every product a code"),
+        ("A B,Tea,Drinks,500,3", "line 3: the sku contains ' ': use ASCII letters"),
+        ("A-1,Tea,Drinks,500,3", "line 3: the sku A-1 is already on line 2: give each product its own"),
+        ("B-1, ,Drinks,500,3", "line 3: the title is empty"),
+        ("B-1,Tea,Drinks,5.00,3", "line 3: the price \"5.00\" is not a whole, positive number of cents"),
+        ("B-1,Tea,Drinks,0,3", "line 3: the price \"0\" is not"),
+        ("B-1,Tea,Drinks,-5,3", "line 3: the price \"-5\" is not"),
+        ("B-1,Tea,Drinks,,3", "line 3: the price \"\" is not"),
+        ("B-1,Tea,Drinks,500,-1", "line 3: the stock -1 is negative: write 0 or more"),
+        ("B-1,Tea,Drinks,500,many", "line 3: the stock \"many\" is not a whole number"),
+        ("B-1,Tea,Drinks,500,5000000000", "line 3: the stock \"5000000000\" is not"),
+        ("B-1,Tea,Drinks,500", "line 3: there are 4 fields where the header has 5"),
+        ("B-1,Tea, green,Drinks,500,3", "line 3: there are 6 fields where the header has 5: put quotes"),
+    ];
+    for (row, expected) in cases {
+        let refusal = refusal(&format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\n{row}\n"));
+        assert!(refusal.contains(expected), "`{row}` says `{refusal}`, not `{expected}`");
+    }
+}
+
+#[test]
+fn a_title_that_spans_lines_does_not_shift_the_line_numbers() {
+    let refusal =
+        refusal(&format!("{HEADER}\nA-1,\"Coffee,\nwhole bean\",Drinks,1290,84\nB-1,Tea,Drinks,no,3\n"));
+    assert!(refusal.starts_with("catalogue, line 4: the price"), "{refusal}");
+}
+
+#[test]
+fn text_in_another_encoding_is_told_with_its_line() {
+    let mut text = format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\nB-1,").into_bytes();
+    text.extend(b"K\xe4se,Food,900,3\n");
+    let refusal = parse(&text).unwrap_err().to_string();
+    assert!(refusal.contains("line 3: the text is not UTF-8"), "{refusal}");
+}
+
+#[test]
+fn a_file_without_a_column_or_without_products_is_refused() {
+    let missing = refusal("sku,title,category,price,stock\nA-1,Coffee,Drinks,1290,84\n");
+    assert!(missing.contains("no column `price_cents`"), "{missing}");
+    assert!(refusal("").contains("no column `sku`"));
+    assert!(refusal(HEADER).contains("no product: add at least one line"));
+}
+
+#[test]
+fn columns_may_come_in_any_order_and_with_others() {
+    let text =
+        "stock,colour,sku,price_cents,category,title\r\n84,black,A-1,1290,Drinks,\"Coffee, ground\"\r\n";
+    let catalogue = parse(text.as_bytes()).unwrap();
+    let product = &catalogue.products()[0];
+    assert_eq!(
+        (product.title.as_str(), product.price.get(), product.stock.get()),
+        ("Coffee, ground", 1290, 84)
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = read("no/such/file.csv".as_ref()).unwrap_err();
+    assert!(matches!(error, CatalogueError::Unreadable { .. }));
+    assert!(error.to_string().contains("no/such/file.csv") && error.source().is_some());
+}

@@ -1,0 +1,137 @@
+//! How a lock becomes free: its own lease releases it, or somebody forces the very holder that was seen.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, PAST_SHORT, SHORT, must_be_free},
+};
+use lock_core::{
+    Backend, LockName,
+    backend::{ForceRelease, Forced, Released, Renewed},
+};
+use std::sync::Arc;
+
+const GONE: Released = Released::Gone { held_by_other: false };
+const TAKEN: Released = Released::Gone { held_by_other: true };
+
+async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> Forced {
+    let request = ForceRelease { name: name.clone(), seen: seen.to_owned() };
+    backend.force_release(request).await.expect("a forced release on a healthy store is answered").outcome
+}
+
+/// A released lock is free for the next.
+pub async fn a_released_lock_is_free_for_the_next(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("next"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&h.another(&backend).await));
+    a.take(&name, LONG).await;
+    a.free(&name).await;
+    must_be_free(&backend, &name).await;
+    b.take(&name, LONG).await;
+    b.must_hold(&name, 1).await;
+}
+
+/// The repeat of a release whose reply was lost finds nothing.
+pub async fn a_repeated_release_says_gone(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("release-twice"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    a.free(&name).await;
+    assert_eq!(a.release(&name, 0).await, GONE);
+}
+
+/// … and leaves the next holder alone.
+pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("release-after-next"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    a.free(&name).await;
+    b.take(&name, LONG).await;
+    assert_eq!(a.release(&name, 0).await, TAKEN);
+    b.must_hold(&name, 1).await;
+}
+
+/// Releasing what was never taken says *gone* and writes nothing.
+pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("never-taken"));
+    for depth_left in [0, 1] {
+        assert_eq!(Contender::new(&backend).release(&name, depth_left).await, GONE);
+        must_be_free(&backend, &name).await;
+    }
+}
+
+/// A release of somebody else's lock, to whatever depth, says so and does not touch it.
+pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("release-other"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    for depth_left in [0, 1, 2] {
+        assert_eq!(b.release(&name, depth_left).await, TAKEN);
+    }
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// Whoever returns after its lease had ended is told so, and does not free the next holder.
+pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("release-late"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, SHORT).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(a.release(&name, 0).await, GONE);
+    b.take(&name, LONG).await;
+    assert_eq!(a.release(&name, 0).await, TAKEN);
+    b.must_hold(&name, 1).await;
+}
+
+/// As many releases as acquires: a release to a depth keeps the lease and its end, the last one frees it.
+pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("kept"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    a.keep(&name, 3, LONG).await;
+    for depth_left in [2, 2, 1] {
+        assert_eq!(a.release(&name, depth_left).await, Released::Kept);
+        a.must_last(&name, depth_left, LONG).await;
+    }
+    a.free(&name).await;
+    must_be_free(&backend, &name).await;
+}
+
+/// A forced release frees the lock of the holder that was seen, at any depth; that holder finds itself gone.
+pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("force"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    a.keep(&name, 2, LONG).await;
+    let seen = a.must_hold(&name, 2).await.lease;
+    assert_eq!(force(&backend, &name, &seen).await, Forced::Forced);
+    must_be_free(&backend, &name).await;
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone);
+    assert_eq!(a.release(&name, 0).await, GONE);
+    b.take(&name, LONG).await;
+}
+
+/// The repeat of a forced release whose reply was lost does not free the next holder.
+pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("force-twice"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    let seen = a.lease().to_string();
+    assert_eq!(force(&backend, &name, &seen).await, Forced::Forced);
+    assert_eq!(force(&backend, &name, &seen).await, Forced::Changed, "nobody holds it any more");
+    b.take(&name, LONG).await;
+    assert_eq!(force(&backend, &name, &seen).await, Forced::Changed, "another holds it");
+    b.must_last(&name, 1, LONG).await;
+}
+
+/// A forced release of a free lock, or of a holder nobody ever saw, changes nothing.
+pub async fn a_forced_release_of_nobody_changes_nothing(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("force-nobody"));
+    for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {
+        assert_eq!(force(&backend, &name, seen).await, Forced::Changed);
+    }
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {
+        assert_eq!(force(&backend, &name, seen).await, Forced::Changed);
+    }
+    a.must_hold(&name, 1).await;
+}

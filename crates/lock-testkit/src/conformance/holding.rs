@@ -1,0 +1,113 @@
+//! How long a hold lasts, and how everybody learns of its end.
+
+use super::{
+    Harness,
+    team::{LEASE, SOON, Team, attempt, get, must_not_get, within},
+};
+use lock_core::{Ended, ErrorKind, ForceOutcome, LostReason, ReleaseOutcome};
+
+/// The watchdog keeps a lease alive over many of its lengths.
+pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
+    let team = Team::with_short_leases(h, "watchdog").await;
+    let guard = get(&team.lock_a()).await;
+    for _ in 0..10 {
+        h.pass(LEASE / 2).await;
+        assert!(guard.is_held(), "the watchdog renews");
+        must_not_get(&team.lock_b()).await;
+    }
+    assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::Released);
+}
+
+/// A fixed lease ends by itself, its guard knows, and the next may have the lock.
+pub async fn a_fixed_lease_ends(h: &impl Harness) {
+    let team = Team::new(h, "fixed").await;
+    let guard = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    assert!(guard.remaining() <= LEASE, "{:?} remain of {LEASE:?}", guard.remaining());
+    let reason = within(h, LEASE + SOON, "a fixed lease ends", guard.lost()).await;
+    assert_eq!(reason, LostReason::Expired);
+    assert!(!guard.is_held());
+    let next = within(h, SOON, "the next gets the lock", get(&team.lock_b())).await;
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
+    assert!(next.is_held(), "a release of what is lost frees nobody else's lock");
+    must_not_get(&team.lock_a()).await;
+}
+
+/// A hold ends for its holder before it ends in the store.
+pub async fn a_hold_ends_for_its_holder_first(h: &impl Harness) {
+    let team = Team::new(h, "holder-first").await;
+    let guard = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    while guard.is_held() {
+        must_not_get(&team.lock_b()).await;
+        h.pass(LEASE / 100).await;
+    }
+    assert!(guard.remaining().is_zero());
+}
+
+/// Dropping a guard frees the lock in the background.
+pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
+    let team = Team::new(h, "dropped-guard").await;
+    let guard = get(&team.lock_a()).await;
+    let hold = guard.hold();
+    drop(guard);
+    assert_eq!(within(h, SOON, "the hold ends", hold.ended()).await, Ended::Released);
+    assert!(!hold.is_held());
+    team.must_become_free(h).await;
+    assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
+}
+
+/// A task that is aborted while it holds frees the lock, as one that panics does.
+pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
+    let team = Team::new(h, "aborted").await;
+    let lock = team.lock_a();
+    let (sender, held) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let _guard = get(&lock).await;
+        let _ = sender.send(());
+        std::future::pending::<()>().await;
+    });
+    held.await.expect("the task holds the lock");
+    must_not_get(&team.lock_b()).await;
+    task.abort();
+    team.must_become_free(h).await;
+}
+
+/// Whoever was forced out learns of it by the next renewal, and its release does not free the next holder.
+pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
+    let team = Team::with_short_leases(h, "forced-out").await;
+    let guard = get(&team.lock_a()).await;
+    let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
+    assert_eq!(forced, ForceOutcome::Forced { lease: guard.hold().lease_id().to_string() });
+    let next = get(&team.lock_b()).await;
+    let reason = within(h, LEASE, "a holder that was forced out learns of it", guard.lost()).await;
+    assert_eq!(reason, LostReason::Gone);
+    assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
+    assert!(next.is_held());
+    must_not_get(&team.lock_a()).await;
+}
+
+/// Forcing a free lock changes nothing and says so.
+pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
+    let team = Team::new(h, "force-free").await;
+    let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
+    assert_eq!(forced, ForceOutcome::NotHeld);
+}
+
+/// Whoever shuts down gives back what it holds, its guards know, and it acquires nothing more.
+pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
+    let team = Team::new(h, "shutdown").await;
+    let guard = get(&team.lock_a()).await;
+    let report = within(h, SOON * 3, "a shutdown ends", team.a.shutdown()).await;
+    assert!(report.is_clean(), "the store confirmed the release: {report:?}");
+    assert!(!guard.is_held());
+    assert_eq!(guard.lost().await, LostReason::ShutDown);
+    let next = attempt(&team.lock_b()).await;
+    assert!(next.is_some(), "the lock is free");
+    let error = team.lock_a().acquire().await.expect_err("the factory is shut down");
+    assert_eq!(error.kind(), ErrorKind::ShutDown);
+    drop(guard);
+    assert!(
+        next.is_some_and(|next| next.is_held()),
+        "a guard of before the shutdown frees nobody else's lock"
+    );
+}

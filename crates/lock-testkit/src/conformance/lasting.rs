@@ -1,0 +1,190 @@
+//! How long a lease lasts: as long as asked, longer when renewed, never shorter, and not a moment after its end.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, PAST_SHORT, SHORT, look, must_be_free},
+};
+use lock_core::backend::{Acquired, Inspected, Renewed};
+use std::time::Duration;
+
+/// What rounding to milliseconds, at both ends, may cost.
+const ROUNDING: Duration = Duration::from_millis(5);
+
+/// By the server's own clock, a lease is there until its end and not after it.
+pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("lasts"));
+    let reply = Contender::new(&backend).acquire_reply(&name, SHORT).await;
+    assert!(matches!(reply.outcome, Acquired::Granted { .. }), "a free lock is granted");
+    let step = SHORT / 20;
+    for _ in 0..60 {
+        let seen = look(&backend, &name).await;
+        let passed = seen.now.since(reply.now);
+        if seen.outcome == Inspected::Free {
+            assert!(passed + ROUNDING >= SHORT, "a lease of {SHORT:?} ended after {passed:?}");
+            return;
+        }
+        assert!(passed <= SHORT + ROUNDING, "a lease of {SHORT:?} was still there after {passed:?}");
+        h.pass(step).await;
+    }
+    panic!("a lease of {SHORT:?} never ended");
+}
+
+/// The lock of a holder that died is free for the next when its lease has ended.
+pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("ended"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, SHORT).await;
+    a.keep(&name, 2, SHORT).await;
+    h.pass(PAST_SHORT).await;
+    must_be_free(&backend, &name).await;
+    b.take(&name, LONG).await;
+    b.must_hold(&name, 1).await;
+}
+
+/// A renewal that comes after the end does not revive the lease, whether or not another has it.
+pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("ended-renew"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, SHORT).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone);
+    must_be_free(&backend, &name).await;
+    b.take(&name, LONG).await;
+    assert_eq!(a.renew(&name, LONG * 2).await, Renewed::Gone);
+    b.must_last(&name, 1, LONG).await;
+}
+
+/// A re-entry that comes after the end does not revive the lease.
+pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("ended-re-entry"));
+    let a = Contender::new(&backend);
+    a.take(&name, SHORT).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone);
+    must_be_free(&backend, &name).await;
+}
+
+/// A renewed lease outlives its first end.
+pub async fn a_renewed_lease_outlives_its_first_end(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("renewed"));
+    let a = Contender::new(&backend);
+    a.take(&name, SHORT).await;
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Renewed);
+    h.pass(PAST_SHORT).await;
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// A renewal keeps the depth.
+pub async fn a_renewal_keeps_the_depth(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("renewed-depth"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    a.keep(&name, 4, LONG).await;
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Renewed);
+    a.must_hold(&name, 4).await;
+}
+
+/// A renewal that overtakes its acquire, or comes after the release, creates nothing.
+pub async fn a_renewal_never_creates(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("renewed-never-taken"));
+    let a = Contender::new(&backend);
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "it was never there");
+    must_be_free(&backend, &name).await;
+    a.take(&name, LONG).await;
+    a.free(&name).await;
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "it was released");
+    must_be_free(&backend, &name).await;
+}
+
+/// A renewal of somebody else's lease says *gone* and does not prolong it.
+pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("renewed-other"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    assert_eq!(b.renew(&name, LONG * 3).await, Renewed::Gone);
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// A renewal with a shorter lease does not shorten the one that is there.
+pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("shorter-renewal"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    assert_eq!(a.renew(&name, SHORT).await, Renewed::Renewed);
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// An inner hold of a second does not shorten an outer one of thirty.
+pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("shorter-re-entry"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    assert_eq!(a.keep(&name, 2, SHORT).await, Acquired::Reentered);
+    a.must_last(&name, 2, LONG).await;
+}
+
+/// A repeated acquire with a shorter lease does not shorten the one that is there.
+pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("shorter-repeat"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    a.take(&name, SHORT).await;
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// Many renewals in one call: each answer stands in its item's place, and no item spoils another.
+pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness) {
+    const MANY: usize = 120;
+    let backend = h.backend().await;
+    let (a, other) = (Contender::new(&backend), Contender::new(&backend));
+    let names: Vec<_> = (0..MANY).map(|number| h.name(&format!("many-{number}"))).collect();
+    let mut items = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        match number % 3 {
+            0 => drop(a.take(name, LONG).await),
+            1 => drop(other.take(name, LONG).await),
+            _ => {}
+        }
+        items.push(a.renewal(name, LONG * 3));
+    }
+    let answers = backend.renew(items).await;
+    assert_eq!(answers.len(), MANY, "one answer per item");
+    for (number, answer) in answers.into_iter().enumerate() {
+        let expected = if number % 3 == 0 { Renewed::Renewed } else { Renewed::Gone };
+        let answer = answer.expect("a renewal on a healthy store is answered");
+        assert_eq!(answer.outcome, expected, "the answer to item {number}");
+    }
+    a.must_last(&names[0], 1, LONG * 3).await;
+    other.must_last(&names[1], 1, LONG).await;
+    must_be_free(&backend, &names[2]).await;
+}
+
+/// Each renewal has its own lease.
+pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
+    let (backend, x, y) = (h.backend().await, h.name("x"), h.name("y"));
+    let a = Contender::new(&backend);
+    a.take(&x, SHORT).await;
+    a.take(&y, SHORT).await;
+    let answers = backend.renew(vec![a.renewal(&x, LONG), a.renewal(&y, LONG * 3)]).await;
+    assert!(answers.iter().all(|a| a.as_ref().is_ok_and(|r| r.outcome == Renewed::Renewed)), "{answers:?}");
+    a.must_last(&x, 1, LONG).await;
+    a.must_last(&y, 1, LONG * 3).await;
+}
+
+/// No renewals, no answers.
+pub async fn renewing_nothing_answers_nothing(h: &impl Harness) {
+    let backend = h.backend().await;
+    assert!(backend.renew(Vec::new()).await.is_empty());
+}
+
+/// A lease of two months, more than 32 bits of milliseconds, is kept whole and can be released.
+pub async fn a_lease_of_months_is_kept_whole(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("months"));
+    let months = Duration::from_secs(60 * 24 * 3600);
+    let lease = backend.capabilities().max_lease.map_or(months, |max| max.min(months));
+    let a = Contender::new(&backend);
+    a.take(&name, lease).await;
+    a.must_last(&name, 1, lease).await;
+    a.free(&name).await;
+    must_be_free(&backend, &name).await;
+}

@@ -1,0 +1,97 @@
+//! Requests that arrive too late, or whose caller has gone: they leave no lease behind that nobody knows of.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, Tokens, look, must_be_free, next},
+};
+use lock_core::{
+    Backend, FencingToken, LockName,
+    backend::{AcquireRequest, Acquired, Floor, Released},
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+/// An acquire that should have been executed a second ago, by the server's clock.
+async fn late(a: &Contender, backend: &Arc<dyn Backend>, name: &LockName, floor: Floor) -> AcquireRequest {
+    let not_after = look(backend, name).await.now - Duration::from_secs(1);
+    AcquireRequest { not_after, ..a.request(name, LONG * 3, next(0, floor)).await }
+}
+
+/// An acquire that is delivered after its time says so and creates nothing.
+pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("late"));
+    let a = Contender::new(&backend);
+    let request = late(&a, &backend, &name, None).await;
+    assert_eq!(a.send(request).await.outcome, Acquired::Late);
+    must_be_free(&backend, &name).await;
+}
+
+/// … and draws no token: its floor is not heard of again.
+pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("late-token"));
+    let a = Contender::new(&backend);
+    let Tokens { first, .. } = a.take(&name, LONG).await;
+    a.free(&name).await;
+    let far = FencingToken::new(first.get() + 3_600_000_000);
+    let request = late(&a, &backend, &name, Some(far)).await;
+    assert_eq!(a.send(request).await.outcome, Acquired::Late);
+    let after = a.take(&name, LONG).await;
+    assert!(after.first < far, "the late acquire lifted the counter: {after:?} is past {far:?}");
+}
+
+/// Late is late, also when the lock is taken: a stamp of the past is not mistaken for contention.
+pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("late-taken"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    a.take(&name, LONG).await;
+    for contender in [&a, &b] {
+        let request = late(contender, &backend, &name, None).await;
+        assert_eq!(contender.send(request).await.outcome, Acquired::Late);
+    }
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// A late answer does not use the lease id up: the same one is granted when it asks in time.
+pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("late-again"));
+    let a = Contender::new(&backend);
+    let request = late(&a, &backend, &name, None).await;
+    assert_eq!(a.send(request).await.outcome, Acquired::Late);
+    a.take(&name, LONG).await;
+    a.must_last(&name, 1, LONG).await;
+}
+
+/// Calls that are dropped after their first poll may or may not happen; they disturb no other call, and what
+/// they took can be undone.
+pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("dropped"));
+    let holder = Contender::new(&backend);
+    holder.take(&name, LONG).await;
+    for number in 0..20 {
+        let (one_off, dropped) = (h.name(&format!("dropped-{number}")), Contender::new(&backend));
+        let request = dropped.request(&one_off, LONG, next(0, None)).await;
+        poll_once(backend.acquire(request)).await;
+        poll_once(backend.renew(vec![dropped.renewal(&one_off, LONG)])).await;
+        poll_once(backend.inspect(one_off.clone())).await;
+        let undone = dropped.release(&one_off, 0).await;
+        let free = matches!(undone, Released::Released { .. } | Released::Gone { held_by_other: false });
+        assert!(free, "nobody else was there: {undone:?}");
+    }
+    holder.must_hold(&name, 1).await;
+    holder.free(&name).await;
+}
+
+/// Polls a call once and drops it.
+async fn poll_once<T>(call: impl Future<Output = T>) {
+    let mut call = pin!(call);
+    poll_fn(|cx| {
+        let _ = call.as_mut().poll(cx).is_ready();
+        Poll::Ready(())
+    })
+    .await;
+}

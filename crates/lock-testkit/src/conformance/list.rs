@@ -1,0 +1,187 @@
+//! The list of all properties: written once, and proved to leave none out.
+
+/// Calls `$crate::$then!` with its arguments and the list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_property {
+    ($then:ident, $($arguments:tt)*) => {
+        $crate::$then! { [$($arguments)*]
+            taking::a_free_lock_is_granted,
+            taking::a_taken_lock_is_busy_and_says_for_how_long,
+            taking::a_busy_answer_writes_nothing,
+            taking::two_leases_of_one_process_exclude_one_another,
+            taking::one_lease_id_on_two_names_is_two_leases,
+            taking::a_repeated_acquire_is_freed_by_one_release,
+            taking::a_repeated_acquire_keeps_the_depth,
+            taking::a_repeated_acquire_raises_the_expiry,
+            taking::a_re_entry_sets_the_absolute_depth,
+            taking::a_re_entry_raises_the_expiry,
+            taking::a_re_entry_of_a_gone_lease_creates_nothing,
+            taking::a_re_entry_does_not_touch_anothers_lease,
+            late::a_late_acquire_creates_nothing,
+            late::a_late_acquire_draws_no_token,
+            late::a_late_acquire_of_a_taken_lock_is_late,
+            late::a_late_lease_id_may_ask_again_in_time,
+            late::dropped_calls_disturb_nobody,
+            lasting::a_lease_lasts_as_long_as_asked_and_no_longer,
+            lasting::an_ended_lease_is_free_for_the_next,
+            lasting::an_ended_lease_cannot_be_renewed,
+            lasting::an_ended_lease_cannot_be_re_entered,
+            lasting::a_renewed_lease_outlives_its_first_end,
+            lasting::a_renewal_keeps_the_depth,
+            lasting::a_renewal_never_creates,
+            lasting::a_renewal_does_not_touch_anothers_lease,
+            lasting::a_shorter_renewal_does_not_lower_the_expiry,
+            lasting::a_shorter_re_entry_does_not_lower_the_expiry,
+            lasting::a_shorter_repeat_does_not_lower_the_expiry,
+            lasting::many_renewals_answer_in_order_and_each_for_itself,
+            lasting::each_renewal_has_its_own_duration,
+            lasting::renewing_nothing_answers_nothing,
+            lasting::a_lease_of_months_is_kept_whole,
+            freeing::a_released_lock_is_free_for_the_next,
+            freeing::a_repeated_release_says_gone,
+            freeing::a_repeated_release_leaves_the_next_holder_alone,
+            freeing::releasing_what_was_never_taken_says_gone,
+            freeing::a_release_never_touches_anothers_lease,
+            freeing::a_release_after_the_end_leaves_the_next_holder_alone,
+            freeing::a_release_to_a_depth_keeps_the_lease,
+            freeing::a_forced_release_frees_the_holder_that_was_seen,
+            freeing::a_repeated_forced_release_leaves_the_next_holder_alone,
+            freeing::a_forced_release_of_nobody_changes_nothing,
+            tokens::tokens_grow_from_holder_to_holder,
+            tokens::tokens_grow_over_the_end_of_a_lease,
+            tokens::tokens_grow_over_a_repeat,
+            tokens::tokens_grow_over_busy_answers_and_re_entries,
+            tokens::a_range_is_no_longer_than_asked_and_is_never_given_again,
+            tokens::tokens_exceed_the_floor,
+            tokens::a_low_floor_changes_nothing,
+            tokens::tokens_fit_a_database,
+            reporting::an_inspection_shows_the_hold,
+            reporting::every_answer_carries_a_server_time_that_does_not_fall,
+            reporting::the_server_time_goes_on,
+            reporting::the_estimate_of_the_server_time_is_close,
+            reporting::capabilities_are_constant_and_named,
+            waking::a_release_wakes_who_watches,
+            waking::every_release_wakes,
+            waking::no_wake_up_before_watching,
+            waking::no_wake_up_after_unwatching,
+            waking::unwatching_what_is_not_watched_is_harmless,
+            waking::a_release_to_a_depth_wakes_nobody,
+            waking::a_release_without_publishing_wakes_nobody,
+            waking::a_release_that_frees_nothing_wakes_nobody,
+            waking::a_forced_release_wakes,
+            waking::watching_twice_is_watching_once,
+            waking::a_wake_up_carries_the_right_name,
+            waking::two_subscribers_are_independent,
+            waking::a_subscriber_that_is_gone_is_no_harm,
+            naming::names_of_every_shape_are_locked_and_freed,
+            naming::names_of_every_shape_are_watched,
+            naming::names_with_one_hash_tag_are_different_locks,
+            naming::names_that_look_alike_are_different_locks,
+            naming::a_name_is_never_a_pattern,
+            racing::of_many_acquires_at_once_one_is_granted,
+            racing::one_acquire_sent_many_times_at_once_is_one_hold,
+            racing::of_many_releases_at_once_one_frees,
+            racing::many_names_at_once_are_all_granted,
+            locking::two_factories_exclude_one_another,
+            locking::two_acquires_of_one_factory_exclude_one_another,
+            locking::locks_of_different_names_are_independent,
+            locking::a_wait_that_passes_times_out,
+            locking::tokens_grow_over_factories,
+            locking::an_owner_re_enters_what_it_holds,
+            locking::a_guard_re_enters_its_hold,
+            locking::an_owner_of_another_factory_is_refused,
+            locking::many_contenders_are_never_two_holders,
+            locking::an_inspection_shows_the_holder,
+            holding::the_watchdog_keeps_a_lease_alive,
+            holding::a_fixed_lease_ends,
+            holding::a_hold_ends_for_its_holder_first,
+            holding::a_dropped_guard_frees_the_lock,
+            holding::an_aborted_task_frees_the_lock,
+            holding::a_forced_release_ends_the_hold,
+            holding::forcing_a_free_lock_says_not_held,
+            holding::a_shutdown_releases_what_is_held,
+            waiting::a_waiter_is_woken_by_a_release_elsewhere,
+            waiting::a_waiter_gets_the_lock_when_the_lease_ends,
+            waiting::a_dropped_waiter_leaves_nothing,
+            waiting::a_dropped_waiter_lets_others_pass,
+            waiting::waiters_of_one_process_keep_their_order,
+            waiting::a_try_does_not_overtake_a_waiter,
+            waiting::a_busy_process_lets_others_have_a_turn,
+            waiting::a_shutdown_ends_every_wait,
+        }
+    };
+}
+
+/// Makes one named test per property of the suite: `conformance!(harness)`, or, with arguments for
+/// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
+///
+/// The expression is evaluated in every test. The calling crate needs tokio with its features `macros` and `rt`;
+/// a module of its own keeps the names apart. See [the module of that name](mod@crate::conformance) for an example.
+#[macro_export]
+macro_rules! conformance {
+    ($harness:expr $(, $($argument:tt)*)?) => {
+        $crate::each_property! { property_tests, ($harness) [$($($argument)*)?] }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! property_tests {
+    ([$harness:tt $arguments:tt] $($module:ident::$property:ident,)*) => {
+        $($crate::property_test! { $harness $arguments $module $property })*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! property_test {
+    (($harness:expr) [$($argument:tt)*] $module:ident $property:ident) => {
+        #[::tokio::test($($argument)*)]
+        async fn $property() {
+            $crate::conformance::$module::$property(&$harness).await;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! property_names {
+    ([] $($module:ident::$property:ident,)*) => {
+        &[$(concat!(stringify!($module), "::", stringify!($property)),)*]
+    };
+}
+
+/// Every property as `module::name`, in the order of the list.
+pub const NAMES: &[&str] = each_property!(property_names,);
+
+#[cfg(test)]
+mod tests {
+    use super::NAMES;
+    use std::{collections::BTreeSet, fs, path::Path};
+
+    #[test]
+    fn no_property_is_left_out_of_the_list() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
+        let mut written = BTreeSet::new();
+        for entry in fs::read_dir(&sources).unwrap() {
+            let path = entry.unwrap().path();
+            let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            for line in fs::read_to_string(&path).unwrap().lines() {
+                if let Some(rest) = line.strip_prefix("pub async fn ") {
+                    let name = rest.split(['(', '<']).next().unwrap();
+                    written.insert(format!("{module}::{name}"));
+                }
+            }
+        }
+        let listed: BTreeSet<_> = NAMES.iter().map(|&name| name.to_owned()).collect();
+        assert_eq!(written, listed);
+        assert!(listed.len() > 50, "the sources were found");
+    }
+
+    #[test]
+    fn no_name_is_doubled() {
+        let names: BTreeSet<_> = NAMES.iter().map(|name| name.split("::").last()).collect();
+        assert_eq!(names.len(), NAMES.len());
+    }
+}

@@ -1,0 +1,164 @@
+//! What a user of locks relies on: one holder in the fleet, tokens that grow, re-entry only for its owner.
+
+use super::{
+    Harness,
+    team::{Team, attempt, get, must_not_get, named, within},
+};
+use crate::history::History;
+use lock_core::{ErrorKind, ReleaseOutcome};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::task::JoinSet;
+
+/// Two factories exclude one another, as two processes do.
+pub async fn two_factories_exclude_one_another(h: &impl Harness) {
+    let team = Team::new(h, "two-factories").await;
+    let guard = get(&team.lock_a()).await;
+    must_not_get(&team.lock_b()).await;
+    assert!(guard.is_held());
+    assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::Released);
+    let guard = get(&team.lock_b()).await;
+    must_not_get(&team.lock_a()).await;
+    drop(guard);
+}
+
+/// Two acquires of one factory exclude one another, also through one handle.
+pub async fn two_acquires_of_one_factory_exclude_one_another(h: &impl Harness) {
+    let team = Team::new(h, "one-factory").await;
+    let lock = team.lock_a();
+    let guard = get(&lock).await;
+    must_not_get(&lock).await;
+    must_not_get(&team.lock_a()).await;
+    guard.release().await.expect("a release is answered");
+    assert!(attempt(&lock).await.is_some(), "the lock is free");
+}
+
+/// Locks of different names are independent.
+pub async fn locks_of_different_names_are_independent(h: &impl Harness) {
+    let team = Team::new(h, "one").await;
+    let other = h.name("other");
+    let (_one, _two) = (get(&team.lock_a()).await, get(&named(&team.a, &other)).await);
+    must_not_get(&team.lock_b()).await;
+    must_not_get(&named(&team.b, &other)).await;
+}
+
+/// A wait that passes is an error of its own kind, and leaves nothing behind.
+pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
+    let team = Team::new(h, "timeout").await;
+    let guard = get(&team.lock_a()).await;
+    let error =
+        team.lock_b().acquire_timeout(Duration::from_millis(200)).await.expect_err("the lock is held");
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.is_retryable(), "another time it may be free");
+    guard.release().await.expect("a release is answered");
+    h.pass(Duration::from_millis(100)).await;
+    assert_eq!(team.stored().await, None, "nobody waits any more");
+}
+
+/// Whoever gets a lock later has a greater token, in whatever process.
+pub async fn tokens_grow_over_factories(h: &impl Harness) {
+    let team = Team::new(h, "tokens").await;
+    let mut last = 0;
+    for round in 0..10 {
+        let lock = if round % 2 == 0 { team.lock_a() } else { team.lock_b() };
+        let guard = get(&lock).await;
+        let token = guard.fencing_token().get();
+        assert!(token > last, "{token} comes after {last}");
+        last = token;
+        guard.release().await.expect("a release is answered");
+    }
+}
+
+/// An owner re-enters what it holds: one token, as many releases as acquires, and the store sees the depth.
+pub async fn an_owner_re_enters_what_it_holds(h: &impl Harness) {
+    let team = Team::new(h, "owner").await;
+    let me = team.a.owner();
+    let mine = team.lock_a().with_owner(&me).expect("the owner is of this factory");
+    let (outer, inner) = (get(&mine).await, get(&mine).await);
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+    assert_eq!(team.stored().await.map(|hold| hold.depth), Some(2));
+    must_not_get(&team.lock_a()).await;
+    let first = inner.release().await.expect("a release is answered");
+    assert_eq!(first, ReleaseOutcome::StillHeld { depth: 1 });
+    must_not_get(&team.lock_b()).await;
+    assert!(outer.is_held());
+    assert_eq!(outer.release().await.expect("a release is answered"), ReleaseOutcome::Released);
+    assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
+}
+
+/// A guard re-enters its own hold; the hold lasts until its last guard is gone, in whatever order they go.
+pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
+    let team = Team::new(h, "reenter").await;
+    let outer = get(&team.lock_a()).await;
+    let inner = outer.reenter().await.expect("a hold is re-entered");
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+    let first = outer.release().await.expect("a release is answered");
+    assert_eq!(first, ReleaseOutcome::StillHeld { depth: 1 });
+    assert!(inner.is_held());
+    must_not_get(&team.lock_b()).await;
+    drop(inner);
+    team.must_become_free(h).await;
+}
+
+/// An owner means nothing to another factory.
+pub async fn an_owner_of_another_factory_is_refused(h: &impl Harness) {
+    let team = Team::new(h, "foreign").await;
+    let error = team.lock_b().with_owner(&team.a.owner()).expect_err("it is of another factory");
+    assert_eq!(error.kind(), ErrorKind::ForeignOwner);
+}
+
+/// Many tasks of two processes: never two at once, every token greater than the last, and all get their turn.
+pub async fn many_contenders_are_never_two_holders(h: &impl Harness) {
+    const TASKS: usize = 4;
+    const ROUNDS: usize = 5;
+    let team = Team::new(h, "many").await;
+    let (history, inside) = (Arc::new(History::new()), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for factory in [&team.a, &team.b] {
+        for _ in 0..TASKS {
+            let (lock, clock) = (named(factory, &team.name), team.clock.clone());
+            let (history, inside) = (history.clone(), inside.clone());
+            tasks.spawn(async move {
+                for _ in 0..ROUNDS {
+                    let guard = get(&lock).await;
+                    let now = clock.now();
+                    let key =
+                        history.granted(lock.name(), guard.fencing_token(), now, now + guard.remaining());
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two are inside");
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    inside.fetch_sub(1, SeqCst);
+                    history.ended(key, clock.now());
+                    guard.release().await.expect("a release is answered");
+                }
+            });
+        }
+    }
+    let all = async {
+        while let Some(finished) = tasks.join_next().await {
+            finished.expect("no contender panics");
+        }
+    };
+    within(h, Duration::from_secs(60), "all contenders have their turns", all).await;
+    assert_eq!(history.windows().len(), 2 * TASKS * ROUNDS);
+    history.assert_clean();
+    assert_eq!(team.stored().await, None, "everything is released");
+}
+
+/// An inspection shows who holds, in the store and in this process.
+pub async fn an_inspection_shows_the_holder(h: &impl Harness) {
+    let team = Team::new(h, "inspection").await;
+    let guard = get(&team.lock_a()).await;
+    let seen = team.inspect().await;
+    let stored = seen.stored.expect("the store has a holder");
+    assert_eq!((stored.lease, stored.depth), (guard.hold().lease_id().to_string(), 1));
+    let local = seen.local.expect("this process holds").hold.expect("this process holds");
+    assert_eq!((local.token, local.depth), (guard.fencing_token(), 1));
+    let seen = team.b.inspect(&team.name).await.expect("an inspection is answered");
+    assert!(seen.stored.is_some(), "the other process sees the holder");
+    assert!(seen.local.is_none_or(|local| local.hold.is_none()), "but does not hold");
+}

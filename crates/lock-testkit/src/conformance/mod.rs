@@ -1,0 +1,53 @@
+//! The suite that every backend passes: one function per property, one named test per function.
+//!
+//! A backend says how to make a store, and gets the tests:
+//!
+//! ```
+//! use lock_core::{Backend, Clock, MemoryBackend, TestClock};
+//! use lock_testkit::conformance::Harness;
+//! use std::sync::Arc;
+//!
+//! struct Memory;
+//!
+//! impl Harness for Memory {
+//!     async fn backend(&self) -> Arc<dyn Backend> {
+//!         Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new())))
+//!     }
+//!     fn clock(&self) -> Arc<dyn Clock> {
+//!         Arc::new(TestClock::new())
+//!     }
+//! }
+//!
+//! mod memory {
+//!     use super::*;
+//!     lock_testkit::conformance!(Memory, start_paused = true);
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The properties come in two groups: what a store must answer (the store rules, over the
+//! [`Backend`](lock_core::Backend) trait), and what a user must see on top of it (through
+//! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
+//! hold. [`NAMES`] lists them all.
+
+mod contender;
+mod harness;
+mod list;
+mod listener;
+mod team;
+
+pub mod freeing;
+pub mod holding;
+pub mod lasting;
+pub mod late;
+pub mod locking;
+pub mod naming;
+pub mod racing;
+pub mod reporting;
+pub mod taking;
+pub mod tokens;
+pub mod waiting;
+pub mod waking;
+
+pub use harness::Harness;
+pub use list::NAMES;

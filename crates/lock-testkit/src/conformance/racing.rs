@@ -1,0 +1,94 @@
+//! Many at once: one wins, and every answer is consistent with some order.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, granted, must_be_free},
+};
+use lock_core::backend::{Acquired, Released};
+use std::collections::BTreeSet;
+use tokio::task::JoinSet;
+
+const MANY: usize = 32;
+
+/// Of many acquires at once exactly one is granted; where votes can split, at most one.
+pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("race"));
+    let other = h.another(&backend).await;
+    let mut race = JoinSet::new();
+    for number in 0..MANY {
+        let (contender, name) = (Contender::new([&backend, &other][number % 2]), name.clone());
+        race.spawn(async move { (contender.acquire(&name, LONG).await, contender) });
+    }
+    let (mut winners, mut split) = (Vec::new(), false);
+    while let Some(finished) = race.join_next().await {
+        match finished.expect("no contender panics") {
+            (Acquired::Granted { .. }, winner) => winners.push(winner),
+            (Acquired::Busy { .. }, _) => {}
+            (Acquired::Contended { .. }, _) => split = true,
+            (strange, _) => panic!("granted, busy or contended, not {strange:?}"),
+        }
+    }
+    assert!(winners.len() <= 1, "{} winners: {winners:?}", winners.len());
+    match winners.first() {
+        Some(winner) => drop(winner.must_hold(&name, 1).await),
+        None => assert!(split, "the lock was free and nobody got it"),
+    }
+}
+
+/// One acquire that is sent many times at once is one hold, and no token is given out twice.
+pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("race-repeat"));
+    let a = Contender::new(&backend);
+    let mut race = JoinSet::new();
+    for _ in 0..MANY {
+        let (a, name) = (a.clone(), name.clone());
+        race.spawn(async move { a.acquire(&name, LONG).await });
+    }
+    let mut tokens = BTreeSet::new();
+    while let Some(finished) = race.join_next().await {
+        tokens.insert(granted(finished.expect("no repeat panics")).first);
+    }
+    assert_eq!(tokens.len(), MANY, "every answer has its own token");
+    a.must_hold(&name, 1).await;
+    a.free(&name).await;
+    must_be_free(&backend, &name).await;
+}
+
+/// Of many equal releases at once exactly one frees the lock.
+pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("race-release"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    let mut race = JoinSet::new();
+    for _ in 0..MANY {
+        let (a, name) = (a.clone(), name.clone());
+        race.spawn(async move { a.release(&name, 0).await });
+    }
+    let mut freed = 0;
+    while let Some(finished) = race.join_next().await {
+        match finished.expect("no release panics") {
+            Released::Released { .. } => freed += 1,
+            Released::Gone { held_by_other: false } => {}
+            strange => panic!("released or gone, not {strange:?}"),
+        }
+    }
+    assert_eq!(freed, 1, "one of the releases frees the lock");
+    must_be_free(&backend, &name).await;
+}
+
+/// Locks of different names at once do not disturb one another.
+pub async fn many_names_at_once_are_all_granted(h: &impl Harness) {
+    let backend = h.backend().await;
+    let mut race = JoinSet::new();
+    for number in 0..MANY {
+        let (a, name) = (Contender::new(&backend), h.name(&format!("race-{number}")));
+        race.spawn(async move {
+            a.take(&name, LONG).await;
+            a.must_hold(&name, 1).await;
+            a.free(&name).await;
+        });
+    }
+    while let Some(finished) = race.join_next().await {
+        finished.expect("every name is taken, held and freed");
+    }
+}

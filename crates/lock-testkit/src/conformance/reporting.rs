@@ -1,0 +1,87 @@
+//! What a backend tells: what is stored, the server's time, and what it can do.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, look, must_be_free, next},
+};
+use lock_core::{
+    ServerTime,
+    backend::{ForceRelease, Inspected, Publish, ReleaseRequest},
+};
+use std::time::Duration;
+
+const IN_2020: ServerTime = ServerTime::from_micros(1_577_836_800_000_000);
+const IN_2255: ServerTime = ServerTime::from_micros(1 << 53);
+
+/// An inspection shows who holds the lock, how deep, and for how long, and writes nothing.
+pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("inspect"));
+    assert_eq!(look(&backend, &name).await.outcome, Inspected::Free);
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    a.keep(&name, 2, LONG).await;
+    let Inspected::Held(hold) = look(&backend, &name).await.outcome else { panic!("{name} is held") };
+    assert_eq!((hold.lease.as_str(), hold.depth), (a.lease().to_string().as_str(), 2));
+    let remaining = hold.remaining.expect("a lease always has an end");
+    assert!(remaining <= LONG && remaining > LONG / 2, "{remaining:?} of {LONG:?} are left");
+    a.must_last(&name, 2, LONG).await;
+    a.free(&name).await;
+    must_be_free(&backend, &name).await;
+}
+
+/// Every answer carries the server's time; it is a time of our days and never falls.
+pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("now"));
+    let a = Contender::new(&backend);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        times.push(look(&backend, &name).await.now);
+        let request = a.request(&name, LONG, next(0, None)).await;
+        times.push(a.send(request.clone()).await.now);
+        let stranger = Contender::new(&backend);
+        times.push(stranger.acquire_reply(&name, LONG).await.now);
+        let renewed = backend.renew(vec![a.renewal(&name, LONG), stranger.renewal(&name, LONG)]).await;
+        times.extend(renewed.into_iter().map(|reply| reply.expect("a renewal is answered").now));
+        let (lease, depth_left, publish) = (a.lease(), 0, Publish::Yes);
+        let release = ReleaseRequest { name: name.clone(), lease, depth_left, publish };
+        times.push(backend.release(release.clone()).await.expect("a release is answered").now);
+        times.push(backend.release(release).await.expect("a repeat is answered").now);
+        let force = ForceRelease { name: name.clone(), seen: a.lease().to_string() };
+        times.push(backend.force_release(force).await.expect("a forced release is answered").now);
+        h.pass(Duration::from_millis(2)).await;
+    }
+    assert!(times.iter().all(|now| (IN_2020..IN_2255).contains(now)), "times of our days: {times:?}");
+    assert!(times.is_sorted(), "the server's time does not fall: {times:?}");
+}
+
+/// The server's time goes on as time does.
+pub async fn the_server_time_goes_on(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("goes-on"));
+    let before = look(&backend, &name).await.now;
+    h.pass(Duration::from_millis(100)).await;
+    let passed = look(&backend, &name).await.now.since(before);
+    assert!(passed >= Duration::from_millis(95), "100 ms are at least 95 ms on the server, not {passed:?}");
+    assert!(passed < Duration::from_secs(5), "100 ms are not {passed:?}");
+}
+
+/// After any answer the backend can estimate the server's time, close enough to stamp an acquire with.
+pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("estimate"));
+    for _ in 0..5 {
+        let told = look(&backend, &name).await.now;
+        let estimate = backend.server_now().expect("after an answer there is an estimate");
+        let apart = told.since(estimate).max(estimate.since(told));
+        assert!(apart < Duration::from_secs(1), "the estimate is {apart:?} off");
+        h.pass(Duration::from_millis(20)).await;
+    }
+}
+
+/// Capabilities have a name that can stand in a metric, and do not change.
+pub async fn capabilities_are_constant_and_named(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("capabilities"));
+    let before = backend.capabilities();
+    let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+    assert!(!before.name.is_empty() && before.name.chars().all(word), "`{}` is a short word", before.name);
+    Contender::new(&backend).take(&name, LONG).await;
+    assert_eq!(backend.capabilities(), before);
+}

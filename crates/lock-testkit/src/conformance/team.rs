@@ -1,0 +1,137 @@
+//! Factories over one store, as the processes of a fleet have them.
+
+use super::Harness;
+use lock_core::{
+    Backend, Clock, Inspection, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions,
+    backend::{StoredHold, WakeUps},
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// A lease whose end, or whose renewals, a property waits for.
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+/// What a property gives things that take no time but that of a slow machine.
+pub(super) const SOON: Duration = Duration::from_secs(3);
+
+/// Two processes and what they share.
+pub(super) struct Team {
+    pub(super) a: LockFactory,
+    pub(super) b: LockFactory,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) name: LockName,
+    wake_ups: WakeUps,
+}
+
+impl Team {
+    pub(super) async fn new(h: &impl Harness, hint: &str) -> Self {
+        Self::with(h, hint, LockOptions::new()).await
+    }
+
+    /// Two processes with a watchdog for leases of [`LEASE`].
+    pub(super) async fn with_short_leases(h: &impl Harness, hint: &str) -> Self {
+        Self::with(h, hint, LockOptions::new().lease(LEASE)).await
+    }
+
+    async fn with(h: &impl Harness, hint: &str, options: LockOptions) -> Self {
+        let (backend, clock, name) = (h.backend().await, h.clock(), h.name(hint));
+        let wake_ups = backend.capabilities().wake_ups;
+        let other = h.another(&backend).await;
+        let factory = |backend: Arc<dyn Backend>| {
+            let builder = LockFactory::builder(backend).clock(clock.clone()).options(options);
+            builder.build().expect("the suite's options fit together")
+        };
+        let (a, b) = (factory(backend), factory(other));
+        Self { a, b, clock, name, wake_ups }
+    }
+
+    /// The lock of `a`.
+    pub(super) fn lock_a(&self) -> Lock {
+        named(&self.a, &self.name)
+    }
+
+    /// The lock of `b`.
+    pub(super) fn lock_b(&self) -> Lock {
+        named(&self.b, &self.name)
+    }
+
+    /// Who holds the lock in the store.
+    pub(super) async fn stored(&self) -> Option<StoredHold> {
+        self.inspect().await.stored
+    }
+
+    pub(super) async fn inspect(&self) -> Inspection {
+        self.a.inspect(&self.name).await.expect("an inspection on a healthy store is answered")
+    }
+
+    /// Waits until the store has nobody as holder: what is done in the background takes a moment.
+    pub(super) async fn must_become_free(&self, h: &impl Harness) {
+        let free = async {
+            while self.stored().await.is_some() {
+                h.pass(Duration::from_millis(5)).await;
+            }
+        };
+        within(h, SOON, "the lock becomes free", free).await;
+    }
+
+    /// How long a waiter of another process may take to hear of a release.
+    pub(super) fn wake_up_time(&self) -> Duration {
+        match self.wake_ups {
+            WakeUps::Push => SOON,
+            _ => Duration::from_secs(6),
+        }
+    }
+}
+
+/// The lock of that name.
+pub(super) fn named(factory: &LockFactory, name: &LockName) -> Lock {
+    factory.named(name).expect("a lock name is a lock name")
+}
+
+/// Acquires and must succeed.
+pub(super) async fn get(lock: &Lock) -> LockGuard {
+    lock.acquire().await.expect("a lock on a healthy store is acquired")
+}
+
+/// Tries and must be answered.
+pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
+    lock.try_acquire().await.expect("a try on a healthy store is answered")
+}
+
+/// Fails unless `lock` is held by somebody else.
+pub(super) async fn must_not_get(lock: &Lock) {
+    let guard = attempt(lock).await;
+    assert!(guard.is_none(), "two holders of {}: the other, and {guard:?}", lock.name());
+}
+
+/// The result of an acquire in a task of its own.
+pub(super) type Waiter = tokio::task::JoinHandle<Result<LockGuard, LockError>>;
+
+/// Starts an acquire and waits until it stands in the queue of its factory.
+pub(super) async fn queue_up(h: &impl Harness, factory: &LockFactory, lock: &Lock) -> Waiter {
+    let waiting = || async {
+        let seen = factory.inspect(lock.name()).await.expect("an inspection on a healthy store is answered");
+        seen.local.map_or(0, |local| local.waiters)
+    };
+    let before = waiting().await;
+    let waiter = tokio::spawn(lock.acquire());
+    let queued = async {
+        while waiting().await <= before && !waiter.is_finished() {
+            h.pass(Duration::from_millis(2)).await;
+        }
+    };
+    within(h, SOON, "the acquire queues up", queued).await;
+    waiter
+}
+
+/// Fails if `work` takes longer than `time`.
+pub(super) async fn within<T>(
+    h: &impl Harness,
+    time: Duration,
+    what: &str,
+    work: impl Future<Output = T>,
+) -> T {
+    tokio::select! {
+        biased;
+        done = work => done,
+        () = h.pass(time) => panic!("{what} within {time:?}: it did not"),
+    }
+}

@@ -1,0 +1,99 @@
+//! Fencing tokens: every grant's is greater than all that were given out or reserved before it.
+
+use super::{
+    Harness,
+    contender::{Contender, LONG, PAST_SHORT, SHORT, Tokens},
+};
+use lock_core::{FencingToken, backend::Acquired};
+
+/// From holder to holder tokens grow, whichever client asks.
+pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("grow"));
+    let other = h.another(&backend).await;
+    let mut last = FencingToken::new(0);
+    for round in 0..10 {
+        let a = Contender::new(if round % 2 == 0 { &backend } else { &other });
+        let tokens = a.take(&name, LONG).await;
+        assert!(tokens.first > last, "{tokens:?} comes after {last:?}");
+        last = tokens.last;
+        a.free(&name).await;
+    }
+}
+
+/// The end of a lease nobody released does not start the tokens anew.
+pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("grow-end"));
+    let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
+    h.pass(PAST_SHORT).await;
+    let after = Contender::new(&backend).take(&name, LONG).await;
+    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+}
+
+/// A repeat draws new tokens: of two answers to one acquire, the client uses one, and it never saw the other.
+pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("grow-repeat"));
+    let a = Contender::new(&backend);
+    let before = a.take_with(&name, LONG, 10, None).await;
+    let after = a.take_with(&name, LONG, 10, None).await;
+    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+}
+
+/// Asking for a taken lock and re-entering it use up no token that anybody would miss: tokens still grow.
+pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("grow-busy"));
+    let (a, b) = (Contender::new(&backend), Contender::new(&backend));
+    let before = a.take(&name, LONG).await;
+    assert!(matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }), "a taken lock is busy");
+    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Reentered);
+    a.free(&name).await;
+    let after = b.take(&name, LONG).await;
+    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+}
+
+/// A range has at least one token and at most as many more as were asked for, and the next grant is past its end.
+pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("range"));
+    let mut end = FencingToken::new(0);
+    for reserve in [0, 5, 100, 1, u32::MAX, 0] {
+        let a = Contender::new(&backend);
+        let Tokens { first, last } = a.take_with(&name, LONG, reserve, None).await;
+        assert!(first > end, "{first:?} is past the last range, which ended at {end:?}");
+        assert!(first <= last, "a range has a first token: {first:?} to {last:?}");
+        let drawn = last.get() - first.get();
+        assert!(drawn <= reserve.into(), "{drawn} tokens in reserve, {reserve} asked for");
+        end = last;
+        a.free(&name).await;
+    }
+}
+
+/// Who continues a sequence that a store has lost names its last token, and gets greater ones from then on.
+pub async fn tokens_exceed_the_floor(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("floor"));
+    let a = Contender::new(&backend);
+    let before = a.take(&name, LONG).await;
+    a.free(&name).await;
+    let floor = FencingToken::new(before.last.get() + 5_000_000);
+    let lifted = a.take_with(&name, LONG, 10, Some(floor)).await;
+    assert!(lifted.first > floor, "{lifted:?} is past the floor {floor:?}");
+    a.free(&name).await;
+    let after = a.take(&name, LONG).await;
+    assert!(after.first > lifted.last, "{after:?} comes after {lifted:?}, though it names no floor");
+}
+
+/// A floor below the tokens does not lower them.
+pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("low-floor"));
+    let a = Contender::new(&backend);
+    let before = a.take(&name, LONG).await;
+    a.free(&name).await;
+    let after = a.take_with(&name, LONG, 0, Some(FencingToken::new(1))).await;
+    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+}
+
+/// Tokens can be stored: they fit an SQL `BIGINT` and a double.
+pub async fn tokens_fit_a_database(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("bigint"));
+    let tokens = Contender::new(&backend).take_with(&name, LONG, 100, None).await;
+    assert!(tokens.first.get() > 0, "a resource that has seen nothing remembers 0");
+    assert!(tokens.last.get() < 1 << 53, "{tokens:?} fits a double");
+}

@@ -1,0 +1,130 @@
+//! Waiters: they hear of releases and ends, keep their order, and leave nothing behind when they go.
+
+use super::{
+    Harness,
+    team::{LEASE, SOON, Team, get, must_not_get, queue_up, within},
+};
+use lock_core::ErrorKind;
+use std::time::Duration;
+
+/// A waiter gets the lock when another process releases it, long before the lease would have ended.
+pub async fn a_waiter_is_woken_by_a_release_elsewhere(h: &impl Harness) {
+    let team = Team::new(h, "woken").await;
+    let guard = get(&team.lock_a()).await;
+    let waiter = queue_up(h, &team.b, &team.lock_b()).await;
+    h.pass(Duration::from_millis(100)).await;
+    assert!(!waiter.is_finished(), "the lock is held");
+    let before = guard.fencing_token();
+    guard.release().await.expect("a release is answered");
+    let woken = within(h, team.wake_up_time(), "a release wakes the waiter", waiter).await;
+    let next = woken.expect("the waiter lives").expect("the waiter gets the lock");
+    assert!(next.fencing_token() > before);
+}
+
+/// A waiter gets the lock when a holder that said nothing is out of its lease.
+pub async fn a_waiter_gets_the_lock_when_the_lease_ends(h: &impl Harness) {
+    let team = Team::new(h, "lease-ends").await;
+    let lost = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    let next = within(h, LEASE + SOON, "the waiter gets the lock", get(&team.lock_b())).await;
+    assert!(!lost.is_held(), "two valid holders");
+    assert!(next.fencing_token() > lost.fencing_token());
+}
+
+/// A waiter that is dropped takes nothing with it: no lease, no place in the queue.
+pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
+    let team = Team::new(h, "dropped-waiter").await;
+    let guard = get(&team.lock_a()).await;
+    let waiter = queue_up(h, &team.b, &team.lock_b()).await;
+    waiter.abort();
+    assert!(waiter.await.is_err(), "the waiter is gone");
+    guard.release().await.expect("a release is answered");
+    h.pass(Duration::from_millis(100)).await;
+    assert_eq!(team.stored().await, None, "nobody waits any more");
+    let forgotten = async {
+        while team.b.names_in_use() > 0 {
+            h.pass(Duration::from_millis(50)).await;
+        }
+    };
+    within(h, Duration::from_secs(10), "the name is forgotten", forgotten).await;
+}
+
+/// A waiter that is dropped does not hold up those behind it.
+pub async fn a_dropped_waiter_lets_others_pass(h: &impl Harness) {
+    let team = Team::new(h, "others-pass").await;
+    let guard = get(&team.lock_a()).await;
+    let first = queue_up(h, &team.b, &team.lock_b()).await;
+    let second = queue_up(h, &team.b, &team.lock_b()).await;
+    first.abort();
+    guard.release().await.expect("a release is answered");
+    let next = within(h, team.wake_up_time(), "the second waiter gets the lock", second).await;
+    drop(next.expect("the waiter lives").expect("the waiter gets the lock"));
+}
+
+/// Waiters of one process are served in the order in which they came.
+pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
+    let team = Team::new(h, "order").await;
+    let guard = get(&team.lock_a()).await;
+    let mut queue = Vec::new();
+    for _ in 0..4 {
+        queue.push(queue_up(h, &team.a, &team.lock_a()).await);
+    }
+    let mut last = guard.fencing_token();
+    guard.release().await.expect("a release is answered");
+    for waiter in queue {
+        let turn = within(h, SOON, "the next waiter gets its turn", waiter).await;
+        let next = turn.expect("the waiter lives").expect("the waiter gets the lock");
+        assert!(next.fencing_token() > last, "{:?} comes after {last:?}", next.fencing_token());
+        last = next.fencing_token();
+        next.release().await.expect("a release is answered");
+    }
+}
+
+/// A try never overtakes a waiter of its process.
+pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
+    let team = Team::new(h, "no-overtaking").await;
+    let guard = get(&team.lock_a()).await;
+    let waiter = queue_up(h, &team.b, &team.lock_b()).await;
+    must_not_get(&team.lock_b()).await;
+    guard.release().await.expect("a release is answered");
+    let next = within(h, team.wake_up_time(), "the waiter gets the lock", waiter).await;
+    let next = next.expect("the waiter lives").expect("the waiter gets the lock");
+    must_not_get(&team.lock_b()).await;
+    drop(next);
+}
+
+/// A process with a long queue does not keep the lock from others: they get a turn before its queue ends.
+pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
+    let team = Team::new(h, "turns").await;
+    let greedy = {
+        let (lock, work) = (team.lock_a(), Duration::from_millis(5));
+        move || {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                loop {
+                    let guard = get(&lock).await;
+                    tokio::time::sleep(work).await;
+                    guard.release().await.expect("a release is answered");
+                }
+            })
+        }
+    };
+    let tasks: Vec<_> = (0..4).map(|_| greedy()).collect();
+    h.pass(Duration::from_millis(50)).await;
+    for _ in 0..3 {
+        let turn =
+            within(h, Duration::from_secs(20), "the other process has a turn", get(&team.lock_b())).await;
+        turn.release().await.expect("a release is answered");
+    }
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// A shutdown ends every wait of its factory.
+pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
+    let team = Team::new(h, "shutdown-waits").await;
+    let _guard = get(&team.lock_a()).await;
+    let waiter = queue_up(h, &team.b, &team.lock_b()).await;
+    let report = within(h, SOON * 3, "a shutdown ends", team.b.shutdown()).await;
+    assert!(report.is_clean(), "a waiter has nothing to give back: {report:?}");
+    let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter lives");
+    assert_eq!(ended.expect_err("the factory is shut down").kind(), ErrorKind::ShutDown);
+}

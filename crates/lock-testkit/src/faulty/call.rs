@@ -1,0 +1,82 @@
+//! One call from its beginning to its answer: gate, fault, gate.
+
+use super::{
+    desk::Desk,
+    fault::{Fault, Kept, Op},
+};
+use lock_core::{Applied, BackendError, BackendErrorKind};
+use std::{
+    future::{Future, pending},
+    sync::Arc,
+};
+use tokio::time::sleep;
+
+/// Carries a call out. `apply` asks the backend inside, as often as the fault wants; `fail` makes the answer of
+/// an error.
+pub(super) async fn carry_out<T, F>(
+    desk: &Arc<Desk>,
+    op: Op,
+    apply: impl Fn() -> F + Send,
+    fail: impl Fn(BackendError) -> T + Send,
+) -> T
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let _under_way = desk.counts.begin(op);
+    let fate = desk.fate(op);
+    if let Some(gate) = &fate.before {
+        gate.pass().await;
+    }
+    let once = || {
+        desk.counts.apply(op);
+        apply()
+    };
+    let lost = |message| fail(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message));
+    let refused = |kind, message| fail(BackendError::new(kind, Applied::No, message));
+    let answer = match fate.fault {
+        Fault::None => once().await,
+        Fault::Delay(time) => {
+            sleep(time).await;
+            once().await
+        }
+        Fault::SlowAnswer(time) => {
+            let answer = once().await;
+            sleep(time).await;
+            answer
+        }
+        Fault::FailBefore(kind) => refused(kind, "planned fault: failed before it was sent"),
+        Fault::Refuse(kind) => refused(kind, "planned fault: refused"),
+        Fault::LoseRequest => lost("planned fault: the request was lost"),
+        Fault::ApplyThenLose => {
+            once().await;
+            lost("planned fault: the answer was lost")
+        }
+        Fault::Hang => pending().await,
+        Fault::ApplyThenHang => {
+            once().await;
+            pending().await
+        }
+        Fault::Twice(kept) => {
+            let first = once().await;
+            let second = once().await;
+            match kept {
+                Kept::First => first,
+                Kept::Second => second,
+            }
+        }
+        Fault::Late(time) => {
+            let (desk, call) = (desk.clone(), apply());
+            tokio::spawn(async move {
+                sleep(time).await;
+                desk.counts.apply(op);
+                call.await
+            });
+            pending().await
+        }
+    };
+    if let Some(gate) = &fate.after {
+        gate.pass().await;
+    }
+    answer
+}

@@ -1,0 +1,125 @@
+//! Who gets which fault: the plan, and the dice.
+
+use super::{
+    counts::Counts,
+    fault::{Fault, Kept, Op, Phase},
+    gate::Bar,
+};
+use crate::seed::{Seed, Stream};
+use lock_core::BackendErrorKind;
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+/// What the clones of a faulty backend share.
+#[derive(Default)]
+pub(super) struct Desk {
+    plan: Mutex<Plan>,
+    pub(super) counts: Counts,
+}
+
+/// What is planned for calls to come.
+#[derive(Default)]
+pub(super) struct Plan {
+    ops: [OpPlan; Op::ALL.len()],
+    pub(super) dice: Option<Dice>,
+}
+
+/// What is planned for one operation.
+#[derive(Default)]
+pub(super) struct OpPlan {
+    pub(super) next: VecDeque<Fault>,
+    pub(super) always: Option<Fault>,
+    before: VecDeque<Bar>,
+    after: VecDeque<Bar>,
+}
+
+/// What one call got.
+pub(super) struct Fate {
+    pub(super) before: Option<Bar>,
+    pub(super) fault: Fault,
+    pub(super) after: Option<Bar>,
+}
+
+impl Desk {
+    pub(super) fn edit<R>(&self, f: impl FnOnce(&mut Plan) -> R) -> R {
+        f(&mut self.plan.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What happens to a call that begins now.
+    pub(super) fn fate(&self, op: Op) -> Fate {
+        self.edit(|plan| {
+            let own = plan.of(op);
+            let (before, after) = (own.before.pop_front(), own.after.pop_front());
+            let fault = own.next.pop_front().or(own.always);
+            let fault = fault.or_else(|| plan.dice.as_mut()?.throw(op)).unwrap_or(Fault::None);
+            Fate { before, fault, after }
+        })
+    }
+}
+
+impl Plan {
+    pub(super) fn of(&mut self, op: Op) -> &mut OpPlan {
+        &mut self.ops[op as usize]
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.dice = None;
+        for op in &mut self.ops {
+            op.next.clear();
+            op.always = None;
+        }
+    }
+}
+
+impl OpPlan {
+    pub(super) fn gates(&mut self, phase: Phase) -> &mut VecDeque<Bar> {
+        match phase {
+            Phase::Before => &mut self.before,
+            Phase::After => &mut self.after,
+        }
+    }
+}
+
+/// Draws faults.
+pub(super) struct Dice {
+    seed: Seed,
+    stream: Stream,
+    probability: f64,
+}
+
+/// The longest random delay: longer than an operation timeout of tests, shorter than their patience.
+const LONGEST_MS: u64 = 3_000;
+
+impl Dice {
+    pub(super) fn new(seed: Seed, probability: f64) -> Self {
+        Self { seed, stream: seed.stream(), probability }
+    }
+
+    pub(super) fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    fn throw(&mut self, op: Op) -> Option<Fault> {
+        if !self.stream.chance(self.probability) {
+            return None;
+        }
+        let time = Duration::from_millis(self.stream.below(LONGEST_MS));
+        Some(match self.stream.below(10) {
+            0 => Fault::Delay(time),
+            1 => Fault::SlowAnswer(time),
+            2 => Fault::FailBefore(BackendErrorKind::Unavailable),
+            3 => Fault::LoseRequest,
+            4 => Fault::ApplyThenLose,
+            5 => Fault::Hang,
+            6 => Fault::ApplyThenHang,
+            7 => Fault::Twice(Kept::First),
+            8 => Fault::Twice(Kept::Second),
+            // Subscriptions travel in order on one connection: one that runs late is overtaken by nothing.
+            _ if matches!(op, Op::Watch | Op::Unwatch) => Fault::LoseRequest,
+            _ => Fault::Late(time),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong with one call.
+
+use lock_core::BackendErrorKind;
+use std::time::Duration;
+
+/// The operations that can have faults. A renewal has its fault as a whole, with all its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// [`Backend::acquire`](lock_core::Backend::acquire).
+    Acquire,
+    /// [`Backend::renew`](lock_core::Backend::renew).
+    Renew,
+    /// [`Backend::release`](lock_core::Backend::release).
+    Release,
+    /// [`Backend::watch`](lock_core::Backend::watch).
+    Watch,
+    /// [`Backend::unwatch`](lock_core::Backend::unwatch).
+    Unwatch,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Acquire, Self::Renew, Self::Release, Self::Watch, Self::Unwatch];
+}
+
+/// What goes wrong with one call. Nothing times out by itself: whoever calls does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: a place holder in a script, so that "the third call fails" can be said.
+    None,
+    /// The request is slow: applied after this time, then answered.
+    Delay(Duration),
+    /// The answer is slow: applied at once, answered after this time.
+    SlowAnswer(Duration),
+    /// Certainly not applied: an error of this kind with [`Applied::No`](lock_core::Applied::No).
+    FailBefore(BackendErrorKind),
+    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::Applied::No). Meant for
+    /// the kinds that are not retryable; random faults never draw it.
+    Refuse(BackendErrorKind),
+    /// The request is lost: not applied, but nobody can know: kind `Timeout`,
+    /// [`Applied::Unknown`](lock_core::Applied::Unknown).
+    LoseRequest,
+    /// The answer is lost: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::Applied::Unknown).
+    ApplyThenLose,
+    /// Never applied, never answered.
+    Hang,
+    /// Applied at once, never answered.
+    ApplyThenHang,
+    /// Delivered twice, back to back; one of the answers is returned.
+    Twice(Kept),
+    /// Never answered, but applied after this time, even if the caller gives up before. The call starts a task
+    /// for it, which ends when it was applied, or with the runtime.
+    Late(Duration),
+}
+
+/// Which answer of a request that was delivered twice arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kept {
+    /// The answer to the first delivery.
+    First,
+    /// The answer to the second delivery.
+    Second,
+}
+
+/// Where a [`Gate`](super::Gate) stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Before the operation is applied: a call that is dropped here never was.
+    Before,
+    /// After the operation was applied, or failed, and before the caller hears of it.
+    After,
+}

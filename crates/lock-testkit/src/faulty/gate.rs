@@ -1,0 +1,78 @@
+//! A gate: one call stops at it, and a test goes on exactly then.
+
+use std::fmt;
+use tokio::sync::watch;
+
+/// Where one call of a [`FaultyBackend`](super::FaultyBackend) stops until the gate is opened.
+///
+/// Dropping it opens it, so a test that fails leaves nobody waiting.
+pub struct Gate {
+    state: watch::Sender<State>,
+}
+
+/// The call's side of a gate.
+pub(super) struct Bar {
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    reached: bool,
+    open: bool,
+}
+
+impl Gate {
+    pub(super) fn new() -> Self {
+        Self { state: watch::Sender::default() }
+    }
+
+    pub(super) fn bar(&self) -> Bar {
+        Bar { state: self.state.clone() }
+    }
+
+    /// Returns when a call stands, or stood, at this gate.
+    ///
+    /// # Cancel safety
+    /// It only looks: dropping it changes nothing.
+    pub async fn reached(&self) {
+        self.until(|state| state.reached).await;
+    }
+
+    /// Whether a call stands, or stood, at this gate.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        self.state.borrow().reached
+    }
+
+    /// Lets the call go on, the one that stands here or the one that will come. Opening twice is opening once.
+    pub fn open(&self) {
+        self.state.send_modify(|state| state.open = true);
+    }
+
+    async fn until(&self, reached: impl FnMut(&State) -> bool) {
+        let mut state = self.state.subscribe();
+        state.wait_for(reached).await.expect("a gate holds a sender of its own");
+    }
+}
+
+impl Bar {
+    /// Stands here until the gate is open.
+    pub(super) async fn pass(&self) {
+        self.state.send_modify(|state| state.reached = true);
+        let mut state = self.state.subscribe();
+        state.wait_for(|state| state.open).await.expect("a bar holds a sender of its own");
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let State { reached, open } = *self.state.borrow();
+        f.debug_struct("Gate").field("reached", &reached).field("open", &open).finish()
+    }
+}

@@ -1,0 +1,290 @@
+//! Every fault does what it says, and nothing else.
+
+use super::*;
+use lock_core::{
+    Applied, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend, ProcessId,
+    TestClock,
+    backend::{AcquireRequest, Acquired, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply, Wish},
+};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+const LEASE: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+type Answer = Result<Reply<Acquired>, BackendError>;
+
+/// A faulty backend over memory, a name, and one lease that asks for it.
+struct Scene {
+    memory: MemoryBackend,
+    faulty: FaultyBackend,
+    name: LockName,
+    lease: LeaseId,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
+        let faulty = FaultyBackend::new(Arc::new(memory.clone()));
+        let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(1));
+        Self { memory, faulty, name: LockName::new("x").unwrap(), lease }
+    }
+
+    fn request(&self) -> AcquireRequest {
+        let not_after = self.faulty.server_now().unwrap() + LEASE;
+        let (name, wish) = (self.name.clone(), Wish::Next { reserve: 0, floor: None });
+        AcquireRequest { name, lease: self.lease, duration: LEASE, not_after, wish }
+    }
+
+    async fn acquire(&self) -> Answer {
+        self.faulty.acquire(self.request()).await
+    }
+
+    async fn acquire_within(&self, time: Duration) -> Option<Answer> {
+        timeout(time, self.acquire()).await.ok()
+    }
+
+    async fn renew(&self, items: usize) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let item = RenewItem { name: self.name.clone(), lease: self.lease, duration: LEASE };
+        self.faulty.renew(vec![item; items]).await
+    }
+
+    async fn release(&self) -> Result<Reply<Released>, BackendError> {
+        let (name, publish) = (self.name.clone(), Publish::Yes);
+        self.faulty.release(ReleaseRequest { name, lease: self.lease, depth_left: 0, publish }).await
+    }
+
+    fn is_held(&self) -> bool {
+        !self.memory.held().is_empty()
+    }
+}
+
+fn is_granted(answer: &Answer) -> bool {
+    matches!(answer, Ok(Reply { outcome: Acquired::Granted { .. }, .. }))
+}
+
+fn token(answer: Answer) -> u64 {
+    match answer.unwrap().outcome {
+        Acquired::Granted { first, .. } => first.get(),
+        other => panic!("granted, not {other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_faults_everything_is_passed_on() {
+    let scene = Scene::new();
+    assert!(is_granted(&scene.acquire().await));
+    assert_eq!(scene.renew(2).await.len(), 2);
+    assert!(matches!(scene.release().await.unwrap().outcome, Released::Released { .. }));
+    assert_eq!(scene.faulty.capabilities(), scene.memory.capabilities());
+    assert_eq!(Op::ALL.map(|op| scene.faulty.calls(op)), [1, 1, 1, 0, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_comes_before_the_operation() {
+    let scene = Scene::new();
+    scene.faulty.next(Op::Acquire, Fault::Delay(SECOND));
+    let start = Instant::now();
+    assert!(scene.acquire_within(SECOND / 2).await.is_none());
+    assert!(!scene.is_held(), "dropped during the delay, so never applied");
+    sleep(SECOND * 2).await;
+    assert!(!scene.is_held());
+
+    scene.faulty.next(Op::Acquire, Fault::Delay(SECOND));
+    let before = start.elapsed();
+    assert!(is_granted(&scene.acquire().await));
+    assert_eq!(start.elapsed() - before, SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_comes_after_the_operation() {
+    let scene = Scene::new();
+    scene.faulty.next(Op::Acquire, Fault::SlowAnswer(SECOND));
+    assert!(scene.acquire_within(SECOND / 2).await.is_none());
+    assert!(scene.is_held(), "it was applied at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_say_whether_the_operation_was_applied() {
+    use BackendErrorKind::{Denied, Timeout, Unavailable};
+    let cases = [
+        (Fault::FailBefore(Unavailable), Unavailable, Applied::No, false),
+        (Fault::Refuse(Denied), Denied, Applied::No, false),
+        (Fault::LoseRequest, Timeout, Applied::Unknown, false),
+        (Fault::ApplyThenLose, Timeout, Applied::Unknown, true),
+    ];
+    for (fault, kind, applied, held) in cases {
+        let scene = Scene::new();
+        scene.faulty.next(Op::Acquire, fault);
+        let error = scene.acquire().await.unwrap_err();
+        assert_eq!((error.kind(), error.applied()), (kind, applied), "{fault:?}");
+        assert_eq!(scene.is_held(), held, "{fault:?}");
+        assert_eq!(scene.faulty.applied(Op::Acquire), usize::from(held), "{fault:?}");
+        assert!(is_granted(&scene.acquire().await), "{fault:?} hits one call only");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hanging_call_is_never_applied() {
+    let scene = Scene::new();
+    scene.faulty.next(Op::Acquire, Fault::Hang);
+    assert!(scene.acquire_within(SECOND * 1000).await.is_none());
+    assert_eq!((scene.faulty.applied(Op::Acquire), scene.faulty.in_flight()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_hangs_after_it_was_applied_is_never_answered() {
+    let scene = Scene::new();
+    scene.faulty.next(Op::Acquire, Fault::ApplyThenHang);
+    assert!(scene.acquire_within(SECOND).await.is_none());
+    assert!(scene.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_delivered_twice_is_answered_once() {
+    let scene = Scene::new();
+    scene.faulty.script(Op::Acquire, [Fault::Twice(Kept::First), Fault::Twice(Kept::Second)]);
+    let (first, second) = (token(scene.acquire().await), token(scene.acquire().await));
+    assert_eq!(scene.faulty.applied(Op::Acquire), 4);
+    let third = token(scene.acquire().await);
+    assert!(first < second && second < third);
+
+    scene.faulty.script(Op::Release, [Fault::Twice(Kept::Second)]);
+    assert_eq!(scene.release().await.unwrap().outcome, Released::Gone { held_by_other: false });
+    assert!(is_granted(&scene.acquire().await));
+    scene.faulty.script(Op::Release, [Fault::Twice(Kept::First)]);
+    assert!(matches!(scene.release().await.unwrap().outcome, Released::Released { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_request_is_applied_after_its_caller_has_gone() {
+    let scene = Scene::new();
+    scene.faulty.next(Op::Acquire, Fault::Late(SECOND * 5));
+    assert!(scene.acquire_within(SECOND).await.is_none());
+    assert!(!scene.is_held());
+    sleep(SECOND * 3).await;
+    assert!(!scene.is_held());
+    sleep(SECOND * 2).await;
+    assert!(scene.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fault_of_a_renewal_hits_all_its_items() {
+    let scene = Scene::new();
+    scene.acquire().await.unwrap();
+    scene.faulty.next(Op::Renew, Fault::ApplyThenLose);
+    let answers = scene.renew(3).await;
+    assert_eq!(answers.len(), 3);
+    assert!(answers.iter().all(|a| a.as_ref().is_err_and(|e| e.applied() == Applied::Unknown)));
+    assert_eq!(scene.faulty.applied(Op::Renew), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watching_can_fail_too() {
+    let scene = Scene::new();
+    let nobody = lock_core::backend::SubscriberId::new(7);
+    for op in [Op::Watch, Op::Unwatch] {
+        scene.faulty.next(op, Fault::FailBefore(BackendErrorKind::Unavailable));
+    }
+    assert!(scene.faulty.watch(nobody, scene.name.clone()).await.is_err());
+    assert!(scene.faulty.unwatch(nobody, scene.name.clone()).await.is_err());
+    scene.faulty.watch(nobody, scene.name.clone()).await.unwrap();
+    assert_eq!(scene.memory.watched(), 1);
+    scene.faulty.unwatch(nobody, scene.name.clone()).await.unwrap();
+    assert_eq!(scene.memory.watched(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_script_goes_before_the_permanent_fault_and_healing_ends_both() {
+    let scene = Scene::new();
+    scene.faulty.always_all(Fault::FailBefore(BackendErrorKind::Unavailable));
+    scene.faulty.script(Op::Acquire, [Fault::None, Fault::LoseRequest]);
+    assert!(is_granted(&scene.acquire().await));
+    assert_eq!(scene.acquire().await.unwrap_err().kind(), BackendErrorKind::Timeout);
+    for _ in 0..3 {
+        assert_eq!(scene.acquire().await.unwrap_err().kind(), BackendErrorKind::Unavailable);
+    }
+    assert!(scene.release().await.is_err());
+    scene.faulty.next(Op::Acquire, Fault::Hang);
+    scene.faulty.heal();
+    assert!(is_granted(&scene.acquire().await));
+    assert!(scene.release().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_seed_repeats_its_faults() {
+    async fn run(seed: u64) -> Vec<String> {
+        let scene = Scene::new();
+        scene.faulty.random(seed, 0.5);
+        assert_eq!(scene.faulty.seed().map(Seed::get), Some(seed));
+        let mut story = Vec::new();
+        for _ in 0..60 {
+            let (start, applied) = (Instant::now(), scene.faulty.applied(Op::Acquire));
+            let answer = scene.acquire_within(SECOND * 10).await.map(|answer| answer.is_ok());
+            let applied = scene.faulty.applied(Op::Acquire) - applied;
+            story.push(format!("{answer:?} {applied} {:?}", start.elapsed()));
+        }
+        scene.faulty.heal();
+        assert_eq!(scene.faulty.seed(), None);
+        story
+    }
+    let story = run(7).await;
+    assert_eq!(story, run(7).await);
+    assert_ne!(story, run(8).await);
+    let quiet = story.iter().filter(|line| line.starts_with("Some(true) 1 0ns")).count();
+    assert!((15..45).contains(&quiet), "about half have no fault: {quiet}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_stops_before_it_is_applied_and_goes_on() {
+    let scene = Scene::new();
+    let gate = scene.faulty.gate(Op::Acquire, Phase::Before);
+    assert!(!gate.is_reached());
+    let call = tokio::spawn({
+        let (faulty, request) = (scene.faulty.clone(), scene.request());
+        async move { faulty.acquire(request).await }
+    });
+    gate.reached().await;
+    assert!(!scene.is_held());
+    assert_eq!(scene.faulty.in_flight(), 1);
+    gate.open();
+    assert!(is_granted(&call.await.unwrap()));
+    assert!(is_granted(&scene.acquire().await), "a gate is for one call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_before_it_is_applied_never_was() {
+    let scene = Scene::new();
+    let gate = scene.faulty.gate(Op::Acquire, Phase::Before);
+    assert!(scene.acquire_within(SECOND).await.is_none());
+    assert!(gate.is_reached());
+    gate.open();
+    sleep(SECOND).await;
+    assert!(!scene.is_held());
+    assert_eq!((scene.faulty.calls(Op::Acquire), scene.faulty.applied(Op::Acquire)), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_stops_between_its_application_and_its_answer() {
+    let scene = Scene::new();
+    let gate = scene.faulty.gate(Op::Acquire, Phase::After);
+    let call = tokio::spawn({
+        let (faulty, request) = (scene.faulty.clone(), scene.request());
+        async move { faulty.acquire(request).await }
+    });
+    gate.reached().await;
+    assert!(scene.is_held());
+    assert!(!call.is_finished());
+    drop(gate);
+    assert!(is_granted(&call.await.unwrap()), "a gate that is dropped is open");
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_at_once_are_counted_and_dropped_ones_leave_the_count() {
+    let scene = Scene::new();
+    scene.faulty.always(Op::Acquire, Fault::SlowAnswer(SECOND));
+    let (_, _, gone) = tokio::join!(scene.acquire(), scene.acquire(), scene.acquire_within(SECOND / 2));
+    assert!(gone.is_none());
+    assert_eq!((scene.faulty.in_flight(), scene.faulty.most_in_flight(Op::Acquire)), (0, 3));
+    assert_eq!(scene.faulty.most_in_flight(Op::Release), 0);
+}

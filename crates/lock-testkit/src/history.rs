@@ -1,0 +1,299 @@
+//! What was held when: records the windows in which holds were valid, and finds what must never happen.
+
+use lock_core::{FencingToken, LockName, Moment};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// The holds of a run, in one time: all its moments are of one clock.
+///
+/// A window is what a holder *believes*: from the moment its grant returned until its local deadline, or its
+/// release if that was earlier. Two windows of one name must not overlap, and their tokens must grow. A re-entry
+/// is part of its hold and is not recorded.
+///
+/// ```
+/// use lock_core::{FencingToken, LockName, Moment};
+/// use lock_testkit::History;
+///
+/// let (history, name) = (History::new(), LockName::new("stock:42")?);
+/// let at = |seconds: u64| Moment::from_micros(seconds * 1_000_000);
+/// let first = history.granted(&name, FencingToken::new(7), at(0), at(30));
+/// history.ended(first, at(10));
+/// history.granted(&name, FencingToken::new(9), at(10), at(40));
+/// assert_eq!(history.check(), []);
+/// # Ok::<(), lock_core::NameError>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct History {
+    windows: Mutex<Vec<Window>>,
+}
+
+/// One hold, while it was valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The lock.
+    pub name: LockName,
+    /// The token of the hold.
+    pub token: FencingToken,
+    /// When its grant returned.
+    pub from: Moment,
+    /// When it was no longer valid: this moment itself is outside.
+    pub until: Moment,
+}
+
+/// Which hold of a [`History`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HoldKey(usize);
+
+/// What must never happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// Two holds of one name were valid at once.
+    Overlap {
+        /// The one that was granted first.
+        first: Window,
+        /// The one that was granted while it was valid.
+        second: Window,
+    },
+    /// A later grant has a smaller token.
+    TokenFell {
+        /// The earlier grant, with the greater token.
+        earlier: Window,
+        /// The later grant.
+        later: Window,
+    },
+    /// Two holds of one name have the same token.
+    TokenRepeated {
+        /// The earlier grant.
+        earlier: Window,
+        /// The later grant.
+        later: Window,
+    },
+}
+
+impl History {
+    /// Nothing happened yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A hold began, and is valid until `until` if nothing else is heard of it.
+    pub fn granted(&self, name: &LockName, token: FencingToken, from: Moment, until: Moment) -> HoldKey {
+        let mut windows = self.lock();
+        windows.push(Window { name: name.clone(), token, from, until });
+        HoldKey(windows.len() - 1)
+    }
+
+    /// The hold was renewed: it is valid until `until`, or longer if that was known already.
+    pub fn extended(&self, hold: HoldKey, until: Moment) {
+        let mut windows = self.lock();
+        let window = &mut windows[hold.0];
+        window.until = window.until.max(until);
+    }
+
+    /// The hold ended, by release or as lost; no later than its window.
+    pub fn ended(&self, hold: HoldKey, at: Moment) {
+        let mut windows = self.lock();
+        let window = &mut windows[hold.0];
+        window.until = window.until.min(at);
+    }
+
+    /// What was recorded, in the order of recording.
+    #[must_use]
+    pub fn windows(&self) -> Vec<Window> {
+        self.lock().clone()
+    }
+
+    /// Everything that must not have happened, name by name, in the order of the grants.
+    #[must_use]
+    pub fn check(&self) -> Vec<Violation> {
+        let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for window in self.windows() {
+            by_name.entry(window.name.clone()).or_default().push(window);
+        }
+        let mut found = Vec::new();
+        for mut windows in by_name.into_values() {
+            windows.sort_by_key(|window| window.from);
+            overlaps(&windows, &mut found);
+            falls(&windows, &mut found);
+            repeats(&windows, &mut found);
+        }
+        found
+    }
+
+    /// Fails with all violations.
+    ///
+    /// # Panics
+    /// If [`check`](History::check) finds any.
+    pub fn assert_clean(&self) {
+        let found = self.check();
+        let lines: Vec<_> = found.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "{} violation(s):\n{}", found.len(), lines.join("\n"));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Window>> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Compares each window with the one before it that lasts longest; a window of no length is never valid.
+fn overlaps(windows: &[Window], found: &mut Vec<Violation>) {
+    let mut longest: Option<&Window> = None;
+    for second in windows.iter().filter(|window| window.from < window.until) {
+        if let Some(first) = longest.filter(|first| first.until > second.from) {
+            found.push(Violation::Overlap { first: first.clone(), second: second.clone() });
+        }
+        if longest.is_none_or(|first| first.until < second.until) {
+            longest = Some(second);
+        }
+    }
+}
+
+/// Compares each window with the one before it that has the greatest token.
+fn falls(windows: &[Window], found: &mut Vec<Violation>) {
+    let mut greatest: Option<&Window> = None;
+    for later in windows {
+        match greatest.filter(|earlier| earlier.token > later.token) {
+            Some(earlier) => {
+                found.push(Violation::TokenFell { earlier: earlier.clone(), later: later.clone() })
+            }
+            None => greatest = Some(later),
+        }
+    }
+}
+
+/// Compares each window with all before it.
+fn repeats(windows: &[Window], found: &mut Vec<Violation>) {
+    let mut seen: BTreeMap<FencingToken, &Window> = BTreeMap::new();
+    for later in windows {
+        if let Some(earlier) = seen.insert(later.token, later) {
+            found.push(Violation::TokenRepeated { earlier: earlier.clone(), later: later.clone() });
+        }
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} from {:?} to {:?}", self.token, self.from, self.until)
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overlap { first, second } => {
+                write!(f, "{}: two valid holds at once: {first}, and {second}", first.name)
+            }
+            Self::TokenFell { earlier, later } => {
+                write!(f, "{}: the token fell: {earlier}, then {later}", earlier.name)
+            }
+            Self::TokenRepeated { earlier, later } => {
+                write!(f, "{}: a token was given twice: {earlier}, and {later}", earlier.name)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: u64) -> Moment {
+        Moment::from_micros(seconds * 1_000_000)
+    }
+
+    /// Records `(token, from, until)` of one name.
+    fn of(holds: &[(u64, u64, u64)]) -> History {
+        let (history, name) = (History::new(), LockName::new("x").unwrap());
+        for &(token, from, until) in holds {
+            history.granted(&name, FencingToken::new(token), s(from), s(until));
+        }
+        history
+    }
+
+    fn tokens(found: &[Violation]) -> Vec<(&'static str, u64, u64)> {
+        let words = |violation: &Violation| match violation {
+            Violation::Overlap { first, second } => ("overlap", first.token.get(), second.token.get()),
+            Violation::TokenFell { earlier, later } => ("fell", earlier.token.get(), later.token.get()),
+            Violation::TokenRepeated { earlier, later } => {
+                ("repeated", earlier.token.get(), later.token.get())
+            }
+        };
+        found.iter().map(words).collect()
+    }
+
+    #[test]
+    fn one_after_the_other_is_clean_in_whatever_order_it_is_recorded() {
+        assert_eq!(of(&[(1, 0, 10), (2, 10, 20), (5, 25, 30)]).check(), []);
+        let shuffled = of(&[(5, 25, 30), (1, 0, 10), (2, 10, 20)]);
+        assert_eq!(shuffled.check(), []);
+        shuffled.assert_clean();
+    }
+
+    #[test]
+    fn two_valid_holds_at_once_are_found() {
+        assert_eq!(tokens(&of(&[(1, 0, 10), (2, 9, 20)]).check()), [("overlap", 1, 2)]);
+    }
+
+    #[test]
+    fn a_long_hold_that_covers_several_later_ones_is_found_each_time() {
+        let found = of(&[(1, 0, 100), (2, 10, 20), (3, 30, 40), (4, 100, 110)]).check();
+        assert_eq!(tokens(&found), [("overlap", 1, 2), ("overlap", 1, 3)]);
+    }
+
+    #[test]
+    fn a_token_that_falls_is_found_against_the_greatest_before_it() {
+        assert_eq!(
+            tokens(&of(&[(5, 0, 1), (3, 1, 2), (4, 2, 3), (6, 3, 4)]).check()),
+            [("fell", 5, 3), ("fell", 5, 4)]
+        );
+    }
+
+    #[test]
+    fn a_token_that_repeats_is_found_also_later() {
+        assert_eq!(tokens(&of(&[(5, 0, 1), (5, 1, 2)]).check()), [("repeated", 5, 5)]);
+        assert_eq!(
+            tokens(&of(&[(5, 0, 1), (6, 1, 2), (5, 2, 3)]).check()),
+            [("fell", 6, 5), ("repeated", 5, 5)]
+        );
+    }
+
+    #[test]
+    fn names_do_not_meet() {
+        let (history, x, y) = (History::new(), LockName::new("x").unwrap(), LockName::new("y").unwrap());
+        history.granted(&x, FencingToken::new(5), s(0), s(30));
+        history.granted(&y, FencingToken::new(5), s(0), s(30));
+        assert_eq!(history.check(), []);
+    }
+
+    #[test]
+    fn an_early_end_frees_the_time_after_it_and_a_renewal_takes_more() {
+        let (history, x) = (History::new(), LockName::new("x").unwrap());
+        let first = history.granted(&x, FencingToken::new(1), s(0), s(30));
+        history.ended(first, s(10));
+        let second = history.granted(&x, FencingToken::new(2), s(10), s(20));
+        assert_eq!(history.check(), []);
+        history.extended(second, s(50));
+        history.extended(second, s(40));
+        history.granted(&x, FencingToken::new(3), s(45), s(60));
+        assert_eq!(tokens(&history.check()), [("overlap", 2, 3)]);
+        history.ended(second, s(44));
+        history.ended(second, s(70));
+        assert_eq!(history.check(), [], "an end is no later than the window");
+    }
+
+    #[test]
+    fn a_hold_that_was_never_valid_overlaps_nothing_but_its_token_counts() {
+        assert_eq!(of(&[(1, 0, 10), (2, 5, 5), (3, 10, 20)]).check(), []);
+        assert_eq!(tokens(&of(&[(3, 0, 10), (2, 5, 4)]).check()), [("fell", 3, 2)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "x: two valid holds at once: #1 from 0.000000 s to 10.000000 s")]
+    fn a_dirty_history_panics_with_what_was_found() {
+        of(&[(1, 0, 10), (2, 9, 20)]).assert_clean();
+    }
+}

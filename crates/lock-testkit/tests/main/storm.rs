@@ -1,0 +1,178 @@
+//! Whole factories in a storm of faults, in virtual time: one seed makes one run.
+//!
+//! While it lasts, no two holds are valid at once and tokens grow; when it is over, everybody gets the lock
+//! again, and nothing is left behind: no lease, no call, no memory of the name.
+
+use crate::mutants::{Bug, Mutant};
+use lock_core::{
+    Clock, ErrorKind, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend,
+    TestClock,
+};
+use lock_testkit::{FaultyBackend, History, Op, Seed, Stream};
+use std::{
+    panic::{catch_unwind, resume_unwind},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::{sleep, timeout};
+
+const PROCESSES: usize = 3;
+const TASKS: usize = 2;
+const ROUNDS: usize = 8;
+const RUNS: u64 = 150;
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Runs in virtual time, so that hours of storm take seconds, over memory with this bug.
+fn run(seed: Seed, bug: Bug) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.unwrap().block_on(async move { Storm::new(seed, bug).blow().await });
+}
+
+#[test]
+fn no_storm_breaks_exclusion_or_leaves_anything_behind() {
+    let first = Seed::of_this_run();
+    let mut seeds = first.stream();
+    run(first, Bug::None);
+    for _ in 1..RUNS {
+        let seed = Seed::new(seeds.number());
+        if let Err(panic) = catch_unwind(|| run(seed, Bug::None)) {
+            eprintln!("repeat this run with {}={seed}", Seed::VARIABLE);
+            resume_unwind(panic);
+        }
+    }
+}
+
+/// The storm is trusted because it finds stores that break their rules.
+#[test]
+fn a_storm_finds_planted_bugs() {
+    for bug in [Bug::DeleteWithoutCompare, Bug::EndsEarly, Bug::NeverEnds, Bug::ConstantToken] {
+        let found = (0..RUNS).any(|seed| catch_unwind(|| run(Seed::new(seed), bug)).is_err());
+        assert!(found, "{bug:?} is found");
+    }
+}
+
+struct Storm {
+    seed: Seed,
+    memory: MemoryBackend,
+    clock: Arc<TestClock>,
+    processes: Vec<(FaultyBackend, LockFactory)>,
+    history: Arc<History>,
+    name: LockName,
+}
+
+impl Storm {
+    fn new(seed: Seed, bug: Bug) -> Self {
+        let clock = Arc::new(TestClock::new());
+        let memory = MemoryBackend::with_clock(clock.clone());
+        let processes = (0..PROCESSES).map(|_| {
+            let store = Mutant::new(bug, Arc::new(memory.clone()));
+            let faulty = FaultyBackend::new(Arc::new(store));
+            let builder = LockFactory::builder(faulty.clone()).clock(clock.clone());
+            (faulty, builder.options(LockOptions::new().lease(LEASE)).build().unwrap())
+        });
+        let (processes, name) = (processes.collect(), LockName::new("storm").unwrap());
+        Self { seed, memory, clock, processes, history: Arc::new(History::new()), name }
+    }
+
+    async fn blow(self) {
+        let mut seeds = self.seed.stream();
+        let mut tasks = Vec::new();
+        for (faulty, locks) in &self.processes {
+            faulty.random(seeds.number(), 0.3);
+            for _ in 0..TASKS {
+                let worker = Worker {
+                    lock: locks.named(&self.name).unwrap(),
+                    clock: self.clock.clone(),
+                    history: self.history.clone(),
+                    dice: Seed::new(seeds.number()).stream(),
+                };
+                tasks.push(tokio::spawn(worker.work()));
+            }
+        }
+        for task in tasks {
+            timeout(Duration::from_secs(3600), task).await.expect("nobody waits for ever").unwrap();
+        }
+        self.history.assert_clean();
+        self.must_calm_down().await;
+    }
+
+    async fn must_calm_down(&self) {
+        for (faulty, locks) in &self.processes {
+            faulty.heal();
+            assert!(faulty.most_in_flight(Op::Acquire) <= 1, "one acquire at a time for a name");
+            let lock = locks.named(&self.name).unwrap();
+            let guard = timeout(LEASE * 4, lock.acquire()).await.expect("the lock is had again").unwrap();
+            guard.release().await.unwrap();
+        }
+        // The last undo ends a lease after the last attempt.
+        sleep(LEASE * 3).await;
+        assert_eq!(self.memory.held(), [], "no orphan");
+        for (faulty, locks) in &self.processes {
+            assert_eq!((faulty.in_flight(), locks.names_in_use()), (0, 0), "nothing is under way");
+        }
+    }
+}
+
+/// A task that takes the lock in all sorts of ways.
+struct Worker {
+    lock: Lock,
+    clock: Arc<TestClock>,
+    history: Arc<History>,
+    dice: Stream,
+}
+
+impl Worker {
+    async fn work(mut self) {
+        for _ in 0..ROUNDS {
+            sleep(self.up_to(LEASE / 3)).await;
+            if let Some(guard) = self.get().await {
+                self.hold(guard).await;
+            }
+        }
+    }
+
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        Duration::from_micros(self.dice.below(u64::try_from(longest.as_micros()).unwrap()))
+    }
+
+    /// By waiting, by waiting a while, by one try, or not at all because the caller gives up.
+    async fn get(&mut self) -> Option<LockGuard> {
+        let patience = self.up_to(LEASE * 2);
+        let acquired = match self.dice.below(5) {
+            0 => self.lock.acquire_timeout(patience).await,
+            1 => return self.lock.try_acquire().await.unwrap_or_else(|error| expected(&error)),
+            2 => timeout(patience, self.lock.acquire()).await.ok()?,
+            3 => self.lock.with_lease(LEASE / 2).unwrap().acquire().await,
+            _ => self.lock.acquire().await,
+        };
+        acquired.map_or_else(|error| expected(&error), Some)
+    }
+
+    /// Holds for a while, re-enters sometimes, and ends in one of the ways in which a hold can end.
+    async fn hold(&mut self, guard: LockGuard) {
+        let (hold, now) = (guard.hold(), self.clock.now());
+        let key = self.history.granted(hold.name(), hold.fencing_token(), now, now + hold.remaining());
+        let until = now + self.up_to(LEASE * 2);
+        if self.dice.chance(0.2) {
+            let _ = timeout(LEASE / 4, guard.reenter()).await;
+        }
+        while hold.is_held() && self.clock.now() < until {
+            self.history.extended(key, self.clock.now() + hold.remaining());
+            let step = self.up_to(LEASE / 10);
+            let _ = timeout(step, hold.ended()).await;
+        }
+        self.history.ended(key, self.clock.now());
+        match self.dice.below(3) {
+            0 => drop(guard),
+            1 => drop(timeout(self.up_to(LEASE / 4), guard.release()).await),
+            _ => drop(guard.release().await),
+        }
+    }
+}
+
+/// What a store that fails may do to an acquire.
+fn expected<T>(error: &LockError) -> Option<T> {
+    let kinds = [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Backend];
+    assert!(kinds.contains(&error.kind()), "{error:?}");
+    None
+}

@@ -1,0 +1,49 @@
+//! A subscription that nobody needs is ended, also when the store did not answer: names come and go by the
+//! million, and each would stay subscribed until its process ends.
+
+use lock_core::{LockFactory, LockOptions, MemoryBackend, TestClock};
+use lock_testkit::{Fault, FaultyBackend, Op};
+use std::{sync::Arc, time::Duration};
+use tokio::time::sleep;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Somebody waits for a held lock and gives up, while this operation has this fault, which then heals. How many stay behind?
+async fn left_behind(op: Op, fault: Fault) -> usize {
+    let clock = Arc::new(TestClock::new());
+    let memory = MemoryBackend::with_clock(clock.clone());
+    let faulty = FaultyBackend::new(Arc::new(memory.clone()));
+    let options = LockOptions::new().lease(LEASE);
+    let holder = LockFactory::builder(memory.clone()).clock(clock.clone()).options(options).build().unwrap();
+    let waiter = LockFactory::builder(faulty.clone()).clock(clock).options(options).build().unwrap();
+    let _guard = holder.named("x").unwrap().acquire().await.unwrap();
+
+    faulty.always(op, fault);
+    waiter.named("x").unwrap().acquire_timeout(LEASE / 30).await.unwrap_err();
+    sleep(LEASE).await;
+    assert!(faulty.calls(op) > 0, "the fault took place");
+    faulty.heal();
+    sleep(LEASE * 4).await;
+    assert_eq!(waiter.names_in_use(), 0, "the name is forgotten");
+    memory.watched()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_subscription_is_ended() {
+    assert_eq!(left_behind(Op::Unwatch, Fault::None).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_whose_acknowledgement_was_lost_is_ended() {
+    assert_eq!(left_behind(Op::Watch, Fault::ApplyThenLose).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_whose_acknowledgement_hangs_is_ended() {
+    assert_eq!(left_behind(Op::Watch, Fault::ApplyThenHang).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unsubscription_that_was_lost_is_repeated() {
+    assert_eq!(left_behind(Op::Unwatch, Fault::LoseRequest).await, 0);
+}
