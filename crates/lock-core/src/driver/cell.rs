@@ -104,8 +104,7 @@ impl Cell {
     }
 
     fn has_mail(&self) -> bool {
-        let mail = lock(&self.mail);
-        !mail.dropped.is_empty() || mail.queued
+        !lock(&self.mail).dropped.is_empty()
     }
 }
 

@@ -63,7 +63,9 @@ impl Driver {
     pub(crate) async fn shut_down(self: &Arc<Self>) -> ShutdownReport {
         self.close();
         self.close_cells();
-        if !self.is_quiet() && self.ensure_worker().is_ok() {
+        let busy = self.worker.is_running() || !self.is_quiet();
+        if busy && self.ensure_worker().is_ok() {
+            self.inbox.ring();
             let bound = self.operation_timeout() * 2;
             let _ = tokio::time::timeout(bound, self.worker.finished()).await;
         }

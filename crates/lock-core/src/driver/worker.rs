@@ -94,9 +94,8 @@ impl Driver {
         loop {
             drift = self.notice_jump(drift);
             self.tick_due_cells();
-            while !self.inbox.is_empty() {
-                self.read_inbox(&calls);
-            }
+            // Whatever is left there from now on rings, so nothing is overlooked.
+            self.read_inbox(&calls);
             if self.is_closed() {
                 let bound = *leave_by.get_or_insert_with(|| {
                     self.close_cells();
@@ -117,6 +116,7 @@ impl Driver {
                 () = self.inbox.wait() => {}
                 () = tokio::time::sleep(self.sleep_for(leave_by)) => {}
             }
+            tokio::task::coop::consume_budget().await;
         }
         drop(calls);
         lock(&self.schedule).clear();
