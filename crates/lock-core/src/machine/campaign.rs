@@ -93,6 +93,7 @@ impl Machine {
     }
 
     pub(super) fn on_woken(&mut self, s: &mut Step<'_>) {
+        self.turns.woken(s.now);
         self.pace.resume_at = self.pace.resume_at.min(s.now);
         let Some(campaign) = &mut self.campaign else { return };
         match &mut campaign.flight {

@@ -103,8 +103,7 @@ impl Machine {
         retired.unanswered = false;
         let (executed_at, answer) = match outcome {
             Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
-                let ours = u32::from(self.watch.is_on());
-                self.turns.freed(s, listeners.map(|all| all > ours));
+                self.turns.freed(s, listeners, self.watch.is_on());
                 (now, ReleaseAnswer::Released)
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {

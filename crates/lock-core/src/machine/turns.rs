@@ -21,8 +21,10 @@ pub(super) struct Turns {
     taken: u32,
     since: Moment,
     freed_at: Moment,
-    /// No acquire before that. A wake-up does not shorten it: our own release wakes us, too.
+    /// No acquire before that.
     pub(super) others_until: Moment,
+    /// Our own release will wake us, too, if we are subscribed; that is no turn of somebody else.
+    echo_expected: bool,
 }
 
 impl Turns {
@@ -40,8 +42,17 @@ impl Turns {
         self.taken = 0;
     }
 
-    /// The lock is free again; `others_listen` as far as the store told.
-    pub(super) fn freed(&mut self, s: &mut Step<'_>, others_listen: Option<bool>) {
+    /// Somebody released the lock; if it was not us, others had their turn.
+    pub(super) fn woken(&mut self, now: Moment) {
+        if !std::mem::take(&mut self.echo_expected) {
+            self.others_until = self.others_until.min(now);
+        }
+    }
+
+    /// The lock is free again. `listeners` as far as the store told, `subscribed` if we are one of them.
+    pub(super) fn freed(&mut self, s: &mut Step<'_>, listeners: Option<u32>, subscribed: bool) {
+        let others_listen = listeners.map(|all| all > u32::from(subscribed));
+        self.echo_expected = subscribed;
         self.freed_at = s.now;
         let long = self.taken >= TURNS || s.now.since(self.since) >= STREAK;
         if others_listen == Some(true) && long || self.taken >= TURNS_REGARDLESS {

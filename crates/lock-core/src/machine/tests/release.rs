@@ -122,13 +122,17 @@ fn turn(story: &mut Story, listeners: u32) {
 }
 
 #[test]
-fn a_busy_process_steps_back_when_others_listen() {
+fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
     let mut story = Story::begins();
-    for waiter in 1..=40 {
+    for waiter in 1..=60 {
         story.enters(WaiterId(waiter));
     }
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
     for _ in 0..16 {
-        turn(&mut story, 1);
+        turn(&mut story, 2);
     }
     story.says_nothing();
     // Its own release wakes it, too; that is no reason to go first.
@@ -136,9 +140,12 @@ fn a_busy_process_steps_back_when_others_listen() {
     story.at(0.009).says_nothing();
     story.at(0.013);
     for _ in 0..16 {
-        turn(&mut story, 1);
+        turn(&mut story, 2);
     }
     story.says_nothing();
+    story.tell(Event::Woken).says_nothing();
+    story.at(0.015).tell(Event::Woken);
+    story.tries();
 }
 
 #[test]
