@@ -5,7 +5,7 @@ use crate::{
     driver::{Cell, Handle, HoldState},
     error::{ErrorKind, LockError},
     hold::Hold,
-    machine::{LostReason, ReleaseAnswer},
+    machine::{LostReason, ReleaseOutcome, Unconfirmed},
     name::LockName,
     owner::Owner,
     token::FencingToken,
@@ -42,25 +42,6 @@ pub struct LockGuard {
     /// Gone when the guard was released by hand.
     cell: Option<Arc<Cell>>,
     handle: Arc<Handle>,
-}
-
-/// What a release found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ReleaseOutcome {
-    /// The lock was held until now, and is free.
-    Released,
-    /// The lock was held until now, and went to the next waiter of this process.
-    HandedOn,
-    /// The lock was held until now; its owner has further guards.
-    StillHeld {
-        /// How many guards are left.
-        depth: u32,
-    },
-    /// The hold had ended before: what was done last was not protected.
-    AlreadyExpired,
-    /// The hold had ended before, and another holds the lock: what was done last was not protected.
-    HeldByOther,
 }
 
 impl LockGuard {
@@ -140,14 +121,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
         let answer = self.handle.release(&cell, self.hold.fencing_token()).await;
-        match answer {
-            ReleaseAnswer::Released => Ok(ReleaseOutcome::Released),
-            ReleaseAnswer::HandedOn => Ok(ReleaseOutcome::HandedOn),
-            ReleaseAnswer::StillHeld { depth } => Ok(ReleaseOutcome::StillHeld { depth }),
-            ReleaseAnswer::AlreadyExpired => Ok(ReleaseOutcome::AlreadyExpired),
-            ReleaseAnswer::HeldByOther => Ok(ReleaseOutcome::HeldByOther),
-            ReleaseAnswer::Unconfirmed => Err(LockError::new(ErrorKind::Unconfirmed).of(self.hold.name())),
-        }
+        answer.map_err(|Unconfirmed| LockError::new(ErrorKind::Unconfirmed).of(self.hold.name()))
     }
 }
 

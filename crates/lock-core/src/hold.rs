@@ -3,7 +3,7 @@
 use crate::{
     driver::HoldState,
     ids::LeaseId,
-    machine::{EndedHow, LostReason},
+    machine::{Ended, LostReason},
     name::LockName,
     owner::Owner,
     token::FencingToken,
@@ -16,15 +16,6 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 #[derive(Clone)]
 pub struct Hold {
     state: Arc<HoldState>,
-}
-
-/// How a hold ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ended {
-    /// Its last guard was released or dropped.
-    Released,
-    /// Before that.
-    Lost(LostReason),
 }
 
 impl Hold {
@@ -79,12 +70,7 @@ impl Hold {
     /// Cancel safe: nothing is lost by dropping it.
     pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         let state = self.state.clone();
-        async move {
-            match state.wait_ended().await {
-                EndedHow::Released => Ended::Released,
-                EndedHow::Lost(reason) => Ended::Lost(reason),
-            }
-        }
+        state.wait_ended()
     }
 
     /// Completes when the hold is lost; never if it is released.
@@ -103,7 +89,7 @@ impl Hold {
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         match self.state.ended() {
-            Some(EndedHow::Lost(reason)) => Some(reason),
+            Some(Ended::Lost(reason)) => Some(reason),
             _ => None,
         }
     }

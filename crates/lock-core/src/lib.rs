@@ -63,12 +63,12 @@ pub use connect::{Connector, Connectors};
 pub use driver::ShutdownReport;
 pub use error::{ErrorKind, LockError, RunError};
 pub use factory::{LockFactory, LockFactoryBuilder};
-pub use guard::{LockGuard, ReleaseOutcome};
-pub use hold::{Ended, Hold};
+pub use guard::LockGuard;
+pub use hold::Hold;
 pub use ids::{ForeignLeaseId, LeaseId, LeaseNumber, ProcessId};
 pub use inspect::{ForceOutcome, Inspection, LocalHold, LocalView};
 pub use lock::Lock;
-pub use machine::{EndedHow, LostReason, ReleaseAnswer};
+pub use machine::{Ended, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed};
 pub use memory::MemoryBackend;
 pub use name::{LockName, MAX_NAME_BYTES, NameError, RESERVED_PREFIXES};
 #[cfg(feature = "otel")]

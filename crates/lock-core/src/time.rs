@@ -10,48 +10,57 @@ fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// The arithmetic that both times share; it saturates, since a far moment is as good as never.
+macro_rules! counts_micros {
+    ($time:ident) => {
+        impl $time {
+            /// That many microseconds after the beginning.
+            #[must_use]
+            pub const fn from_micros(micros: u64) -> Self {
+                Self(micros)
+            }
+
+            /// Microseconds since the beginning.
+            #[must_use]
+            pub const fn as_micros(self) -> u64 {
+                self.0
+            }
+
+            /// The time from `earlier` to this; zero if `earlier` is later.
+            #[must_use]
+            pub const fn since(self, earlier: Self) -> Duration {
+                Duration::from_micros(self.0.saturating_sub(earlier.0))
+            }
+        }
+
+        impl Add<Duration> for $time {
+            type Output = Self;
+            fn add(self, d: Duration) -> Self {
+                Self(self.0.saturating_add(micros(d)))
+            }
+        }
+
+        impl Sub<Duration> for $time {
+            type Output = Self;
+            fn sub(self, d: Duration) -> Self {
+                Self(self.0.saturating_sub(micros(d)))
+            }
+        }
+    };
+}
+
 /// A moment of this process: microseconds since its [`Clock`](crate::Clock) was made. It goes on while the
 /// machine is suspended and never steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(u64);
+
+counts_micros!(Moment);
 
 impl Moment {
     /// When the clock was made.
     pub const START: Self = Self(0);
     /// Never.
     pub const FAR: Self = Self(u64::MAX);
-
-    /// The moment `micros` microseconds after the start.
-    #[must_use]
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
-    }
-
-    /// Microseconds since the start.
-    #[must_use]
-    pub const fn as_micros(self) -> u64 {
-        self.0
-    }
-
-    /// The time from `earlier` to this moment; zero if `earlier` is later.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Add<Duration> for Moment {
-    type Output = Self;
-    fn add(self, d: Duration) -> Self {
-        Self(self.0.saturating_add(micros(d)))
-    }
-}
-
-impl Sub<Duration> for Moment {
-    type Output = Self;
-    fn sub(self, d: Duration) -> Self {
-        Self(self.0.saturating_sub(micros(d)))
-    }
 }
 
 impl fmt::Debug for Moment {
@@ -67,43 +76,13 @@ impl fmt::Debug for Moment {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ServerTime(u64);
 
+counts_micros!(ServerTime);
+
 impl ServerTime {
-    /// The time `micros` microseconds after the Unix epoch.
-    #[must_use]
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros)
-    }
-
-    /// Microseconds since the Unix epoch.
-    #[must_use]
-    pub const fn as_micros(self) -> u64 {
-        self.0
-    }
-
     /// Milliseconds since the Unix epoch, rounded down as Redis does.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1000
-    }
-
-    /// The time from `earlier` to this; zero if `earlier` is later.
-    #[must_use]
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl Add<Duration> for ServerTime {
-    type Output = Self;
-    fn add(self, d: Duration) -> Self {
-        Self(self.0.saturating_add(micros(d)))
-    }
-}
-
-impl Sub<Duration> for ServerTime {
-    type Output = Self;
-    fn sub(self, d: Duration) -> Self {
-        Self(self.0.saturating_sub(micros(d)))
     }
 }
 

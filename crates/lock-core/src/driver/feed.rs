@@ -9,7 +9,9 @@ use super::{
 use crate::{
     backend::Renewed,
     ids::LeaseId,
-    machine::{Command, EndedHow, Event, Grant, GrantedBy, Notice, Outside, ReleaseAnswer, WaiterId},
+    machine::{
+        Command, Ended, Event, Grant, GrantedBy, Notice, Outside, ReleaseAnswer, ReleaseOutcome, WaiterId,
+    },
     observe::{By, LockEvent, RenewalOutcome, WakeUp},
     sync::lock,
     time::{Moment, ServerTime},
@@ -41,7 +43,7 @@ struct After {
 /// What observers are told.
 enum Told {
     Granted { token: FencingToken, lease: LeaseId, by: GrantedBy },
-    Ended { hold: Arc<HoldState>, how: EndedHow },
+    Ended { hold: Arc<HoldState>, how: Ended },
     Released { answer: ReleaseAnswer, by: By },
     Renewal { outcome: RenewalOutcome, took: std::time::Duration, remaining: std::time::Duration },
     Wake(WakeUp),
@@ -278,10 +280,10 @@ impl Driver {
 
 /// A drop gets no answer from the store; this is what it did in this process.
 fn what_a_drop_did(state: &CellState, token: FencingToken, after: &After) -> ReleaseAnswer {
-    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: EndedHow::Released, .. }));
+    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: Ended::Released, .. }));
     match state.machine.holder() {
-        _ if ended_now => ReleaseAnswer::Released,
-        Some((_, held, depth, _)) if held == token => ReleaseAnswer::StillHeld { depth },
-        _ => ReleaseAnswer::AlreadyExpired,
+        _ if ended_now => Ok(ReleaseOutcome::Released),
+        Some((_, held, depth, _)) if held == token => Ok(ReleaseOutcome::StillHeld { depth }),
+        _ => Ok(ReleaseOutcome::AlreadyExpired),
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     clock::Clock,
     ids::LeaseId,
-    machine::{EndedHow, LostReason},
+    machine::{Ended, LostReason},
     name::LockName,
     owner::Owner,
     sync::lock,
@@ -31,7 +31,7 @@ pub(crate) struct HoldState {
 #[derive(Debug, Clone, Copy)]
 enum Validity {
     Until(Moment),
-    Ended(EndedHow),
+    Ended(Ended),
 }
 
 impl HoldState {
@@ -47,14 +47,14 @@ impl HoldState {
 
     /// Compares the clock, since a timer may fire late. Whoever sees the deadline pass ends the hold for
     /// everybody: no later answer of the store can make it valid again.
-    pub(crate) fn ended(&self) -> Option<EndedHow> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
         let how = {
             let mut validity = lock(&self.validity);
             match *validity {
                 Validity::Ended(how) => return Some(how),
                 Validity::Until(deadline) if self.clock.now() < deadline => return None,
                 Validity::Until(_) => {
-                    let how = EndedHow::Lost(LostReason::Expired);
+                    let how = Ended::Lost(LostReason::Expired);
                     *validity = Validity::Ended(how);
                     how
                 }
@@ -82,7 +82,7 @@ impl HoldState {
         }
     }
 
-    pub(super) fn end(&self, how: EndedHow) {
+    pub(super) fn end(&self, how: Ended) {
         {
             let mut validity = lock(&self.validity);
             if let Validity::Until(_) = *validity {
@@ -98,7 +98,7 @@ impl HoldState {
     }
 
     /// Completes at the first poll after the end, whether or not a timer fired.
-    pub(crate) async fn wait_ended(self: Arc<Self>) -> EndedHow {
+    pub(crate) async fn wait_ended(self: Arc<Self>) -> Ended {
         loop {
             let mut bell = std::pin::pin!(self.bell.notified());
             bell.as_mut().enable();

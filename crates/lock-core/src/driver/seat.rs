@@ -4,7 +4,7 @@ use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
 use crate::{
     backend::BackendError,
     error::{ErrorKind, LockError},
-    machine::{Entry, Event, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, WaiterId},
+    machine::{Entry, Event, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaiterId},
     name::LockName,
     observe::{AcquireOutcome, LockEvent},
     owner::Owner,
@@ -241,7 +241,7 @@ impl Future for Releasing {
                     None
                 }
                 Some(ReleaseSeat::Answered(answer)) => Some(*answer),
-                None => Some(ReleaseAnswer::Unconfirmed),
+                None => Some(Err(Unconfirmed)),
             }
         };
         match answer {

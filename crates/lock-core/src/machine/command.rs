@@ -75,7 +75,7 @@ pub enum Command {
         /// Which.
         token: FencingToken,
         /// How.
-        how: EndedHow,
+        how: Ended,
     },
     /// The answer to a release by hand.
     ReleaseAnswered {
@@ -137,7 +137,7 @@ pub enum Refusal {
 
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EndedHow {
+pub enum Ended {
     /// By its last guard.
     Released,
     /// Before that.
@@ -158,27 +158,32 @@ pub enum LostReason {
     ShutDown,
 }
 
-/// What became of a release by hand.
+/// What a release found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ReleaseAnswer {
-    /// The lock is free.
+pub enum ReleaseOutcome {
+    /// The lock was held until now, and is free.
     Released,
-    /// The lease went to the next waiter of this process.
+    /// The lock was held until now, and went to the next waiter of this process.
     HandedOn,
-    /// The owner has further guards.
+    /// The lock was held until now; its owner has further guards.
     StillHeld {
-        /// How many.
+        /// How many guards are left.
         depth: u32,
     },
-    /// The hold was over before.
+    /// The hold had ended before: what was done last was not protected.
     AlreadyExpired,
-    /// The hold was over before, and another holds the lock.
+    /// The hold had ended before, and another holds the lock: what was done last was not protected.
     HeldByOther,
-    /// The store did not confirm it in time. The release is repeated in the background; at the latest the lease
-    /// ends by itself.
-    Unconfirmed,
 }
+
+/// The store did not confirm a release in time. It is repeated in the background; at the latest the lease ends
+/// by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Unconfirmed;
+
+/// What became of a release.
+pub type ReleaseAnswer = Result<ReleaseOutcome, Unconfirmed>;
 
 /// Something that people should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! The current hold: how guards leave it, and how it is lost.
 
 use super::{
-    Command, EndedHow, Entry, Grant, LostReason, Machine, Moment, Notice, OwnerId, Refusal, ReleaseAnswer,
-    Step, Ticket, Traces, depth::Depth, renewal::Renewal, retired::Retired,
+    Command, Ended, Entry, Grant, LostReason, Machine, Moment, Notice, OwnerId, Refusal, ReleaseOutcome,
+    Step, Ticket, Traces, Unconfirmed, depth::Depth, renewal::Renewal, retired::Retired,
 };
 use crate::{ids::LeaseNumber, terms::Terms, token::FencingToken};
 
@@ -112,7 +112,7 @@ impl Machine {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.guards > 0) else {
             self.ghost_leaves(token);
             if let Some(ticket) = ticket {
-                s.say(Command::ReleaseAnswered { ticket, answer: ReleaseAnswer::AlreadyExpired });
+                s.say(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
             }
             return;
         };
@@ -138,7 +138,7 @@ impl Machine {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
             hold.ended = true;
-            s.say(Command::Ended { token: hold.token, how: EndedHow::Released });
+            s.say(Command::Ended { token: hold.token, how: Ended::Released });
         }
         // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
@@ -151,7 +151,7 @@ impl Machine {
     pub(super) fn lose(&mut self, s: &mut Step<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
-            s.say(Command::Ended { token: hold.token, how: EndedHow::Lost(reason) });
+            s.say(Command::Ended { token: hold.token, how: Ended::Lost(reason) });
             for waiter in self.queue.drain_entrants() {
                 s.say(Command::Refuse { waiter, refusal: Refusal::Lost });
             }
@@ -161,7 +161,7 @@ impl Machine {
         }
         // Who had left before the end was protected all the time, though the store could not confirm it.
         let confirmed = !hold.ended || reason == LostReason::Gone;
-        let answer = if confirmed { ReleaseAnswer::AlreadyExpired } else { ReleaseAnswer::Unconfirmed };
+        let answer = if confirmed { Ok(ReleaseOutcome::AlreadyExpired) } else { Err(Unconfirmed) };
         hold.depth.tickets.answer(s, answer);
         if reason != LostReason::Gone || hold.traces.not_after.is_some() {
             self.retire(s, Retired::new(hold.lease, hold.traces));

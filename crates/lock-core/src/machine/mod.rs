@@ -47,7 +47,9 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, EndedHow, Grant, GrantedBy, LostReason, Notice, Refusal, ReleaseAnswer};
+pub use command::{
+    Command, Ended, Grant, GrantedBy, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome, Unconfirmed,
+};
 pub use event::{Entry, Event, Failure, OwnerId, Patience, Ticket, WaiterId, WatchAnswer};
 
 use crate::{

@@ -5,7 +5,9 @@
 //! that time. Both together are: release at once, and again until one was carried out at a server time past the
 //! largest `not_after` that was sent for the id.
 
-use super::{Command, Failure, Machine, Moment, ReleaseAnswer, Step, Traces, pace, tickets::Tickets};
+use super::{
+    Command, Failure, Machine, Moment, ReleaseOutcome, Step, Traces, Unconfirmed, pace, tickets::Tickets,
+};
 use crate::{
     backend::{Applied, Publish, Released, Reply},
     ids::LeaseNumber,
@@ -68,7 +70,7 @@ impl Machine {
         for retired in &mut self.retired {
             retired.tickets.answer_overdue(s);
             if s.now >= retired.traces.over_at {
-                retired.tickets.answer(s, ReleaseAnswer::Unconfirmed);
+                retired.tickets.answer(s, Err(Unconfirmed));
             }
         }
         self.retired.retain(|retired| s.now < retired.traces.over_at);
@@ -104,13 +106,13 @@ impl Machine {
         let (executed_at, answer) = match outcome {
             Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
                 self.turns.freed(s, listeners, self.watch.is_on());
-                (now, ReleaseAnswer::Released)
+                (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
                 match (retired.in_doubt, held_by_other) {
-                    (true, _) => (now, ReleaseAnswer::Released),
-                    (false, true) => (now, ReleaseAnswer::HeldByOther),
-                    (false, false) => (now, ReleaseAnswer::AlreadyExpired),
+                    (true, _) => (now, Ok(ReleaseOutcome::Released)),
+                    (false, true) => (now, Ok(ReleaseOutcome::HeldByOther)),
+                    (false, false) => (now, Ok(ReleaseOutcome::AlreadyExpired)),
                 }
             }
             Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),
@@ -135,7 +137,7 @@ impl Retired {
         self.failures += 1;
         self.next_at = s.now + pace::back_off(s, self.failures, self.traces.timeout);
         if !failure.retryable {
-            self.tickets.answer(s, ReleaseAnswer::Unconfirmed);
+            self.tickets.answer(s, Err(Unconfirmed));
         }
     }
 }

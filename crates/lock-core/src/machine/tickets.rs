@@ -1,6 +1,6 @@
 //! Releases by hand that wait for an answer.
 
-use super::{Command, Moment, ReleaseAnswer, Step, Ticket};
+use super::{Command, Moment, ReleaseAnswer, ReleaseOutcome, Step, Ticket, Unconfirmed};
 
 /// Each with the depth that it left, and when it is answered at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ impl Tickets {
     pub(super) fn answer(&mut self, s: &mut Step<'_>, answer: ReleaseAnswer) {
         for open in self.0.drain(..) {
             let answer = match (answer, open.left) {
-                (ReleaseAnswer::Released, depth @ 1..) => ReleaseAnswer::StillHeld { depth },
+                (Ok(ReleaseOutcome::Released), depth @ 1..) => Ok(ReleaseOutcome::StillHeld { depth }),
                 (other, _) => other,
             };
             s.say(Command::ReleaseAnswered { ticket: open.ticket, answer });
@@ -37,7 +37,7 @@ impl Tickets {
     /// Answers those who left guards behind: the depth in this process is certain whatever the store knows.
     pub(super) fn answer_inner(&mut self, s: &mut Step<'_>) {
         for open in self.0.extract_if(.., |open| open.left > 0) {
-            let answer = ReleaseAnswer::StillHeld { depth: open.left };
+            let answer = Ok(ReleaseOutcome::StillHeld { depth: open.left });
             s.say(Command::ReleaseAnswered { ticket: open.ticket, answer });
         }
     }
@@ -46,8 +46,8 @@ impl Tickets {
     pub(super) fn answer_overdue(&mut self, s: &mut Step<'_>) {
         for open in self.0.extract_if(.., |open| open.answer_by <= s.now) {
             let answer = match open.left {
-                0 => ReleaseAnswer::Unconfirmed,
-                depth => ReleaseAnswer::StillHeld { depth },
+                0 => Err(Unconfirmed),
+                depth => Ok(ReleaseOutcome::StillHeld { depth }),
             };
             s.out.push(Command::ReleaseAnswered { ticket: open.ticket, answer });
         }

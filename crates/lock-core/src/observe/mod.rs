@@ -11,7 +11,7 @@ pub use crate::machine::GrantedBy;
 use crate::{
     driver::Driver,
     ids::LeaseId,
-    machine::{EndedHow, LostReason, ReleaseAnswer},
+    machine::{Ended, LostReason, ReleaseAnswer},
     name::LockName,
     token::FencingToken,
 };
@@ -83,7 +83,7 @@ pub enum LockEvent<'a> {
         /// Its lease in the store.
         lease: LeaseId,
         /// How.
-        how: EndedHow,
+        how: Ended,
         /// How long it lasted.
         held: Duration,
     },
@@ -155,7 +155,7 @@ impl LockEvent<'_> {
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
         match self {
-            Self::Ended { how: EndedHow::Lost(reason), .. } => Some(*reason),
+            Self::Ended { how: Ended::Lost(reason), .. } => Some(*reason),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{AcquireOutcome, By, LockEvent, LockObserver, RenewalOutcome, WakeUp};
 use crate::{
-    machine::{EndedHow, GrantedBy, LostReason, ReleaseAnswer},
+    machine::{Ended, GrantedBy, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
     name::LockName,
 };
 use opentelemetry::{
@@ -129,11 +129,11 @@ impl LockObserver for OtelObserver {
             LockEvent::Ended { how, held, .. } => {
                 self.held.add(-1, &common);
                 let outcome = match how {
-                    EndedHow::Released => "released",
-                    EndedHow::Lost(_) => "lost",
+                    Ended::Released => "released",
+                    Ended::Lost(_) => "lost",
                 };
                 self.hold.record(seconds(held), &with("lock.outcome", outcome));
-                if let EndedHow::Lost(reason) = how {
+                if let Ended::Lost(reason) = how {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
@@ -181,12 +181,12 @@ fn lost_reason(reason: LostReason) -> &'static str {
 
 fn release_outcome(answer: ReleaseAnswer) -> &'static str {
     match answer {
-        ReleaseAnswer::Released => "released",
-        ReleaseAnswer::HandedOn => "handed_on",
-        ReleaseAnswer::StillHeld { .. } => "still_held",
-        ReleaseAnswer::AlreadyExpired => "already_expired",
-        ReleaseAnswer::HeldByOther => "held_by_other",
-        ReleaseAnswer::Unconfirmed => "unconfirmed",
+        Ok(ReleaseOutcome::Released) => "released",
+        Ok(ReleaseOutcome::HandedOn) => "handed_on",
+        Ok(ReleaseOutcome::StillHeld { .. }) => "still_held",
+        Ok(ReleaseOutcome::AlreadyExpired) => "already_expired",
+        Ok(ReleaseOutcome::HeldByOther) => "held_by_other",
+        Err(Unconfirmed) => "unconfirmed",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tracing` events: fields, not prose. Debug for the ordinary, warn for what endangers a hold, error for loss.
 
 use super::{By, LockEvent};
-use crate::machine::{EndedHow, ReleaseAnswer};
+use crate::machine::{Ended, ReleaseOutcome, Unconfirmed};
 use std::time::Duration;
 
 fn seconds(d: Duration) -> f64 {
@@ -19,16 +19,16 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, by = ?by, "acquired");
         }
         LockEvent::Ended { token, lease, how, held, .. } => match how {
-            EndedHow::Released => tracing::debug!(
+            Ended::Released => tracing::debug!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
             ),
-            EndedHow::Lost(reason) => tracing::error!(
+            Ended::Lost(reason) => tracing::error!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
                 held = seconds(held), "lost"
             ),
         },
         LockEvent::Released { answer, by, .. } => match (answer, by) {
-            (ReleaseAnswer::AlreadyExpired | ReleaseAnswer::HeldByOther | ReleaseAnswer::Unconfirmed, _) => {
+            (Ok(ReleaseOutcome::AlreadyExpired) | Ok(ReleaseOutcome::HeldByOther) | Err(Unconfirmed), _) => {
                 tracing::warn!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released too late");
             }
             (_, By::Hand | By::Drop) => {

@@ -2,7 +2,7 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, EndedHow, Hold, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
+    BackendErrorKind, Clock, Ended, Hold, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
     LockOptions, LostReason, Moment, ReleaseOutcome,
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
@@ -115,7 +115,7 @@ struct Losses(Arc<Mutex<Vec<LostReason>>>);
 
 impl LockObserver for Losses {
     fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
-        if let LockEvent::Ended { how: EndedHow::Lost(reason), .. } = event {
+        if let LockEvent::Ended { how: Ended::Lost(reason), .. } = event {
             self.0.lock().unwrap().push(*reason);
         }
     }
@@ -193,10 +193,10 @@ impl Schedule {
                 }
             }
             3 => {
-                if let Some(reentry) = self.guards.last().map(LockGuard::reenter) {
-                    if let Ok(Ok(guard)) = tokio::time::timeout(patience, reentry).await {
-                        self.took(guard);
-                    }
+                if let Some(reentry) = self.guards.last().map(LockGuard::reenter)
+                    && let Ok(Ok(guard)) = tokio::time::timeout(patience, reentry).await
+                {
+                    self.took(guard);
                 }
             }
             4 => {

@@ -13,7 +13,7 @@ fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time()
     story.says_nothing();
 
     story.tell(Event::Drop { token });
-    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.says(Command::Ended { token, how: Ended::Released });
     story.releases(0);
     story.says_nothing();
     story.released(first, 0, Released::Released { listeners: None });

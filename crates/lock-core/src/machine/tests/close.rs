@@ -30,11 +30,7 @@ fn a_close_during_an_attempt_gives_the_grant_back() {
 
 #[test]
 fn a_close_ends_the_subscription_without_lingering() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();
     story.busy(lease, Duration::from_secs(20));

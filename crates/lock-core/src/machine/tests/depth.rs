@@ -19,12 +19,15 @@ fn an_owner_re_enters_and_leaves_as_often() {
     story.tell(Event::Release { token, ticket: Ticket(1) });
     assert_eq!(story.releases(1), lease);
     story.released(lease, 1, Released::Kept);
-    story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer: ReleaseAnswer::StillHeld { depth: 1 } });
+    story.says(Command::ReleaseAnswered {
+        ticket: Ticket(1),
+        answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
+    });
     story.tell(Event::Release { token, ticket: Ticket(2) });
-    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.says(Command::Ended { token, how: Ended::Released });
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: Some(0) });
-    story.says(Command::ReleaseAnswered { ticket: Ticket(2), answer: ReleaseAnswer::Released });
+    story.says(Command::ReleaseAnswered { ticket: Ticket(2), answer: Ok(ReleaseOutcome::Released) });
     story.ends_idle();
 }
 
@@ -59,7 +62,7 @@ fn cancelled_re_entry_and_last_release_free_the_lock_after_the_answer() {
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.tell(Event::Leave { waiter: B }).tell(Event::Drop { token });
-    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.says(Command::Ended { token, how: Ended::Released });
     story.says_nothing();
     story.acquired(lease, Acquired::Reentered);
     story.next();
@@ -154,7 +157,10 @@ fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
     story.tell(Event::Release { token, ticket: Ticket(7) });
     story.releases(1);
     story.at(6.1).release_unknown(lease, 1);
-    story.says(Command::ReleaseAnswered { ticket: Ticket(7), answer: ReleaseAnswer::StillHeld { depth: 1 } });
+    story.says(Command::ReleaseAnswered {
+        ticket: Ticket(7),
+        answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
+    });
     assert_eq!(story.at(6.2).releases(1), lease);
 }
 

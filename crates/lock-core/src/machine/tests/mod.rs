@@ -219,7 +219,7 @@ impl Story {
 
     #[track_caller]
     fn loses(&mut self, token: FencingToken, reason: LostReason) {
-        self.says(Command::Ended { token, how: EndedHow::Lost(reason) });
+        self.says(Command::Ended { token, how: Ended::Lost(reason) });
     }
 
     /// `A` holds since second 0.
@@ -230,6 +230,16 @@ impl Story {
         let token = story.granted(lease);
         story.grants(A);
         (story, lease, token)
+    }
+
+    /// `A` waits for the lock of another process, whose lease lasts for 20 s, and subscribes.
+    fn with_a_waiting() -> (Self, LeaseNumber) {
+        let mut story = Self::begins();
+        story.enters(A);
+        let lease = story.tries();
+        story.busy(lease, Duration::from_secs(20));
+        story.says(Command::Watch);
+        (story, lease)
     }
 
     #[track_caller]

@@ -5,7 +5,7 @@ use super::*;
 fn release_by_hand() -> (Story, LeaseNumber, FencingToken) {
     let (mut story, lease, token) = Story::with_a_holding();
     story.at(1.0).tell(Event::Release { token, ticket: Ticket(1) });
-    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.says(Command::Ended { token, how: Ended::Released });
     assert_eq!(story.releases(0), lease);
     (story, lease, token)
 }
@@ -19,15 +19,15 @@ fn answered(story: &mut Story, answer: ReleaseAnswer) {
 fn a_release_says_what_it_found() {
     let (mut story, lease, _) = release_by_hand();
     story.released(lease, 0, Released::Released { listeners: Some(2) });
-    answered(&mut story, ReleaseAnswer::Released);
+    answered(&mut story, Ok(ReleaseOutcome::Released));
 
     let (mut story, lease, _) = release_by_hand();
     story.released(lease, 0, Released::Gone { held_by_other: false });
-    answered(&mut story, ReleaseAnswer::AlreadyExpired);
+    answered(&mut story, Ok(ReleaseOutcome::AlreadyExpired));
 
     let (mut story, lease, _) = release_by_hand();
     story.released(lease, 0, Released::Gone { held_by_other: true });
-    answered(&mut story, ReleaseAnswer::HeldByOther);
+    answered(&mut story, Ok(ReleaseOutcome::HeldByOther));
     story.ends_idle();
 }
 
@@ -37,7 +37,7 @@ fn a_repeated_release_that_finds_nothing_was_a_success() {
     story.at(4.0).release_unknown(lease, 0).says_nothing();
     assert_eq!(story.at(4.1).releases(0), lease);
     story.released(lease, 0, Released::Gone { held_by_other: true });
-    answered(&mut story, ReleaseAnswer::Released);
+    answered(&mut story, Ok(ReleaseOutcome::Released));
     story.ends_idle();
 }
 
@@ -48,7 +48,7 @@ fn a_release_nobody_answers_is_unconfirmed_after_two_operation_timeouts_and_goes
     story.at(4.1).releases(0);
     story.at(6.9).says_nothing();
     story.at(7.0);
-    answered(&mut story, ReleaseAnswer::Unconfirmed);
+    answered(&mut story, Err(Unconfirmed));
     story.at(7.1).release_unknown(lease, 0);
     assert_eq!(story.at(7.3).releases(0), lease);
     story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
@@ -92,7 +92,7 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
     story.next();
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: None });
-    answered(&mut story, ReleaseAnswer::Released);
+    answered(&mut story, Ok(ReleaseOutcome::Released));
     assert_eq!(story.at(3.1).releases(0), lease, "a late first attempt would leave an orphan");
     story.released(lease, 0, Released::Released { listeners: None });
     story.ends_idle();
@@ -104,10 +104,10 @@ fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.at(1.0).tell(Event::Leave { waiter: B }).tell(Event::Release { token, ticket: Ticket(1) });
-    story.says(Command::Ended { token, how: EndedHow::Released });
+    story.says(Command::Ended { token, how: Ended::Released });
     story.at(6.9).says_nothing();
     story.at(7.0);
-    answered(&mut story, ReleaseAnswer::Unconfirmed);
+    answered(&mut story, Err(Unconfirmed));
 }
 
 /// Takes the lock for the front waiter and releases it, as a process with many local waiters does.

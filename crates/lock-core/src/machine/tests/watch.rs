@@ -4,11 +4,7 @@ use super::*;
 
 #[test]
 fn a_busy_lock_is_watched_and_tried_again_when_the_watch_stands() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, lease) = Story::with_a_waiting();
     story.says_nothing();
     story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
     assert_eq!(story.tries(), lease, "the release may have happened before the subscription stood");
@@ -41,11 +37,7 @@ fn the_end_of_the_other_lease_is_a_reason_to_try() {
 
 #[test]
 fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();
     story.busy(lease, Duration::from_secs(20));
@@ -62,11 +54,7 @@ fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
 
 #[test]
 fn a_waiter_that_comes_back_in_time_finds_the_subscription() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged)).tell(Event::Leave { waiter: A });
     story.said.clear();
     story.busy(lease, Duration::from_secs(20));
@@ -80,11 +68,7 @@ fn a_waiter_that_comes_back_in_time_finds_the_subscription() {
 
 #[test]
 fn a_subscription_that_fails_is_tried_again_while_somebody_waits() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Watch);
 }
@@ -109,11 +93,7 @@ fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
 
 #[test]
 fn a_subscription_in_doubt_is_ended_when_nobody_waits_any_more() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Leave { waiter: A }).tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Unwatch);
     story.tell(Event::Unwatched(WatchAnswer::Failed)).says_nothing();
@@ -124,11 +104,7 @@ fn a_subscription_in_doubt_is_ended_when_nobody_waits_any_more() {
 
 #[test]
 fn an_end_of_a_subscription_that_always_fails_is_given_up() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
+    let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).tell(Event::Leave { waiter: A });
     let mut tries = 0;
     while let Some(wake) = story.machine.wake_at() {
