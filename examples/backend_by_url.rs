@@ -1,0 +1,31 @@
+//! How do I choose the store by configuration?
+//!
+//! `LOCK_URL=memory:shop cargo run -p examples --bin backend_by_url`; a program that is to know Redis as well adds
+//! the crate's connector with `Connectors::default().with(…)`, and nothing else changes.
+
+use lock_core::{Connectors, ErrorKind, LockFactory};
+use std::{env, error::Error};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let connectors = Connectors::default();
+    println!("known schemes: {}", connectors.schemes().join(", "));
+
+    let url = env::var("LOCK_URL").unwrap_or_else(|_| "memory:".to_owned());
+    let backend = connectors.connect(&url).await?; // an error here ends the program, with what to do about it
+    let locks = LockFactory::new(backend);
+    let guard = locks.named("stock:42")?.acquire().await?;
+    println!("{} is held in the store that LOCK_URL chose", guard.name());
+    guard.release().await?;
+
+    // What a wrong URL says; only the scheme is repeated, since the rest may have a password.
+    for wrong in ["redis://:secret@localhost", "carrier-pigeon:coop", "localhost"] {
+        let Err(error) = connectors.connect(wrong).await else {
+            return Err(format!("{wrong} was accepted").into());
+        };
+        assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+        assert!(!error.to_string().contains("secret"));
+        println!("refused: {error}");
+    }
+    Ok(())
+}

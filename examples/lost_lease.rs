@@ -1,0 +1,37 @@
+//! How do I notice that I no longer hold the lock?
+//!
+//! A lease that nobody renews runs out here. With the default options a watchdog renews, and the same signal
+//! comes when it cannot: the process was paused, the network was cut, somebody freed the lock by force.
+
+use lock_core::{LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
+use std::{error::Error, time::Duration};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let locks = LockFactory::new(MemoryBackend::new());
+    let lock = locks.named("import")?.with_lease(Duration::from_millis(200))?; // fixed: no watchdog
+
+    let guard = lock.acquire().await?;
+    println!("held for {:?} at most", guard.remaining());
+
+    tokio::select! {
+        reason = guard.lost() => {
+            println!("the work was stopped: {reason}");
+            assert_eq!(reason, LostReason::Expired);
+        }
+        () = import() => return Err("the work outlived its lease".into()),
+    }
+
+    assert!(!guard.is_held()); // local: compares the clock, asks nobody
+    println!("is_held() is {}, remaining() is {:?}", guard.is_held(), guard.remaining());
+
+    let outcome = guard.release().await?;
+    println!("release() says {outcome:?}: what was done last was not protected");
+    assert_eq!(outcome, ReleaseOutcome::AlreadyExpired);
+    Ok(())
+}
+
+/// Work that takes longer than the lease.
+async fn import() {
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}

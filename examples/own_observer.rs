@@ -1,0 +1,67 @@
+//! How do I feed my own metrics, without OpenTelemetry or with a version of it that this crate does not use?
+
+use lock_core::{AcquireOutcome, By, LockEvent, LockFactory, LockObserver, MemoryBackend};
+use std::{
+    error::Error,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// Counts; clones share them, so that one goes to the factory and one stays here.
+#[derive(Debug, Clone, Default)]
+struct Counts(Arc<Counters>);
+
+#[derive(Debug, Default)]
+struct Counters {
+    acquired: AtomicI64,
+    timed_out: AtomicI64,
+    held_now: AtomicI64,
+    lost: AtomicI64,
+    dropped: AtomicI64,
+}
+
+impl LockObserver for Counts {
+    // Called wherever the event happens, also from Drop: count, and return.
+    fn observe(&self, _backend: &'static str, event: &LockEvent<'_>) {
+        let count = |counter: &AtomicI64, by| _ = counter.fetch_add(by, Relaxed);
+        match event {
+            LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.0.acquired, 1),
+            LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.0.timed_out, 1),
+            LockEvent::Granted { .. } => count(&self.0.held_now, 1),
+            LockEvent::Released { by: By::Drop, .. } => count(&self.0.dropped, 1),
+            LockEvent::Ended { .. } => {
+                count(&self.0.held_now, -1);
+                count(&self.0.lost, i64::from(event.lost_reason().is_some()));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let counts = Counts::default();
+    let locks = LockFactory::builder(MemoryBackend::new()).observer(counts.clone()).build()?;
+    let lock = locks.named("stock:42")?;
+
+    let released = lock.acquire().await?;
+    assert!(lock.acquire_timeout(Duration::from_millis(20)).await.is_err());
+    released.release().await?;
+    drop(lock.acquire().await?);
+    let short = lock.with_lease(Duration::from_millis(100))?.acquire().await?;
+    short.lost().await;
+    let held = lock.acquire().await?;
+
+    let Counters { acquired, timed_out, held_now, lost, dropped } = &*counts.0;
+    let seen = [acquired, timed_out, held_now, lost, dropped].map(|counter| counter.load(Relaxed));
+    let [acquired, timed_out, held_now, lost, dropped] = seen;
+    println!(
+        "acquired {acquired}, timed out {timed_out}, held now {held_now}, lost {lost}, dropped {dropped}"
+    );
+    assert_eq!(seen, [4, 1, 1, 1, 1]);
+    held.release().await?;
+    Ok(())
+}

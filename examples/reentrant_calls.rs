@@ -1,0 +1,52 @@
+//! How do functions that call one another take the same lock, each for itself?
+//!
+//! Every acquisition is a fresh owner, so a second acquire in the same task would wait for the first one. Whoever
+//! shall re-enter is given the owner, as a value.
+
+use lock_core::{LockError, LockFactory, MemoryBackend, Owner, ReleaseOutcome};
+use std::error::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let locks = LockFactory::new(MemoryBackend::new());
+
+    let me = locks.owner();
+    transfer(&locks, &me).await?;
+    assert!(
+        locks.named("accounts")?.try_acquire().await?.is_some(),
+        "as many releases as acquires: it is free"
+    );
+    println!("the lock is free again");
+
+    // A function that gets no owner is somebody else, even in the same task.
+    let guard = locks.named("accounts")?.with_owner(&me)?.acquire().await?;
+    assert!(locks.named("accounts")?.try_acquire().await?.is_none());
+    println!("without the owner, the same task is refused");
+
+    // Where a guard is at hand, it can be asked itself.
+    let again = guard.reenter().await?;
+    assert_eq!(guard.release().await?, ReleaseOutcome::StillHeld { depth: 1 });
+    assert!(again.is_held());
+    assert_eq!(again.release().await?, ReleaseOutcome::Released);
+    println!("a guard re-entered by itself");
+    Ok(())
+}
+
+/// Takes the lock for both of its steps.
+async fn transfer(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
+    let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
+    println!("transfer holds the lock with token {}", guard.fencing_token());
+    for account in ["alice", "bob"] {
+        book(locks, me, account).await?;
+    }
+    assert_eq!(guard.release().await?, ReleaseOutcome::Released);
+    Ok(())
+}
+
+/// Takes the lock for itself: it is right whether or not its caller holds the lock already.
+async fn book(locks: &LockFactory, me: &Owner, account: &str) -> Result<(), LockError> {
+    let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
+    println!("  book({account}) re-entered with the same token {}", guard.fencing_token());
+    assert_eq!(guard.release().await?, ReleaseOutcome::StillHeld { depth: 1 });
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Every example does what it says, in words and with its exit code; and every example is run here.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+#[test]
+fn hello_locks_and_releases() {
+    shows(env!("CARGO_BIN_EXE_hello"), "now the second task has it, with token ");
+}
+
+#[test]
+fn try_once_does_something_else_when_the_lock_is_taken() {
+    shows(env!("CARGO_BIN_EXE_try_once"), "not free: we do something else, without having waited");
+}
+
+#[test]
+fn timeout_tells_busy_from_broken() {
+    shows(env!("CARGO_BIN_EXE_timeout"), "what to answer: 409: others are at it, try again");
+}
+
+#[test]
+fn lost_lease_is_noticed() {
+    shows(env!("CARGO_BIN_EXE_lost_lease"), "release() says AlreadyExpired");
+}
+
+#[test]
+fn fenced_write_refuses_the_zombie() {
+    shows(
+        env!("CARGO_BIN_EXE_fenced_write"),
+        "A wakes up and writes: refused as stale\nB writes: accepted\n",
+    );
+}
+
+#[test]
+fn reentrant_calls_share_one_hold() {
+    shows(env!("CARGO_BIN_EXE_reentrant_calls"), "  book(bob) re-entered with the same token ");
+}
+
+#[test]
+fn run_stops_work_that_outlives_the_lock() {
+    shows(env!("CARGO_BIN_EXE_run"), "endless work was stopped: the lease ended without a renewal");
+}
+
+#[test]
+fn backend_by_url_explains_an_unknown_scheme() {
+    shows(
+        env!("CARGO_BIN_EXE_backend_by_url"),
+        "refused: the backend URL was refused: the scheme `redis` is not",
+    );
+}
+
+#[test]
+fn backend_by_url_obeys_the_environment() {
+    let example = || Command::new(env!("CARGO_BIN_EXE_backend_by_url"));
+    let named = finish(example().env("LOCK_URL", "memory:shop"));
+    assert_eq!(named.code, Some(0), "{named:?}");
+    let unknown = finish(example().env("LOCK_URL", "carrier-pigeon:coop"));
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.stderr.contains("the scheme `carrier-pigeon` is unknown"), "{unknown:?}");
+}
+
+#[test]
+fn own_observer_counts_every_end() {
+    shows(env!("CARGO_BIN_EXE_own_observer"), "acquired 4, timed out 1, held now 1, lost 1, dropped 1");
+}
+
+#[test]
+fn every_example_is_short_opens_with_a_question_and_is_run_here() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = include_str!("main.rs");
+    let manifest = include_str!("../Cargo.toml");
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(here).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines = text.lines().count();
+        assert!(lines < 80, "{name} has {lines} lines: leave something out, or make two of it");
+        let opening = text.lines().next().unwrap();
+        assert!(
+            opening.starts_with("//! ") && opening.ends_with('?'),
+            "{name} opens with `{opening}`: no question"
+        );
+        assert!(tests.contains(&format!("env!(\"CARGO_BIN_EXE_{name}\")")), "{name} is never run here");
+        assert!(manifest.contains(&format!("path = \"{name}.rs\"")), "{name} is not in Cargo.toml");
+        names.insert(name);
+    }
+    assert!(names.contains("hello"), "the examples were looked for in the wrong place: {names:?}");
+}
+
+/// Runs an example as a user does who has set nothing, and looks for a telling piece of what it prints.
+fn shows(program: &str, telling: &str) {
+    let run = finish(Command::new(program).env_remove("LOCK_URL"));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains(telling), "it does not say `{telling}`: {run:?}");
+    assert!(run.stderr.is_empty(), "{run:?}");
+    assert!(run.took < Duration::from_secs(3), "nobody waits that long for an example: {run:?}");
+}
+
+#[derive(Debug)]
+struct Finished {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    took: Duration,
+}
+
+/// Waits for the end, but not for ever: an example that hangs is killed, and has no exit code.
+fn finish(command: &mut Command) -> Finished {
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the example starts");
+    let began = Instant::now();
+    // What an example prints fits into the pipe, so nobody has to read meanwhile.
+    while child.try_wait().expect("the example can be waited for").is_none() {
+        if began.elapsed() > Duration::from_secs(20) {
+            child.kill().expect("the example can be ended");
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let took = began.elapsed();
+    let output = child.wait_with_output().expect("the output can be read");
+    let text = |bytes| String::from_utf8(bytes).expect("an example prints text");
+    Finished { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
+}

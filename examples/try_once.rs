@@ -1,0 +1,28 @@
+//! How do I take a lock only if it is free, and do something else otherwise?
+
+use lock_core::{LockFactory, MemoryBackend};
+use std::error::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let store = MemoryBackend::new();
+    // Two factories on one store behave as two processes do.
+    let (here, there) = (LockFactory::new(store.clone()), LockFactory::new(store));
+
+    let held = there.named("nightly-report")?.acquire().await?;
+    println!("another process makes the report");
+
+    let report = here.named("nightly-report")?;
+    match report.try_acquire().await? {
+        Some(_) => return Err("two processes hold one lock".into()),
+        None => println!("not free: we do something else, without having waited"),
+    }
+
+    held.release().await?;
+    let Some(guard) = report.try_acquire().await? else {
+        return Err("nobody holds the lock, and yet it is not free".into());
+    };
+    println!("free: we make the report, with token {}", guard.fencing_token());
+    guard.release().await?;
+    Ok(())
+}
