@@ -10,12 +10,8 @@ use std::{
     time::Duration,
 };
 
-/// Counts; clones share them, so that one goes to the factory and one stays here.
-#[derive(Debug, Clone, Default)]
-struct Counts(Arc<Counters>);
-
 #[derive(Debug, Default)]
-struct Counters {
+struct Counts {
     acquired: AtomicI64,
     timed_out: AtomicI64,
     held_now: AtomicI64,
@@ -28,13 +24,13 @@ impl LockObserver for Counts {
     fn observe(&self, _backend: &'static str, event: &LockEvent<'_>) {
         let count = |counter: &AtomicI64, by| _ = counter.fetch_add(by, Relaxed);
         match event {
-            LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.0.acquired, 1),
-            LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.0.timed_out, 1),
-            LockEvent::Granted { .. } => count(&self.0.held_now, 1),
-            LockEvent::Released { by: By::Drop, .. } => count(&self.0.dropped, 1),
+            LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.acquired, 1),
+            LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.timed_out, 1),
+            LockEvent::Granted { .. } => count(&self.held_now, 1),
+            LockEvent::Released { by: By::Drop, .. } => count(&self.dropped, 1),
             LockEvent::Ended { .. } => {
-                count(&self.0.held_now, -1);
-                count(&self.0.lost, i64::from(event.lost_reason().is_some()));
+                count(&self.held_now, -1);
+                count(&self.lost, i64::from(event.lost_reason().is_some()));
             }
             _ => {}
         }
@@ -43,7 +39,7 @@ impl LockObserver for Counts {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let counts = Counts::default();
+    let counts = Arc::new(Counts::default()); // one clone for the factory, one stays here
     let locks = LockFactory::builder(MemoryBackend::new()).observer(counts.clone()).build()?;
     let lock = locks.named("stock:42")?;
 
@@ -55,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     short.lost().await;
     let held = lock.acquire().await?;
 
-    let Counters { acquired, timed_out, held_now, lost, dropped } = &*counts.0;
+    let Counts { acquired, timed_out, held_now, lost, dropped } = &*counts;
     let seen = [acquired, timed_out, held_now, lost, dropped].map(|counter| counter.load(Relaxed));
     let [acquired, timed_out, held_now, lost, dropped] = seen;
     println!(

@@ -6,6 +6,7 @@ use crate::{
     guard::LockGuard,
     machine::{Patience, Refusal},
     name::LockName,
+    options::OptionsError,
     owner::Owner,
     terms::Terms,
     token::FencingToken,
@@ -81,7 +82,7 @@ impl AcquireFuture {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
         if self.seated.is_none() {
-            match self.handle.enter(self.entering()) {
+            match self.check_wait().and_then(|()| self.handle.enter(self.entering())) {
                 Ok(seated) => self.seated = Some(seated),
                 Err(error) => {
                     self.done = true;
@@ -102,6 +103,16 @@ impl AcquireFuture {
             Verdict::Refused(Refusal::Busy, _) => Ok(None),
             Verdict::Refused(refusal, error) => Err(self.error(refusal, error)),
         })
+    }
+
+    fn check_wait(&self) -> Result<(), LockError> {
+        let most = self.handle.limits.longest_wait;
+        match self.wait {
+            Wait::For(wait) if wait > most => {
+                Err(LockError::from(OptionsError::WaitTooLong { wait, most }).of(&self.wanted.name))
+            }
+            Wait::For(_) | Wait::Once | Wait::Forever => Ok(()),
+        }
     }
 
     fn error(&self, refusal: Refusal, error: Option<Arc<crate::BackendError>>) -> LockError {

@@ -77,7 +77,7 @@ impl Connectors {
         let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
         let Some(scheme) = scheme else {
             return Err(LockError::invalid_url(format!(
-                "it has no scheme: write one of {} before a colon, for example `memory:`",
+                "it has no scheme: write one that is known here ({}) before a colon, for example `memory:`",
                 self.schemes().join(", ")
             )));
         };
@@ -94,7 +94,7 @@ impl Connectors {
                 "the scheme `{scheme}` is not built in: add the crate `{by}` and give its connector to `Connectors::with` \
                  (known here: {known})"
             ),
-            None => format!("the scheme `{scheme}` is unknown: use one of {known}"),
+            None => format!("the scheme `{scheme}` is unknown: use one that is known here ({known})"),
         }
     }
 }

@@ -80,8 +80,7 @@ impl LockFactory {
         N: TryInto<LockName>,
         NameError: From<N::Error>,
     {
-        let name = name.try_into().map_err(NameError::from)?;
-        Lock::new(self.handle.clone(), name)
+        Lock::new(self.handle.clone(), parse(name)?)
     }
 
     /// A fresh owner, for re-entry; see [`Owner`].
@@ -99,17 +98,22 @@ impl LockFactory {
     /// What is known of a name: who holds it in the store, and who holds it or waits in this process.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails, or does not answer within the
-    /// operation timeout.
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails, or does
+    /// not answer within the operation timeout.
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
-    pub async fn inspect(&self, name: &LockName) -> Result<Inspection, LockError> {
-        let stored = match self.stored(name).await? {
+    pub async fn inspect<N>(&self, name: N) -> Result<Inspection, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = parse(name)?;
+        let stored = match self.stored(&name).await? {
             Inspected::Held(stored) => Some(stored),
             Inspected::Free => None,
         };
-        Ok(Inspection { stored, local: self.handle.look_at(name) })
+        Ok(Inspection { stored, local: self.handle.look_at(&name) })
     }
 
     /// Frees a lock whoever holds it: looks who holds it, and frees it if that one still does. The holder
@@ -117,18 +121,24 @@ impl LockFactory {
     /// fencing token alone.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails; it may then have been freed.
+    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails; it may
+    /// then have been freed.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have freed the lock; repeating it frees no later holder unseen.
-    pub async fn force_release(&self, name: &LockName) -> Result<ForceOutcome, LockError> {
-        let Inspected::Held(StoredHold { lease, .. }) = self.stored(name).await? else {
+    pub async fn force_release<N>(&self, name: N) -> Result<ForceOutcome, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = parse(name)?;
+        let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await? else {
             return Ok(ForceOutcome::NotHeld);
         };
         let request = ForceRelease { name: name.clone(), seen: lease.clone() };
-        let reply = self.in_time(name, self.handle.backend.force_release(request)).await?;
+        let reply = self.in_time(&name, self.handle.backend.force_release(request)).await?;
         // If it was ours, the holder is told at once instead of at its next renewal.
-        self.handle.suspect(name);
+        self.handle.suspect(&name);
         Ok(match reply.outcome {
             Forced::Forced => ForceOutcome::Forced { lease },
             Forced::Changed => ForceOutcome::Changed,
@@ -170,6 +180,14 @@ impl LockFactory {
     pub async fn shutdown(&self) -> ShutdownReport {
         self.handle.shut_down().await
     }
+}
+
+fn parse<N>(name: N) -> Result<LockName, LockError>
+where
+    N: TryInto<LockName>,
+    NameError: From<N::Error>,
+{
+    Ok(name.try_into().map_err(NameError::from)?)
 }
 
 /// The options of a factory.

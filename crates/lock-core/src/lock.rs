@@ -4,11 +4,10 @@ use crate::{
     acquire::{AcquireFuture, TryAcquireFuture, Wait, Wanted},
     driver::Handle,
     error::{ErrorKind, LockError, RunError},
-    guard::LockGuard,
     hold::Hold,
-    machine::{LostReason, ReleaseOutcome},
+    machine::LostReason,
     name::LockName,
-    options::{LockOptions, OptionsError},
+    options::LockOptions,
     owner::Owner,
 };
 use std::{future::Future, sync::Arc, time::Duration};
@@ -59,7 +58,17 @@ impl Lock {
         self.options
     }
 
-    /// The same lock under other terms, which replace those of the factory.
+    /// The same lock under other terms. They replace *all* terms of the factory; to change one and keep the
+    /// others, begin with [`options`](Self::options):
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use std::time::Duration;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let lock = locks.named("report")?;
+    /// let bounded = lock.with_options(lock.options().max_hold(Duration::from_secs(600)))?;
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
@@ -116,19 +125,16 @@ impl Lock {
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
-    pub async fn acquire_timeout(&self, wait: Duration) -> Result<LockGuard, LockError> {
-        let most = self.handle.limits.longest_wait;
-        if wait > most {
-            return Err(LockError::from(OptionsError::WaitTooLong { wait, most }).of(self.name()));
-        }
-        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::For(wait)).await
+    pub fn acquire_timeout(&self, wait: Duration) -> AcquireFuture {
+        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::For(wait))
     }
 
     /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.
     ///
     /// `Ok` means that the work ended while the lock was held, as far as this process and the store can know;
     /// what must not be done by an outdated holder has to be fenced with
-    /// [`hold.fencing_token()`](Hold::fencing_token) all the same.
+    /// [`hold.fencing_token()`](Hold::fencing_token) all the same. Work that can fail gives its own `Result`
+    /// inside: `lock.run(…).await??`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -163,7 +169,7 @@ impl Lock {
         }
         match guard.release().await {
             // The store says that the hold had ended before: the end of the work was not protected.
-            Ok(ReleaseOutcome::AlreadyExpired | ReleaseOutcome::HeldByOther) => {
+            Ok(outcome) if !outcome.was_held() => {
                 Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
             }
             Ok(_) | Err(_) => Ok(value),

@@ -9,7 +9,6 @@ use std::{
 
 /// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use]
 pub struct ShutdownReport {
     /// The locks whose release the store did not confirm in time; their leases end by themselves.
     pub unconfirmed: Vec<LockName>,
@@ -70,6 +69,9 @@ impl Driver {
             let _ = tokio::time::timeout(bound, self.worker.finished()).await;
         }
         let unconfirmed = self.unfinished();
+        if !unconfirmed.is_empty() {
+            tracing::warn!(locks = ?unconfirmed, "shut down without confirmation: these leases end by themselves");
+        }
         ShutdownReport { unconfirmed }
     }
 }

@@ -177,6 +177,17 @@ pub enum ReleaseOutcome {
     HeldByOther,
 }
 
+impl ReleaseOutcome {
+    /// Whether the lock was held until the release: what was done last was protected.
+    #[must_use]
+    pub fn was_held(self) -> bool {
+        match self {
+            Self::Released | Self::HandedOn | Self::StillHeld { .. } => true,
+            Self::AlreadyExpired | Self::HeldByOther => false,
+        }
+    }
+}
+
 /// The store did not confirm a release in time. It is repeated in the background; at the latest the lease ends
 /// by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -45,6 +45,13 @@ pub trait LockObserver: Debug + Send + Sync + 'static {
     fn observe(&self, backend: &'static str, event: &LockEvent<'_>);
 }
 
+/// So that the application can keep the observer and read it.
+impl<O: LockObserver + ?Sized> LockObserver for Arc<O> {
+    fn observe(&self, backend: &'static str, event: &LockEvent<'_>) {
+        (**self).observe(backend, event);
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
