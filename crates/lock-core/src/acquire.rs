@@ -1,15 +1,14 @@
 //! The future of an acquire: named, `'static` and `Send`, so that other futures can hold it.
 
 use crate::{
-    driver::{Entering, Handle, Seated, Verdict},
+    driver::{Entering, Handle, HoldState, Seated, Verdict},
     error::{ErrorKind, LockError},
     guard::LockGuard,
-    machine::{Patience, Refusal},
+    machine::{HoldId, Patience, Refusal},
     name::LockName,
     options::OptionsError,
     owner::Owner,
     terms::Terms,
-    token::FencingToken,
 };
 use std::{
     future::Future,
@@ -49,30 +48,32 @@ pub struct AcquireFuture {
     handle: Arc<Handle>,
     wanted: Wanted,
     wait: Wait,
-    join: Option<FencingToken>,
+    /// Until when it waits, from the first poll on.
+    patience: Option<Patience>,
+    join: Option<HoldId>,
     seated: Option<Seated>,
     done: bool,
 }
 
 impl AcquireFuture {
     pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted, wait: Wait) -> Self {
-        Self { handle, wanted, wait, join: None, seated: None, done: false }
+        Self { handle, wanted, wait, patience: None, join: None, seated: None, done: false }
     }
 
-    pub(crate) fn joining(handle: Arc<Handle>, wanted: Wanted, hold: FencingToken) -> Self {
+    pub(crate) fn joining(handle: Arc<Handle>, wanted: Wanted, hold: HoldId) -> Self {
         Self { join: Some(hold), ..Self::new(handle, wanted, Wait::Forever) }
     }
 
-    fn entering(&self) -> Entering {
+    fn entering(&mut self) -> Entering {
         let driver = &**self.handle;
         // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
         let named = self.wanted.owner.or_else(|| Owner::ambient(driver.process));
         let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
-        let patience = match self.wait {
+        let patience = *self.patience.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => Patience::Once,
             Wait::For(wait) => Patience::Until(driver.clock.now() + wait),
             Wait::Forever => Patience::Forever,
-        };
+        });
         let Wanted { name, terms, .. } = self.wanted.clone();
         Entering { name, owner, owned: named.is_some(), terms, patience, join: self.join }
     }
@@ -81,8 +82,35 @@ impl AcquireFuture {
     pub(crate) fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
+        let verdict = loop {
+            match ready!(self.poll_verdict(cx)) {
+                // Granted, and lost again before this task got to run: nobody wants such a guard.
+                Ok(Verdict::Granted(hold)) if hold.ended().is_some() => {
+                    drop(self.guard(hold));
+                    if self.join.is_some() {
+                        break Ok(Verdict::Refused(Refusal::Lost, None));
+                    }
+                }
+                verdict => break verdict,
+            }
+        };
+        coop.made_progress();
+        self.done = true;
+        Poll::Ready(match verdict {
+            Ok(Verdict::Granted(hold)) => Ok(self.guard(hold)),
+            Ok(Verdict::Refused(Refusal::Busy, _)) => Ok(None),
+            Ok(Verdict::Refused(refusal, error)) => Err(self.error(refusal, error)),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<Verdict, LockError>> {
         if self.seated.is_none() {
-            match self.check_wait().and_then(|()| self.handle.enter(self.entering())) {
+            let seated = match self.check_wait() {
+                Ok(()) => self.handle.clone().enter(self.entering()),
+                Err(error) => Err(error),
+            };
+            match seated {
                 Ok(seated) => self.seated = Some(seated),
                 Err(error) => {
                     self.done = true;
@@ -90,19 +118,16 @@ impl AcquireFuture {
                 }
             }
         }
-        let Some(seated) = &mut self.seated else { return Poll::Pending };
-        let verdict = ready!(seated.poll_verdict(cx));
-        coop.made_progress();
-        self.done = true;
-        let cell = seated.cell().clone();
-        self.seated = None;
-        Poll::Ready(match verdict {
-            Verdict::Granted(hold) => {
-                Ok(Some(LockGuard::new(hold, cell, self.wanted.clone(), self.handle.clone())))
-            }
-            Verdict::Refused(Refusal::Busy, _) => Ok(None),
-            Verdict::Refused(refusal, error) => Err(self.error(refusal, error)),
-        })
+        match &mut self.seated {
+            Some(seated) => seated.poll_verdict(cx).map(Ok),
+            None => Poll::Pending,
+        }
+    }
+
+    /// The guard of a grant; takes the seat.
+    fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
+        let seated = self.seated.take()?;
+        Some(LockGuard::new(hold, seated.cell().clone(), self.wanted.clone(), self.handle.clone()))
     }
 
     fn check_wait(&self) -> Result<(), LockError> {

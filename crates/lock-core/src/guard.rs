@@ -104,7 +104,7 @@ impl LockGuard {
     /// Cancel safe: a dropped future leaves the depth as it was.
     pub fn reenter(&self) -> AcquireFuture {
         let wanted = Wanted { owner: Some(*self.hold.owner()), ..self.wanted.clone() };
-        AcquireFuture::joining(self.handle.clone(), wanted, self.fencing_token())
+        AcquireFuture::joining(self.handle.clone(), wanted, self.hold.id())
     }
 
     /// Gives the lock back and says whether it was still held.
@@ -120,7 +120,7 @@ impl LockGuard {
     /// background.
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
-        let answer = self.handle.release(&cell, self.hold.fencing_token()).await;
+        let answer = self.handle.release(&cell, self.hold.id()).await;
         answer.map_err(|Unconfirmed| LockError::new(ErrorKind::Unconfirmed).of(self.hold.name()))
     }
 }
@@ -128,7 +128,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if let Some(cell) = self.cell.take() {
-            self.handle.guard_dropped(&cell, self.hold.fencing_token());
+            self.handle.guard_dropped(&cell, self.hold.id());
         }
     }
 }

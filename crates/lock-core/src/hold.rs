@@ -3,7 +3,7 @@
 use crate::{
     driver::HoldState,
     ids::LeaseId,
-    machine::{Ended, LostReason},
+    machine::{Ended, HoldId, LostReason},
     name::LockName,
     owner::Owner,
     token::FencingToken,
@@ -55,6 +55,7 @@ impl Hold {
     /// fenced ([`FencingToken`]).
     #[must_use]
     pub fn is_held(&self) -> bool {
+        self.state.ensure_watchdog();
         self.state.ended().is_none()
     }
 
@@ -85,6 +86,10 @@ impl Hold {
                 Ended::Released => std::future::pending().await,
             }
         }
+    }
+
+    pub(crate) fn id(&self) -> HoldId {
+        self.state.id()
     }
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {

@@ -44,6 +44,11 @@ pub struct LockOptions {
 
 /// The shortest lease: below it, the margins leave no time to work in.
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+/// The longest that a factory can be told to accept: ten years.
+const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+/// Below these, the library would do nothing but renew and give up.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 impl LockOptions {
     /// The defaults.
@@ -131,14 +136,14 @@ impl LockOptions {
         let margin = self.margin.unwrap_or(lease / 100 + Duration::from_millis(2));
         let every = self.renew_every.unwrap_or(lease / 3);
         let outage_budget = self.outage_budget.unwrap_or(lease);
-        let positive = [
-            ("renew_every", every),
-            ("operation_timeout", operation_timeout),
-            ("outage_budget", outage_budget),
-            ("max_hold", self.max_hold.unwrap_or(Duration::MAX)),
+        let least = [
+            ("renew_every", every, SHORTEST_INTERVAL),
+            ("operation_timeout", operation_timeout, SHORTEST_TIMEOUT),
+            ("outage_budget", outage_budget, SHORTEST_TIMEOUT),
+            ("max_hold", self.max_hold.unwrap_or(Duration::MAX), SHORTEST_TIMEOUT),
         ];
-        if let Some((option, _)) = positive.into_iter().find(|(_, value)| value.is_zero()) {
-            return Err(OptionsError::Zero { option });
+        if let Some((option, _, least)) = least.into_iter().find(|(_, value, least)| value < least) {
+            return Err(OptionsError::TooShort { option, least });
         }
         if operation_timeout > lease / 10 {
             return Err(OptionsError::OperationTimeoutTooLong { operation_timeout, most: lease / 10 });
@@ -200,7 +205,7 @@ impl Limits {
         self
     }
 
-    /// The longest lease that options may ask for.
+    /// The longest lease that options may ask for; at most ten years.
     pub const fn longest_lease(mut self, most: Duration) -> Self {
         self.longest_lease = most;
         self
@@ -218,6 +223,9 @@ impl Limits {
         }
         if self.longest_lease < SHORTEST_LEASE {
             return Err(OptionsError::LeaseTooShort { lease: self.longest_lease });
+        }
+        if self.longest_lease > LEASE_FOR_EVER {
+            return Err(OptionsError::LeaseTooLong { lease: self.longest_lease, most: LEASE_FOR_EVER });
         }
         Ok(())
     }
@@ -241,7 +249,14 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A duration or limit is zero.
+    /// A duration is too short to work with.
+    TooShort {
+        /// Which.
+        option: &'static str,
+        /// The bound.
+        least: Duration,
+    },
+    /// A limit is zero.
     Zero {
         /// Which.
         option: &'static str,
@@ -284,6 +299,7 @@ pub enum OptionsError {
 impl fmt::Display for OptionsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
             Self::LeaseTooShort { lease } => {
                 write!(f, "a lease of {lease:?} leaves no time to work in: use at least {SHORTEST_LEASE:?}")
@@ -343,10 +359,10 @@ mod tests {
         let cases = [
             (o.lease(Duration::ZERO), "at least 100ms"),
             (o.fixed_lease(Duration::from_millis(99)), "at least 100ms"),
-            (o.renew_every(Duration::ZERO), "`renew_every` is zero"),
-            (o.operation_timeout(Duration::ZERO), "`operation_timeout` is zero"),
-            (o.outage_budget(Duration::ZERO), "`outage_budget` is zero"),
-            (o.max_hold(Duration::ZERO), "`max_hold` is zero"),
+            (o.renew_every(Duration::ZERO), "`renew_every` is too short"),
+            (o.operation_timeout(Duration::ZERO), "`operation_timeout` is too short"),
+            (o.outage_budget(Duration::ZERO), "`outage_budget` is too short"),
+            (o.max_hold(Duration::ZERO), "`max_hold` is too short"),
             (o.operation_timeout(secs(4)), "at most 3s"),
             (o.renew_every(secs(27)), "renew more often"),
             (o.renew_every(Duration::MAX), "renew more often"),

@@ -6,11 +6,10 @@ use super::{
 };
 use crate::{
     backend::BackendError,
-    machine::{Machine, Rules, Ticket, WaiterId},
+    machine::{HoldId, Machine, Rules, Ticket, WaiterId},
     name::LockName,
     sync::lock,
     time::Moment,
-    token::FencingToken,
 };
 use std::{
     collections::HashMap,
@@ -36,6 +35,8 @@ pub(super) struct CellState {
     /// For whom is refused because of it.
     pub(super) last_error: Option<Arc<BackendError>>,
     pub(super) scheduled: Option<Moment>,
+    /// Counted among those that hold, want or undo something.
+    pub(super) busy: bool,
     /// Out of the map: whoever still has this cell looks the name up again.
     pub(super) dead: bool,
     next_id: u64,
@@ -43,12 +44,12 @@ pub(super) struct CellState {
 
 #[derive(Debug, Default)]
 pub(super) struct Mail {
-    pub(super) dropped: Vec<FencingToken>,
+    pub(super) dropped: Vec<HoldId>,
     guards: usize,
     pub(super) woken: bool,
     pub(super) suspicion: bool,
-    /// The cell stands in the worker's inbox.
-    queued: bool,
+    /// The cell stands in the worker's inbox: among those with dropped guards, among the woken.
+    queued: [bool; 2],
 }
 
 impl Cell {
@@ -60,6 +61,7 @@ impl Cell {
             hold: None,
             last_error: None,
             scheduled: None,
+            busy: false,
             dead: false,
             next_id: 0,
         };
@@ -79,11 +81,11 @@ impl Cell {
         mail.guards = mail.guards.saturating_sub(1);
     }
 
-    /// Leaves something in the mail; `true` if the cell has to be put into the worker's inbox.
-    pub(super) fn leave(&self, f: impl FnOnce(&mut Mail)) -> bool {
+    /// Leaves something in the mail; `true` if the cell has to be put into that part of the worker's inbox.
+    pub(super) fn leave(&self, part: Part, f: impl FnOnce(&mut Mail)) -> bool {
         let mut mail = lock(&self.mail);
         f(&mut mail);
-        !std::mem::replace(&mut mail.queued, true)
+        !std::mem::replace(&mut mail.queued[part as usize], true)
     }
 
     /// Takes the next thing out of the mail.
@@ -99,8 +101,8 @@ impl Cell {
         std::mem::take(&mut mail.woken).then_some(MailItem::Woken)
     }
 
-    pub(super) fn taken_from_inbox(&self) {
-        lock(&self.mail).queued = false;
+    pub(super) fn taken_from_inbox(&self, part: Part) {
+        lock(&self.mail).queued[part as usize] = false;
     }
 
     fn has_mail(&self) -> bool {
@@ -108,8 +110,15 @@ impl Cell {
     }
 }
 
+/// The parts of the worker's inbox that hold cells with mail.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Part {
+    Dropped,
+    Woken,
+}
+
 pub(super) enum MailItem {
-    Dropped(FencingToken),
+    Dropped(HoldId),
     Woken,
     Suspicion,
 }

@@ -10,9 +10,11 @@ use crate::{
     backend::Renewed,
     ids::LeaseId,
     machine::{
-        Command, Ended, Event, Grant, GrantedBy, Notice, Outside, ReleaseAnswer, ReleaseOutcome, WaiterId,
+        Command, Ended, Event, Grant, GrantedBy, HoldId, Notice, Outside, ReleaseAnswer, ReleaseOutcome,
+        WaiterId,
     },
     observe::{By, LockEvent, RenewalOutcome, WakeUp},
+    owner::Owner,
     sync::lock,
     time::{Moment, ServerTime},
     token::FencingToken,
@@ -34,10 +36,14 @@ pub(super) enum Io {
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
+    /// Holds that ended: who waits for that is told.
+    ended: Vec<Arc<HoldState>>,
     told: Vec<Told>,
     ops: Vec<Op>,
     /// Somebody saw the deadline of this hold pass before the machine extended it.
-    expired: Option<FencingToken>,
+    expired: Option<HoldId>,
+    /// The machine became busy, or quiet.
+    busy: Option<bool>,
 }
 
 /// What observers are told.
@@ -68,10 +74,14 @@ impl Driver {
         let mut events = VecDeque::from([event]);
         while let Some(event) = self.next_mail(cell).or_else(|| events.pop_front()) {
             let after = self.handle(cell, event);
+            if let Some(busy) = after.busy {
+                self.cell_is_busy(busy);
+            }
             after.wakers.into_iter().for_each(Waker::wake);
+            after.ended.iter().for_each(|hold| hold.ring());
             after.told.into_iter().for_each(|told| self.tell(cell, told));
-            if let Some(token) = after.expired {
-                events.push_back(Event::Expired { token });
+            if let Some(hold) = after.expired {
+                events.push_back(Event::Expired { hold });
             }
             for op in after.ops {
                 match (io, op) {
@@ -90,9 +100,9 @@ impl Driver {
     /// Dropped guards and wake-ups come first, so that who drops a guard and tries again finds the lock free.
     fn next_mail(&self, cell: &Cell) -> Option<Event> {
         cell.next_mail().map(|item| match item {
-            MailItem::Dropped(token) => {
+            MailItem::Dropped(hold) => {
                 self.inbox.guard_gone();
-                Event::Drop { token }
+                Event::Drop { hold }
             }
             MailItem::Suspicion => Event::Suspicion,
             MailItem::Woken => Event::Woken,
@@ -107,7 +117,7 @@ impl Driver {
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
         let dropped = match event {
-            Event::Drop { token } => Some(token),
+            Event::Drop { hold } => Some(hold),
             _ => None,
         };
         let renewal = match &event {
@@ -126,8 +136,8 @@ impl Driver {
             }
             self.apply(cell, &mut state, command, now, &mut after);
         }
-        if let Some(token) = dropped {
-            after.told.push(Told::Released { answer: what_a_drop_did(&state, token, &after), by: By::Drop });
+        if let Some(hold) = dropped {
+            after.told.push(Told::Released { answer: what_a_drop_did(&state, hold, &after), by: By::Drop });
         }
         if let Some((sent, outcome)) = renewal {
             let outcome = match outcome {
@@ -139,6 +149,8 @@ impl Driver {
             after.told.push(Told::Renewal { outcome, took: now.since(sent), remaining });
         }
         self.reschedule(cell, &mut state);
+        let busy = !state.machine.is_quiet();
+        after.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
         after
     }
 
@@ -167,16 +179,17 @@ impl Driver {
                     after.wakers.extend(seat.decide(Verdict::Refused(refusal, error)));
                 }
             }
-            Command::Extended { token, deadline } => {
-                if let Some(hold) = state.hold.as_ref().filter(|hold| hold.token == token)
+            Command::Extended { hold: id, deadline } => {
+                if let Some(hold) = state.hold.as_ref().filter(|hold| hold.id() == id)
                     && !hold.extend(deadline)
                 {
-                    after.expired = Some(token);
+                    after.expired = Some(id);
                 }
             }
-            Command::Ended { token, how } => {
-                if let Some(hold) = state.hold.take_if(|hold| hold.token == token) {
+            Command::Ended { hold: id, how } => {
+                if let Some(hold) = state.hold.take_if(|hold| hold.id() == id) {
                     hold.end(how);
+                    after.ended.push(hold.clone());
                     after.told.push(Told::Ended { hold, how });
                 }
             }
@@ -202,41 +215,33 @@ impl Driver {
         now: Moment,
         after: &mut After,
     ) {
-        let lease = LeaseId::new(self.process, grant.lease);
-        let seat = state.seats.get_mut(&waiter);
-        let hold = match (&state.hold, &seat) {
-            (Some(hold), _) if hold.token == grant.token => hold.clone(),
-            (_, Some(seat)) => {
-                let who = (cell.name.clone(), seat.owner);
+        let hold = match &state.hold {
+            Some(hold) if hold.id() == grant.hold => hold.clone(),
+            _ => {
+                let lease = LeaseId::new(self.process, grant.hold.lease);
+                let who = (cell.name.clone(), Owner::new(self.process, grant.owner));
+                let what = (grant.hold.token, lease);
                 let hold =
-                    HoldState::new(who, (grant.token, lease), (now, grant.deadline), self.clock.clone());
-                let hold = Arc::new(hold);
-                state.hold = Some(hold.clone());
-                hold
-            }
-            // A seat is taken out before the machine is told that its future left; then this grant goes back.
-            (_, None) => {
-                self.give_back(cell, grant.token);
-                return;
+                    HoldState::new(who, what, (now, grant.deadline), self.me.clone(), self.clock.clone());
+                after.told.push(Told::Granted { token: grant.hold.token, lease, by: grant.by });
+                state.hold.insert(Arc::new(hold)).clone()
             }
         };
-        if grant.by != GrantedBy::Reentry {
-            after.told.push(Told::Granted { token: grant.token, lease, by: grant.by });
-        }
-        match seat {
+        match state.seats.get_mut(&waiter) {
             Some(seat) => {
                 cell.guard_made();
                 self.inbox.guard_made();
                 after.wakers.extend(seat.decide(Verdict::Granted(hold)));
             }
-            None => self.give_back(cell, grant.token),
+            // A seat is taken out before the machine is told that its future left; then this grant goes back.
+            None => self.give_back(cell, grant.hold),
         }
     }
 
-    fn give_back(&self, cell: &Arc<Cell>, token: FencingToken) {
+    fn give_back(&self, cell: &Arc<Cell>, hold: HoldId) {
         cell.guard_made();
         self.inbox.guard_made();
-        self.leave_mail(cell, |mail| mail.dropped.push(token));
+        self.leave_drop(cell, hold);
     }
 
     /// Under the mutex of the cell, so that two events cannot exchange their wake-up times.
@@ -279,11 +284,11 @@ impl Driver {
 }
 
 /// A drop gets no answer from the store; this is what it did in this process.
-fn what_a_drop_did(state: &CellState, token: FencingToken, after: &After) -> ReleaseAnswer {
+fn what_a_drop_did(state: &CellState, id: HoldId, after: &After) -> ReleaseAnswer {
     let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: Ended::Released, .. }));
     match state.machine.holder() {
         _ if ended_now => Ok(ReleaseOutcome::Released),
-        Some((_, held, depth, _)) if held == token => Ok(ReleaseOutcome::StillHeld { depth }),
+        Some((_, held, depth, _)) if held == id => Ok(ReleaseOutcome::StillHeld { depth }),
         _ => Ok(ReleaseOutcome::AlreadyExpired),
     }
 }

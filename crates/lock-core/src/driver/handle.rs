@@ -26,7 +26,7 @@ impl Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.driver.close();
-        if self.driver.worker.is_running() {
+        if self.driver.workers.any() {
             // It ends when what was dropped last is released, at the latest after two operation timeouts.
             self.driver.inbox.ring();
         } else {
@@ -41,6 +41,7 @@ impl Driver {
         for cell in self.cells.all() {
             self.feed(&cell, Event::Close, Io::Nobody);
         }
+        self.inbox.give_up_calls();
         lock(&self.schedule).clear();
     }
 }

@@ -1,9 +1,10 @@
 //! What guards and their views read of a hold: valid until when, or how it ended.
 
+use super::Driver;
 use crate::{
     clock::Clock,
     ids::LeaseId,
-    machine::{Ended, LostReason},
+    machine::{Ended, HoldId, LostReason},
     name::LockName,
     owner::Owner,
     sync::lock,
@@ -12,7 +13,7 @@ use crate::{
 };
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -23,6 +24,7 @@ pub(crate) struct HoldState {
     pub(crate) token: FencingToken,
     pub(crate) lease: LeaseId,
     pub(crate) since: Moment,
+    driver: Weak<Driver>,
     clock: Arc<dyn Clock>,
     validity: Mutex<Validity>,
     bell: Notify,
@@ -39,10 +41,16 @@ impl HoldState {
         (name, owner): (LockName, Owner),
         (token, lease): (FencingToken, LeaseId),
         (since, deadline): (Moment, Moment),
+        driver: Weak<Driver>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let validity = Mutex::new(Validity::Until(deadline));
-        Self { name, owner, token, lease, since, clock, validity, bell: Notify::new() }
+        Self { name, owner, token, lease, since, driver, clock, validity, bell: Notify::new() }
+    }
+
+    /// As the machine knows it.
+    pub(crate) fn id(&self) -> HoldId {
+        HoldId { lease: self.lease.number(), token: self.token }
     }
 
     /// Compares the clock, since a timer may fire late. Whoever sees the deadline pass ends the hold for
@@ -64,6 +72,13 @@ impl HoldState {
         Some(how)
     }
 
+    /// The runtime that carried the worker may be gone, and nobody else would notice.
+    pub(crate) fn ensure_watchdog(&self) {
+        if let Some(driver) = self.driver.upgrade() {
+            let _ = driver.ensure_worker();
+        }
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         match *lock(&self.validity) {
             Validity::Until(deadline) => deadline.since(self.clock.now()),
@@ -82,14 +97,13 @@ impl HoldState {
         }
     }
 
+    /// Ends it, if nobody saw the deadline pass before. Who waits is told by [`ring`](Self::ring), when no mutex
+    /// is held: wakers are other people's code.
     pub(super) fn end(&self, how: Ended) {
-        {
-            let mut validity = lock(&self.validity);
-            if let Validity::Until(_) = *validity {
-                *validity = Validity::Ended(how);
-            }
+        let mut validity = lock(&self.validity);
+        if let Validity::Until(_) = *validity {
+            *validity = Validity::Ended(how);
         }
-        self.bell.notify_waiters();
     }
 
     /// Whoever waits looks again.
@@ -105,6 +119,7 @@ impl HoldState {
             if let Some(how) = self.ended() {
                 return how;
             }
+            self.ensure_watchdog();
             bell.await;
         }
     }

@@ -1,6 +1,6 @@
-//! What is left for the worker, from any thread, inside or outside a runtime.
+//! What is left for the workers, from any thread, inside or outside a runtime.
 
-use super::{cell::Cell, io::Op};
+use super::{cell::Cell, io::Call, io::Op};
 use crate::{machine::Event, sync::lock};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -8,19 +8,22 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     letters: Mutex<Letters>,
-    bell: Notify,
+    /// One for each worker: whoever comes first takes the letters.
+    bells: Mutex<Vec<Arc<Notify>>>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Letters {
-    /// Cells with mail.
-    pub(super) cells: Vec<Arc<Cell>>,
+    /// Cells whose guards were dropped. There is room for every guard, and nothing else takes it.
+    pub(super) dropped: Vec<Arc<Cell>>,
+    /// Cells that were woken.
+    pub(super) woken: Vec<Arc<Cell>>,
     /// Renewals, to be sent together.
     pub(super) renewals: Vec<(Arc<Cell>, Op)>,
     /// Calls to be started here, because whoever wanted them was being dropped.
     pub(super) ops: Vec<(Arc<Cell>, Op)>,
     /// Calls that were polled once and are pending.
-    pub(super) calls: Vec<super::io::Call>,
+    pub(super) calls: Vec<Call>,
     /// Answers that a dead worker could not deliver.
     pub(super) answers: Vec<(Arc<Cell>, Event)>,
     guards: usize,
@@ -32,7 +35,7 @@ impl Inbox {
         let mut letters = lock(&self.letters);
         letters.guards += 1;
         let room = letters.guards;
-        letters.cells.reserve(room);
+        letters.dropped.reserve(room);
     }
 
     pub(super) fn guard_gone(&self) {
@@ -42,22 +45,30 @@ impl Inbox {
 
     pub(super) fn put(&self, f: impl FnOnce(&mut Letters)) {
         f(&mut lock(&self.letters));
-        self.bell.notify_one();
+        self.ring();
     }
 
     pub(super) fn ring(&self) {
-        self.bell.notify_one();
+        lock(&self.bells).iter().for_each(|bell| bell.notify_one());
     }
 
-    pub(super) async fn wait(&self) {
-        self.bell.notified().await;
+    /// A bell for one more worker.
+    pub(super) fn hang_bell(&self) -> Arc<Notify> {
+        let bell = Arc::new(Notify::new());
+        lock(&self.bells).push(bell.clone());
+        bell
+    }
+
+    pub(super) fn take_bell(&self, bell: &Arc<Notify>) {
+        lock(&self.bells).retain(|other| !Arc::ptr_eq(other, bell));
     }
 
     /// Takes everything; the room made for guards stays.
     pub(super) fn take(&self) -> Letters {
         let mut letters = lock(&self.letters);
         Letters {
-            cells: letters.cells.drain(..).collect(),
+            dropped: letters.dropped.drain(..).collect(),
+            woken: std::mem::take(&mut letters.woken),
             renewals: std::mem::take(&mut letters.renewals),
             ops: std::mem::take(&mut letters.ops),
             calls: std::mem::take(&mut letters.calls),
@@ -66,9 +77,23 @@ impl Inbox {
         }
     }
 
+    /// Turns what nobody will carry any more into answers that never came, for a later worker if there is one.
+    /// (A call that stayed here would keep its driver, which keeps this inbox.)
+    pub(super) fn give_up_calls(&self) {
+        let (calls, ops) = {
+            let mut letters = lock(&self.letters);
+            let renewals = std::mem::take(&mut letters.renewals);
+            let ops = std::mem::take(&mut letters.ops).into_iter().chain(renewals);
+            (std::mem::take(&mut letters.calls), ops)
+        };
+        drop(calls);
+        self.put(|letters| letters.answers.extend(ops.map(|(cell, op)| (cell, op.unknown()))));
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         let letters = lock(&self.letters);
-        letters.cells.is_empty()
+        letters.dropped.is_empty()
+            && letters.woken.is_empty()
             && letters.renewals.is_empty()
             && letters.ops.is_empty()
             && letters.calls.is_empty()

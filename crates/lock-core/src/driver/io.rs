@@ -35,7 +35,7 @@ pub(super) enum Op {
 
 impl Op {
     /// The event of an answer that never came.
-    fn unknown(self) -> Event {
+    pub(super) fn unknown(self) -> Event {
         match self {
             Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) },
             Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) },
@@ -88,6 +88,7 @@ impl Drop for Call {
             let lost = std::mem::take(&mut self.ops).into_iter().map(|(cell, op)| (cell, op.unknown()));
             self.driver.inbox.put(|letters| letters.answers.extend(lost));
         }
+        self.driver.call_is_made(false);
     }
 }
 
@@ -152,6 +153,7 @@ impl Driver {
             Ok(answers) => answers,
             Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
         });
+        self.call_is_made(true);
         Call { driver: self.clone(), ops, future: Box::pin(future), timeout }
     }
 

@@ -4,7 +4,7 @@
 //!   guards, futures ──▶ feed(cell, event) ──▶ machine ──▶ commands
 //!                          │ wake seats, tell observers
 //!                          └ IO: polled once in place; if pending, adopted by the worker
-//!   worker: one task, one sleep, one ordered set of wake-up times, the calls in flight
+//!   worker: one task, one sleep, one ordered set of wake-up times, the calls in flight (one in each runtime)
 //! ```
 //!
 //! A *cell* is a lock name that this process holds or waits for: a mutex over its machine and the seats of
@@ -21,6 +21,7 @@ mod handle;
 mod hold_state;
 mod inbox;
 mod io;
+mod quiet;
 mod schedule;
 mod seat;
 mod shutdown;
@@ -48,18 +49,20 @@ use crate::{
 };
 use cells::Cells;
 use inbox::Inbox;
+use quiet::Quiet;
 use schedule::Schedule;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use worker::WorkerState;
+use worker::Workers;
 
 /// Everything that the locks of one factory share.
 pub(crate) struct Driver {
+    me: Weak<Driver>,
     pub(crate) process: ProcessId,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -71,7 +74,8 @@ pub(crate) struct Driver {
     cells: Cells,
     schedule: Mutex<Schedule>,
     inbox: Inbox,
-    worker: WorkerState,
+    workers: Workers,
+    quiet: Quiet,
     waiting: AtomicUsize,
     next_id: AtomicU64,
     closed: AtomicBool,
@@ -92,7 +96,8 @@ pub(crate) struct Parts {
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let driver = Arc::new(Self {
+        let driver = Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             process: parts.process,
             backend: parts.backend,
             clock: parts.clock,
@@ -104,7 +109,8 @@ impl Driver {
             cells: Cells::default(),
             schedule: Mutex::default(),
             inbox: Inbox::default(),
-            worker: WorkerState::default(),
+            workers: Workers::default(),
+            quiet: Quiet::default(),
             waiting: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             closed: AtomicBool::new(false),
@@ -137,9 +143,9 @@ impl Driver {
     pub(crate) fn look_at(&self, name: &LockName) -> Option<LocalView> {
         let cell = self.cells.get(name)?;
         let state = lock(&cell.state);
-        let hold = state.machine.holder().map(|(owner, token, depth, deadline)| LocalHold {
+        let hold = state.machine.holder().map(|(owner, hold, depth, deadline)| LocalHold {
             owner: Owner::new(self.process, owner),
-            token,
+            token: hold.token,
             depth,
             remaining: deadline.since(self.clock.now()),
             suspect: state.machine.is_suspect(),

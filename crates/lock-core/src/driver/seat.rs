@@ -4,14 +4,15 @@ use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
 use crate::{
     backend::BackendError,
     error::{ErrorKind, LockError},
-    machine::{Entry, Event, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaiterId},
+    machine::{
+        Entry, Event, HoldId, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaiterId,
+    },
     name::LockName,
     observe::{AcquireOutcome, LockEvent},
     owner::Owner,
     sync::lock,
     terms::Terms,
     time::Moment,
-    token::FencingToken,
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -20,7 +21,6 @@ use std::{
 
 #[derive(Debug)]
 pub(super) struct Seat {
-    pub(super) owner: Owner,
     pub(super) state: SeatState,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Entering {
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
     pub(crate) patience: Patience,
-    pub(crate) join: Option<FencingToken>,
+    pub(crate) join: Option<HoldId>,
 }
 
 impl Driver {
@@ -93,7 +93,7 @@ impl Driver {
                     continue;
                 }
                 let waiter = WaiterId(state.fresh_id());
-                let seat = Seat { owner: who.owner, state: SeatState::Waiting(None) };
+                let seat = Seat { state: SeatState::Waiting(None) };
                 state.seats.insert(waiter, seat);
                 let owner: OwnerId = who.owner.id();
                 let Entering { owned, terms, patience, join, .. } = who;
@@ -110,6 +110,7 @@ impl Driver {
             if self.is_closed() {
                 // The shutdown may have passed this cell before it was there.
                 self.feed(&cell, Event::Close, Io::Here);
+                self.ensure_worker()?;
             }
             return Ok(seated);
         }
@@ -133,19 +134,17 @@ impl Seated {
     }
 
     fn look_at_seat(&self, cx: &Context<'_>) -> Option<Verdict> {
+        // Cloned before and dropped after the mutex is held: a waker is other people's code.
+        let mut waker = Some(cx.waker().clone());
         let mut state = lock(&self.cell.state);
-        match &mut state.seats.get_mut(&self.waiter)?.state {
-            SeatState::Waiting(Some(waker)) => {
-                waker.clone_from(cx.waker());
-                return None;
-            }
-            SeatState::Waiting(none) => {
-                *none = Some(cx.waker().clone());
-                return None;
-            }
-            SeatState::Ready(_) => {}
+        if let SeatState::Waiting(waiting) = &mut state.seats.get_mut(&self.waiter)?.state {
+            std::mem::swap(waiting, &mut waker);
+            drop(state);
+            return None;
         }
-        match state.seats.remove(&self.waiter)?.state {
+        let seat = state.seats.remove(&self.waiter)?;
+        drop(state);
+        match seat.state {
             SeatState::Ready(verdict) => Some(verdict),
             SeatState::Waiting(_) => None,
         }
@@ -180,7 +179,7 @@ impl Drop for Seated {
         match seat.map(|seat| seat.state) {
             // Granted, but nobody will take it: given back as a dropped guard is.
             Some(SeatState::Ready(Verdict::Granted(hold))) => {
-                self.driver.guard_dropped(&self.cell, hold.token)
+                self.driver.guard_dropped(&self.cell, hold.id())
             }
             Some(SeatState::Waiting(_)) => {
                 self.driver.feed(&self.cell, Event::Leave { waiter: self.waiter }, Io::Worker);
@@ -206,7 +205,7 @@ pub(crate) struct Releasing {
 }
 
 impl Driver {
-    pub(crate) fn release(self: &Arc<Self>, cell: &Arc<Cell>, token: FencingToken) -> Releasing {
+    pub(crate) fn release(self: &Arc<Self>, cell: &Arc<Cell>, hold: HoldId) -> Releasing {
         cell.guard_released();
         self.inbox.guard_gone();
         let ticket = {
@@ -215,14 +214,14 @@ impl Driver {
             state.releases.insert(ticket, ReleaseSeat::Waiting(None));
             ticket
         };
-        self.feed(cell, Event::Release { token, ticket }, Io::Here);
+        self.feed(cell, Event::Release { hold, ticket }, Io::Here);
         Releasing { driver: self.clone(), cell: cell.clone(), ticket }
     }
 
     /// A guard goes without a word: no allocation, no IO, no spawn. The worker does the rest.
-    pub(crate) fn guard_dropped(self: &Arc<Self>, cell: &Arc<Cell>, token: FencingToken) {
-        self.leave_mail(cell, |mail| mail.dropped.push(token));
-        if self.is_closed() && !self.worker.is_running() {
+    pub(crate) fn guard_dropped(self: &Arc<Self>, cell: &Arc<Cell>, hold: HoldId) {
+        self.leave_drop(cell, hold);
+        if self.is_closed() && !self.workers.any() {
             // After a shutdown everything was given back, and only the count of guards is left.
             self.feed(cell, Event::Tick, Io::Nobody);
         }
@@ -233,17 +232,16 @@ impl Future for Releasing {
     type Output = ReleaseAnswer;
 
     fn poll(self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ReleaseAnswer> {
-        let answer = {
-            let mut state = lock(&self.cell.state);
-            match state.releases.get_mut(&self.ticket) {
-                Some(ReleaseSeat::Waiting(waker)) => {
-                    *waker = Some(cx.waker().clone());
-                    None
-                }
-                Some(ReleaseSeat::Answered(answer)) => Some(*answer),
-                None => Some(Err(Unconfirmed)),
+        let mut waker = Some(cx.waker().clone());
+        let answer = match lock(&self.cell.state).releases.get_mut(&self.ticket) {
+            Some(ReleaseSeat::Waiting(waiting)) => {
+                std::mem::swap(waiting, &mut waker);
+                None
             }
+            Some(ReleaseSeat::Answered(answer)) => Some(*answer),
+            None => Some(Err(Unconfirmed)),
         };
+        drop(waker);
         match answer {
             Some(answer) => Poll::Ready(answer),
             None => {
@@ -256,7 +254,8 @@ impl Future for Releasing {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        lock(&self.cell.state).releases.remove(&self.ticket);
+        let seat = lock(&self.cell.state).releases.remove(&self.ticket);
+        drop(seat);
         self.driver.forget_if_idle(&self.cell);
     }
 }

@@ -55,18 +55,12 @@ impl Driver {
         names
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
-        self.inbox.is_empty() && self.unfinished().is_empty()
-    }
-
     pub(crate) async fn shut_down(self: &Arc<Self>) -> ShutdownReport {
         self.close();
         self.close_cells();
-        let busy = self.worker.is_running() || !self.is_quiet();
-        if busy && self.ensure_worker().is_ok() {
+        if !self.is_quiet() && self.ensure_worker().is_ok() {
             self.inbox.ring();
-            let bound = self.operation_timeout() * 2;
-            let _ = tokio::time::timeout(bound, self.worker.finished()).await;
+            let _ = tokio::time::timeout(self.operation_timeout() * 2, self.quiet()).await;
         }
         let unconfirmed = self.unfinished();
         if !unconfirmed.is_empty() {

@@ -2,10 +2,11 @@
 
 use super::{
     Driver,
-    cell::{Cell, Mail},
+    cell::{Cell, Mail, Part},
 };
 use crate::{
     backend::{Signals, WakeReason},
+    machine::HoldId,
     name::LockName,
     observe::{LockEvent, WakeUp},
 };
@@ -40,9 +41,17 @@ impl Signals for Driver {
 }
 
 impl Driver {
-    pub(super) fn leave_mail(&self, cell: &Arc<Cell>, f: impl FnOnce(&mut Mail)) {
-        if cell.leave(f) {
-            self.inbox.put(|letters| letters.cells.push(cell.clone()));
+    /// For the worker: wake the cell. From any thread; not worked on here.
+    fn leave_mail(&self, cell: &Arc<Cell>, f: impl FnOnce(&mut Mail)) {
+        if cell.leave(Part::Woken, f) {
+            self.inbox.put(|letters| letters.woken.push(cell.clone()));
+        }
+    }
+
+    /// For the worker: a guard was dropped. Does not allocate, since room was made for every guard.
+    pub(super) fn leave_drop(&self, cell: &Arc<Cell>, hold: HoldId) {
+        if cell.leave(Part::Dropped, |mail| mail.dropped.push(hold)) {
+            self.inbox.put(|letters| letters.dropped.push(cell.clone()));
         }
     }
 

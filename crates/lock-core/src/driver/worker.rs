@@ -1,8 +1,13 @@
 //! Driver, watchdog and releaser in one task: it carries the calls that did not answer at once, and wakes
 //! machines when they asked for it.
+//!
+//! There is one worker in each runtime from which the factory is used, nearly always one in all. A single one for
+//! all runtimes would leave waiters and holds without a watchdog when its runtime ends, or is not driven (a
+//! current-thread runtime outside of `block_on`).
 
 use super::{
-    Driver,
+    Cell, Driver,
+    cell::Part,
     feed::Io,
     seat::{ReleaseSeat, SeatState},
 };
@@ -14,80 +19,94 @@ use crate::{
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    runtime::{Handle, Id},
+    sync::Notify,
+    time::Instant,
+};
 
 /// Sleeps are no longer than this while something is scheduled, so that a suspended machine is noticed soon
 /// after it wakes up: tokio's timers stand still during suspend.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// So that one slow store does not have to carry a batch of any size.
+const RENEWALS_AT_ONCE: usize = 500;
+
+/// The runtimes that have a worker.
 #[derive(Debug, Default)]
-pub(super) struct WorkerState {
-    running: AtomicBool,
-    finished: Notify,
+pub(super) struct Workers {
+    runtimes: Mutex<Vec<Id>>,
 }
 
-impl WorkerState {
-    pub(super) fn is_running(&self) -> bool {
-        self.running.load(Ordering::Acquire)
-    }
-
-    /// Completes when no worker runs.
-    pub(super) async fn finished(&self) {
-        loop {
-            let mut finished = std::pin::pin!(self.finished.notified());
-            finished.as_mut().enable();
-            if !self.is_running() {
-                return;
-            }
-            finished.await;
-        }
+impl Workers {
+    pub(super) fn any(&self) -> bool {
+        !lock(&self.runtimes).is_empty()
     }
 }
 
-/// As long as this lives, the worker runs. It is dropped when the worker ends, or with its runtime.
-struct Running(Arc<Driver>);
+/// As long as this lives, a worker runs in its runtime. It is dropped when the worker ends, or with its runtime.
+struct Running {
+    driver: Arc<Driver>,
+    runtime: Id,
+    bell: Arc<Notify>,
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.worker.running.store(false, Ordering::Release);
-        self.0.worker.finished.notify_waiters();
+        lock(&self.driver.workers.runtimes).retain(|id| *id != self.runtime);
+        self.driver.inbox.take_bell(&self.bell);
+        // What this one took for itself may now be for another.
+        self.driver.inbox.ring();
         // Whoever waits polls again and starts a worker in its own runtime.
-        self.0.wake_everybody();
+        self.driver.wake_everybody();
+        if self.driver.is_closed() && !self.driver.workers.any() {
+            self.driver.inbox.give_up_calls();
+        }
+        self.driver.worker_left();
     }
 }
 
-type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Vec<(Arc<super::Cell>, Event)>> + Send>>>;
+type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Vec<(Arc<Cell>, Event)>> + Send>>>;
 
 impl Driver {
-    /// Starts the worker if none runs: at the first acquire, and again when its runtime is gone.
+    /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
-        if self.worker.is_running() {
+        let runtime = match Handle::try_current() {
+            Ok(runtime) => runtime,
+            Err(_) if self.workers.any() => return Ok(()),
+            Err(_) => return Err(LockError::new(ErrorKind::NoRuntime)),
+        };
+        let id = runtime.id();
+        if lock(&self.workers.runtimes).contains(&id) {
             return Ok(());
         }
-        let runtime = self.needs_runtime()?;
-        if !self.worker.running.swap(true, Ordering::AcqRel) {
-            let running = Running(self.clone());
-            runtime.spawn(async move { running.0.work().await });
+        self.needs_runtime()?;
+        {
+            let mut runtimes = lock(&self.workers.runtimes);
+            if runtimes.contains(&id) {
+                return Ok(());
+            }
+            runtimes.push(id);
         }
+        let running = Running { driver: self.clone(), runtime: id, bell: self.inbox.hang_bell() };
+        runtime.spawn(async move { running.driver.work(&running.bell).await });
         Ok(())
     }
 
-    /// The runtime of the caller, if it has a timer.
-    pub(crate) fn needs_runtime(&self) -> Result<tokio::runtime::Handle, LockError> {
-        let no_runtime = || LockError::new(ErrorKind::NoRuntime);
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| no_runtime())?;
+    /// There is a runtime, and it has a timer.
+    pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         // A runtime without a timer says so only by a panic.
-        std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| no_runtime())?;
-        Ok(runtime)
+        let timer = || std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
+        match Handle::try_current() {
+            Ok(_) if timer().is_ok() => Ok(()),
+            _ => Err(LockError::new(ErrorKind::NoRuntime)),
+        }
     }
 
-    async fn work(self: &Arc<Self>) {
+    async fn work(self: &Arc<Self>, bell: &Notify) {
         let mut calls = Calls::new();
         let mut drift = self.wall_drift();
         let mut leave_by: Option<Instant> = None;
@@ -101,8 +120,9 @@ impl Driver {
                     self.close_cells();
                     Instant::now() + self.operation_timeout() * 2
                 });
-                if self.is_quiet() && calls.is_empty() || Instant::now() >= bound {
-                    break;
+                self.tell_if_quiet();
+                if self.is_quiet() || Instant::now() >= bound {
+                    return;
                 }
             }
             tokio::select! {
@@ -113,22 +133,21 @@ impl Driver {
                         self.deliver(answers);
                     }
                 }
-                () = self.inbox.wait() => {}
+                () = bell.notified() => {}
                 () = tokio::time::sleep(self.sleep_for(leave_by)) => {}
             }
             tokio::task::coop::consume_budget().await;
         }
-        drop(calls);
-        lock(&self.schedule).clear();
-        drop(self.inbox.take());
     }
 
     fn read_inbox(self: &Arc<Self>, calls: &Calls) {
         let letters = self.inbox.take();
         self.deliver(letters.answers);
-        for cell in letters.cells {
-            cell.taken_from_inbox();
-            self.feed(&cell, Event::Tick, Io::Here);
+        for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {
+            for cell in cells {
+                cell.taken_from_inbox(part);
+                self.feed(&cell, Event::Tick, Io::Here);
+            }
         }
         for call in letters.calls {
             calls.push(call.answer().boxed());
@@ -141,7 +160,7 @@ impl Driver {
         }
     }
 
-    fn deliver(self: &Arc<Self>, answers: Vec<(Arc<super::Cell>, Event)>) {
+    fn deliver(self: &Arc<Self>, answers: Vec<(Arc<Cell>, Event)>) {
         for (cell, event) in answers {
             self.feed(&cell, event, Io::Here);
         }
@@ -180,7 +199,7 @@ impl Driver {
     fn wake_everybody(&self) {
         for cell in self.cells.all() {
             let mut wakers = Vec::new();
-            {
+            let hold = {
                 let mut state = lock(&cell.state);
                 for seat in state.seats.values_mut() {
                     if let SeatState::Waiting(waker) = &mut seat.state {
@@ -192,14 +211,12 @@ impl Driver {
                         wakers.extend(waker.take());
                     }
                 }
-                if let Some(hold) = &state.hold {
-                    hold.ring();
-                }
-            }
+                state.hold.clone()
+            };
             wakers.into_iter().for_each(std::task::Waker::wake);
+            if let Some(hold) = hold {
+                hold.ring();
+            }
         }
     }
 }
-
-/// So that one slow store does not have to carry a batch of any size.
-const RENEWALS_AT_ONCE: usize = 500;

@@ -4,7 +4,7 @@
 //! and is used up by its first release.
 
 use super::{
-    Command, Failure, Grant, GrantedBy, Machine, Moment, Patience, Refusal, Step, Traces, deadline,
+    Command, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces, deadline,
     hold::Hold, retired::Retired,
 };
 use crate::{
@@ -53,7 +53,7 @@ impl Campaign {
 
 impl Machine {
     pub(super) fn next_try(&self) -> Option<Moment> {
-        if self.hold.is_some() || !self.queue.has_line() || self.is_releasing() {
+        if self.hold.is_some() || !self.queue.has_line() || self.is_releasing() || self.has_enough_to_undo() {
             return None;
         }
         match &self.campaign {
@@ -109,7 +109,7 @@ impl Machine {
         lease: LeaseNumber,
         outcome: Result<Reply<Acquired>, Failure>,
     ) {
-        if self.hold.as_ref().is_some_and(|hold| hold.lease == lease) {
+        if self.hold.as_ref().is_some_and(|hold| hold.id.lease == lease) {
             return self.on_raised(s, outcome);
         }
         let Some(campaign) = self.campaign.as_mut().filter(|campaign| campaign.lease == lease) else {
@@ -155,7 +155,13 @@ impl Machine {
             campaign.next_try = s.now;
             return;
         }
-        let grant = Grant { token: first, lease: campaign.lease, deadline, depth: 1, by: GrantedBy::Store };
+        let grant = Grant {
+            hold: HoldId { lease: campaign.lease, token: first },
+            owner: front.owner,
+            deadline,
+            depth: 1,
+            by: GrantedBy::Store,
+        };
         self.hold = Some(Hold::new(grant, last, &front, flight.sent, campaign.traces));
         self.campaign = None;
         self.queue.remove(front.waiter);

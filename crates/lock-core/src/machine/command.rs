@@ -1,6 +1,6 @@
 //! What a machine wants done.
 
-use super::event::{Ticket, WaiterId};
+use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
     backend::{Publish, Wish},
     ids::LeaseNumber,
@@ -66,14 +66,14 @@ pub enum Command {
     /// The hold is valid for longer.
     Extended {
         /// Which.
-        token: FencingToken,
+        hold: HoldId,
         /// Until then; never earlier than before.
         deadline: Moment,
     },
     /// The hold is over; said exactly once for each.
     Ended {
         /// Which.
-        token: FencingToken,
+        hold: HoldId,
         /// How.
         how: Ended,
     },
@@ -91,10 +91,10 @@ pub enum Command {
 /// What a waiter was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// The fencing token of the hold.
-    pub token: FencingToken,
-    /// The lease in the store.
-    pub lease: LeaseNumber,
+    /// The hold: its lease in the store, its fencing token.
+    pub hold: HoldId,
+    /// Who holds.
+    pub owner: OwnerId,
     /// Until when the hold is valid without renewal.
     pub deadline: Moment,
     /// How many guards the hold has now.

@@ -91,7 +91,7 @@ impl Machine {
         if hold.depth.retry_at > s.now {
             return;
         }
-        let lease = hold.lease;
+        let lease = hold.id.lease;
         if entrants == 0 {
             hold.depth.flight = Some(Flight::Lower { to: wanted });
             let timeout = hold.terms.operation_timeout;
@@ -116,8 +116,7 @@ impl Machine {
             Ok(Acquired::Reentered) => {
                 hold.depth.settle(to);
                 hold.deadline = hold.deadline.max(deadline(sent, &terms));
-                let (token, deadline) = (hold.token, hold.deadline);
-                s.say(Command::Extended { token, deadline });
+                s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 self.backend_answered();
                 return self.grant_entrants(s, waiters);
             }
@@ -143,8 +142,8 @@ impl Machine {
         for waiter in waiters {
             if self.queue.take(waiter).is_some() {
                 hold.guards += 1;
-                let Hold { lease, token, deadline, guards: depth, .. } = *hold;
-                let grant = Grant { token, lease, deadline, depth, by: GrantedBy::Reentry };
+                let Hold { id, owner, deadline, guards: depth, .. } = *hold;
+                let grant = Grant { hold: id, owner, deadline, depth, by: GrantedBy::Reentry };
                 s.say(Command::Grant { waiter, grant });
             }
         }

@@ -34,7 +34,17 @@ pub struct Entry {
     /// How long it waits.
     pub patience: Patience,
     /// The hold that it must re-enter, if it came through a guard.
-    pub join: Option<FencingToken>,
+    pub join: Option<HoldId>,
+}
+
+/// A hold, as guards name it. The token alone would not do: where a store loses its counter and its clock steps back,
+/// tokens can repeat, and the guard of a lost hold would free the hold of somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HoldId {
+    /// The lease; by local hand-off one lease may serve many holds.
+    pub lease: LeaseNumber,
+    /// The fencing token.
+    pub token: FencingToken,
 }
 
 /// How long a waiter waits for a holder.
@@ -94,19 +104,19 @@ pub enum Event {
     /// A guard was released by hand.
     Release {
         /// Its hold.
-        token: FencingToken,
+        hold: HoldId,
         /// Where the answer goes.
         ticket: Ticket,
     },
     /// A guard was dropped.
     Drop {
         /// Its hold.
-        token: FencingToken,
+        hold: HoldId,
     },
     /// Somebody compared the clock and saw the deadline of this hold pass; there is no way back from that.
     Expired {
         /// The hold.
-        token: FencingToken,
+        hold: HoldId,
     },
     /// Time passed.
     Tick,

@@ -1,18 +1,17 @@
 //! The current hold: how guards leave it, and how it is lost.
 
 use super::{
-    Command, Ended, Entry, Grant, LostReason, Machine, Moment, Notice, OwnerId, Refusal, ReleaseOutcome,
-    Step, Ticket, Traces, Unconfirmed, depth::Depth, renewal::Renewal, retired::Retired,
+    Command, Ended, Entry, Grant, HoldId, LostReason, Machine, Moment, Notice, OwnerId, Refusal,
+    ReleaseOutcome, Step, Ticket, Traces, Unconfirmed, depth::Depth, renewal::Renewal, retired::Retired,
 };
-use crate::{ids::LeaseNumber, terms::Terms, token::FencingToken};
+use crate::{terms::Terms, token::FencingToken};
 
 /// What a guard stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
-    pub(super) lease: LeaseNumber,
+    pub(super) id: HoldId,
     pub(super) owner: OwnerId,
-    pub(super) token: FencingToken,
-    /// The last token that the acquire drew. A local hand-off gives out `token.next()` while it is not beyond.
+    /// The last token that the acquire drew. A local hand-off gives out the next one while it is not beyond.
     pub(super) last_token: FencingToken,
     pub(super) terms: Terms,
     /// Valid until then; never falls.
@@ -39,7 +38,7 @@ enum Crowd {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Ghost {
     pub(super) owner: OwnerId,
-    token: FencingToken,
+    hold: HoldId,
     guards: u32,
 }
 
@@ -53,9 +52,8 @@ impl Hold {
     ) -> Self {
         let terms = front.terms;
         Self {
-            lease: grant.lease,
+            id: grant.hold,
             owner: front.owner,
-            token: grant.token,
             last_token,
             terms,
             deadline: grant.deadline,
@@ -100,17 +98,17 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_expired(&mut self, s: &mut Step<'_>, token: FencingToken) {
-        if self.hold.as_ref().is_some_and(|hold| hold.token == token) {
+    pub(super) fn on_expired(&mut self, s: &mut Step<'_>, id: HoldId) {
+        if self.hold.as_ref().is_some_and(|hold| hold.id == id) {
             self.lose(s, LostReason::Expired);
         }
     }
 
     /// A guard leaves. The hold goes on while there are others, or re-entries under way: releasing under a
     /// re-entry would tell the second guard *granted* about a lock that is gone.
-    pub(super) fn on_release(&mut self, s: &mut Step<'_>, token: FencingToken, ticket: Option<Ticket>) {
-        let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.guards > 0) else {
-            self.ghost_leaves(token);
+    pub(super) fn on_release(&mut self, s: &mut Step<'_>, id: HoldId, ticket: Option<Ticket>) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
+            self.ghost_leaves(id);
             if let Some(ticket) = ticket {
                 s.say(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
             }
@@ -124,8 +122,8 @@ impl Machine {
         }
     }
 
-    fn ghost_leaves(&mut self, token: FencingToken) {
-        if let Some(at) = self.ghosts.iter().position(|ghost| ghost.token == token) {
+    fn ghost_leaves(&mut self, id: HoldId) {
+        if let Some(at) = self.ghosts.iter().position(|ghost| ghost.hold == id) {
             self.ghosts[at].guards -= 1;
             if self.ghosts[at].guards == 0 {
                 self.ghosts.swap_remove(at);
@@ -138,11 +136,11 @@ impl Machine {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
             hold.ended = true;
-            s.say(Command::Ended { token: hold.token, how: Ended::Released });
+            s.say(Command::Ended { hold: hold.id, how: Ended::Released });
         }
         // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            self.retire(s, Retired::new(hold.lease, hold.traces).answering(hold.depth.tickets));
+            self.retire(s, Retired::new(hold.id.lease, hold.traces).answering(hold.depth.tickets));
         }
     }
 
@@ -151,20 +149,20 @@ impl Machine {
     pub(super) fn lose(&mut self, s: &mut Step<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
-            s.say(Command::Ended { token: hold.token, how: Ended::Lost(reason) });
+            s.say(Command::Ended { hold: hold.id, how: Ended::Lost(reason) });
             for waiter in self.queue.drain_entrants() {
                 s.say(Command::Refuse { waiter, refusal: Refusal::Lost });
             }
         }
         if hold.guards > 0 {
-            self.ghosts.push(Ghost { owner: hold.owner, token: hold.token, guards: hold.guards });
+            self.ghosts.push(Ghost { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
         // Who had left before the end was protected all the time, though the store could not confirm it.
         let confirmed = !hold.ended || reason == LostReason::Gone;
         let answer = if confirmed { Ok(ReleaseOutcome::AlreadyExpired) } else { Err(Unconfirmed) };
         hold.depth.tickets.answer(s, answer);
         if reason != LostReason::Gone || hold.traces.not_after.is_some() {
-            self.retire(s, Retired::new(hold.lease, hold.traces));
+            self.retire(s, Retired::new(hold.id.lease, hold.traces));
         }
     }
 
@@ -174,7 +172,7 @@ impl Machine {
         hold.crowd = match hold.crowd {
             Crowd::Since(since) if self.queue.has_line() && s.now >= since + hold.terms.lease => {
                 let waited = s.now.since(since);
-                s.say(Command::Notice(Notice::SelfDeadlock { token: hold.token, waited }));
+                s.say(Command::Notice(Notice::SelfDeadlock { token: hold.id.token, waited }));
                 Crowd::Noticed
             }
             Crowd::None if self.queue.has_line() => Crowd::Since(s.now),

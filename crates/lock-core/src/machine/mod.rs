@@ -50,13 +50,12 @@ mod tests;
 pub use command::{
     Command, Ended, Grant, GrantedBy, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome, Unconfirmed,
 };
-pub use event::{Entry, Event, Failure, OwnerId, Patience, Ticket, WaiterId, WatchAnswer};
+pub use event::{Entry, Event, Failure, HoldId, OwnerId, Patience, Ticket, WaiterId, WatchAnswer};
 
 use crate::{
     ids::LeaseNumber,
     terms::Terms,
     time::{Moment, ServerTime},
-    token::FencingToken,
 };
 use campaign::Campaign;
 use hold::{Ghost, Hold};
@@ -171,9 +170,9 @@ impl Machine {
             Event::Unwatched(answer) => self.on_unwatched(s, answer),
             Event::Woken => self.on_woken(s),
             Event::Suspicion => self.on_suspicion(s),
-            Event::Release { token, ticket } => self.on_release(s, token, Some(ticket)),
-            Event::Drop { token } => self.on_release(s, token, None),
-            Event::Expired { token } => self.on_expired(s, token),
+            Event::Release { hold, ticket } => self.on_release(s, hold, Some(ticket)),
+            Event::Drop { hold } => self.on_release(s, hold, None),
+            Event::Expired { hold } => self.on_expired(s, hold),
             Event::Tick => {}
             Event::Close => self.on_close(s),
         }
@@ -207,11 +206,11 @@ impl Machine {
         self.queue.len()
     }
 
-    /// Who holds the lock in this process: owner, token, number of guards, deadline.
+    /// Who holds the lock in this process: owner, hold, number of guards, deadline.
     #[must_use]
-    pub fn holder(&self) -> Option<(OwnerId, FencingToken, u32, Moment)> {
+    pub fn holder(&self) -> Option<(OwnerId, HoldId, u32, Moment)> {
         let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
-        Some((hold.owner, hold.token, hold.guards, hold.deadline))
+        Some((hold.owner, hold.id, hold.guards, hold.deadline))
     }
 
     /// Whether a renewal is overdue or the clocks jumped; the hold is still valid.
@@ -258,7 +257,7 @@ impl Machine {
         }
         let hold = self.hold.as_ref().filter(|hold| !hold.ended);
         let joins = match entry.join {
-            Some(token) if hold.is_none_or(|hold| hold.token != token) => return Err(Refusal::Lost),
+            Some(id) if hold.is_none_or(|hold| hold.id != id) => return Err(Refusal::Lost),
             Some(_) => true,
             None => hold.is_some_and(|hold| hold.owner == entry.owner),
         };
@@ -270,6 +269,9 @@ impl Machine {
         }
         if entry.patience == Patience::Once && (hold.is_some() || self.queue.has_line()) {
             return Err(Refusal::Busy);
+        }
+        if entry.patience == Patience::Once && self.has_enough_to_undo() {
+            return Err(Refusal::Failed);
         }
         Ok(Admission::Line)
     }

@@ -10,7 +10,7 @@ pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
 /// that the processes of a fleet do not come back in step. Always shorter than the operation timeout, so that
 /// nothing is left two of them after the store answers again.
 pub(super) fn back_off(s: &mut Step<'_>, failures: u32, timeout: Duration) -> Duration {
-    let slowest = SLOWEST_RETRY.min(timeout / 4 * 3);
+    let slowest = SLOWEST_RETRY.min(timeout / 4 * 3).max(Duration::from_millis(1));
     let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(slowest);
     base + s.jitter(base / 4)
 }

@@ -11,8 +11,8 @@ pub(super) struct Queue {
     line: BTreeMap<WaiterId, Waiter>,
     entrants: BTreeMap<WaiterId, Waiter>,
     alarms: BTreeSet<(Moment, WaiterId)>,
-    /// How many in the line came with an owner of their own; only they can have siblings.
-    owned: usize,
+    /// Those in the line that came with an owner of their own, by owner; only they can have siblings.
+    owned: BTreeSet<(OwnerId, WaiterId)>,
     outage_since: Option<Moment>,
 }
 
@@ -37,7 +37,9 @@ impl Waiter {
 impl Queue {
     pub(super) fn push_line(&mut self, now: Moment, entry: Entry) {
         let waiter = self.alarmed(now, entry);
-        self.owned += usize::from(entry.owned);
+        if entry.owned {
+            self.owned.insert((entry.owner, entry.waiter));
+        }
         self.line.insert(entry.waiter, waiter);
     }
 
@@ -62,7 +64,7 @@ impl Queue {
     pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = match self.line.remove(&id) {
             Some(waiter) => {
-                self.owned -= usize::from(waiter.entry.owned);
+                self.owned.remove(&(waiter.entry.owner, id));
                 waiter
             }
             None => self.entrants.remove(&id)?,
@@ -103,14 +105,14 @@ impl Queue {
 
     /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves.
     pub(super) fn siblings_enter(&mut self, owner: OwnerId) {
-        if self.owned == 0 {
-            return;
+        let of_owner = (owner, WaiterId(0))..=(owner, WaiterId(u64::MAX));
+        let siblings: Vec<_> = self.owned.range(of_owner).copied().collect();
+        for sibling in siblings {
+            self.owned.remove(&sibling);
+            if let Some(waiter) = self.line.remove(&sibling.1) {
+                self.entrants.insert(sibling.1, waiter);
+            }
         }
-        let (siblings, line): (BTreeMap<_, _>, _) =
-            std::mem::take(&mut self.line).into_iter().partition(|(_, w)| w.entry.owner == owner);
-        self.line = line;
-        self.owned -= siblings.len();
-        self.entrants.extend(siblings);
     }
 
     /// Takes all who wanted to re-enter.

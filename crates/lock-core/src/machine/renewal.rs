@@ -45,7 +45,7 @@ impl Machine {
         hold.renewal.next_at = Moment::FAR;
         hold.renewal.in_flight += 1;
         hold.traces.sent(s.now, &hold.terms);
-        s.say(Command::Renew { lease: hold.lease, terms: hold.terms, sent: s.now });
+        s.say(Command::Renew { lease: hold.id.lease, terms: hold.terms, sent: s.now });
     }
 
     /// Renew before anything else relies on the hold. A fixed lease is not renewed: it ends when it said.
@@ -63,7 +63,7 @@ impl Machine {
         sent: Moment,
         outcome: Result<Reply<Renewed>, Failure>,
     ) {
-        let Some(hold) = self.hold.as_mut().filter(|hold| hold.lease == lease) else { return };
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.id.lease == lease) else { return };
         let renewal = &mut hold.renewal;
         renewal.in_flight = renewal.in_flight.saturating_sub(1);
         match outcome.map(|reply| reply.outcome) {
@@ -73,7 +73,7 @@ impl Machine {
                 renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
                 hold.deadline = hold.deadline.max(deadline(sent, &hold.terms));
                 if !hold.ended {
-                    s.say(Command::Extended { token: hold.token, deadline: hold.deadline });
+                    s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
             }
             Ok(Renewed::Gone) => self.lose(s, LostReason::Gone),
@@ -82,7 +82,7 @@ impl Machine {
                 renewal.suspect = true;
                 let retry_at = s.now + pace::back_off(s, renewal.failures, hold.terms.operation_timeout);
                 renewal.next_at = renewal.next_at.min(retry_at);
-                let (token, remaining) = (hold.token, hold.deadline.since(s.now));
+                let (token, remaining) = (hold.id.token, hold.deadline.since(s.now));
                 s.say(Command::Notice(Notice::RenewalFailed { token, remaining }));
             }
         }

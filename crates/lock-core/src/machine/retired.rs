@@ -14,6 +14,10 @@ use crate::{
 };
 use std::time::Duration;
 
+/// Undos under way at a time, of one name. A caller that tries again and again while the store fails with unknown
+/// outcomes would otherwise leave one more with each try.
+const MOST_UNDOS: usize = 16;
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Retired {
     lease: LeaseNumber,
@@ -66,6 +70,11 @@ impl Machine {
         self.retired.iter().any(|retired| retired.unanswered)
     }
 
+    /// Whether enough is being undone: no further acquire until some of it is.
+    pub(super) fn has_enough_to_undo(&self) -> bool {
+        self.retired.len() >= MOST_UNDOS
+    }
+
     pub(super) fn pass_time_for_retired(&mut self, s: &mut Step<'_>) {
         for retired in &mut self.retired {
             retired.tickets.answer_overdue(s);
@@ -94,7 +103,7 @@ impl Machine {
         outcome: Result<Reply<Released>, Failure>,
     ) {
         if depth_left > 0 {
-            if self.hold.as_ref().is_some_and(|hold| hold.lease == lease) {
+            if self.hold.as_ref().is_some_and(|hold| hold.id.lease == lease) {
                 self.on_lowered(s, outcome);
             }
             return;

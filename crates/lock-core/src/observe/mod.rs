@@ -19,8 +19,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Hears of everything that happens to the locks of a factory.
 ///
-/// Called outside of all mutexes, in the task that caused the event, also from Drop: return quickly, do not
-/// block and do not panic.
+/// Called outside of all mutexes, in the task that caused the event, also from Drop: return quickly and do not
+/// block. A panic is caught and ends this call alone.
 ///
 /// ```
 /// use lock_core::{LockEvent, LockFactory, LockObserver, MemoryBackend};
@@ -232,9 +232,11 @@ impl Observers {
     }
 
     pub(crate) fn tell(&self, event: &LockEvent<'_>) {
-        trace::event(self.backend, event);
+        // A panic of an exporter or a subscriber must not take a release or the watchdog with it.
+        let guarded = |tell: &dyn Fn()| drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)));
+        guarded(&|| trace::event(self.backend, event));
         for observer in &self.list {
-            observer.observe(self.backend, event);
+            guarded(&|| observer.observe(self.backend, event));
         }
     }
 }

@@ -253,3 +253,18 @@ async fn ten_thousand_waiters_send_one_request_at_a_time() {
     }
     assert_eq!(world.faulty.most_in_flight(Op::Acquire), 1, "one request in flight per process and name");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let rival = lock.acquire().await.unwrap();
+    let short = lock.with_lease(secs(1)).unwrap();
+    let mut waiter = pin!(short.acquire());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waiter.as_mut().poll(&mut context).is_pending());
+    rival.release().await.unwrap(); // granted to the waiter, whose task does not get to run for a while
+    tokio::time::advance(secs(60)).await;
+    let guard = waiter.await.unwrap();
+    assert!(guard.is_held(), "it was asked for anew");
+}

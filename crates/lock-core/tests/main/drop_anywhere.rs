@@ -1,6 +1,6 @@
 //! A guard may be dropped anywhere, and a factory may outlive its runtime.
 
-use crate::support::{World, secs};
+use crate::support::{World, secs, until};
 use lock_core::{ErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use lock_testkit::{Fault, Op};
 use std::{
@@ -10,15 +10,6 @@ use std::{
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
-}
-
-/// Waits, in real time, until it is true.
-fn until(what: &str, mut is_true: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_true() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: still not after 10 s");
-        std::thread::yield_now();
-    }
 }
 
 #[test]

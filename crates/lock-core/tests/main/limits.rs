@@ -5,7 +5,7 @@ use lock_core::{
     Applied, BackendErrorKind, ErrorKind, Limits, LockEvent, LockFactory, LockObserver, LockOptions,
     LostReason,
 };
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -171,4 +171,18 @@ async fn a_loop_of_acquires_lets_other_tasks_run() {
         drop(lock.acquire().await.unwrap());
     }
     assert!(other.is_finished());
+}
+
+#[tokio::test]
+async fn the_smallest_options_do_not_spin() {
+    let options = LockOptions::new().operation_timeout(millis(1)).renew_every(millis(10));
+    let store = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
+    let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    store.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
+    let failed = locks.named("y").unwrap().acquire_timeout(millis(200)).await;
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
+    assert!(store.calls(Op::Acquire) < 300, "{} tries in 200 ms", store.calls(Op::Acquire));
+    assert!(store.calls(Op::Renew) < 30, "{} renewals in 200 ms", store.calls(Op::Renew));
+    drop(guard);
 }

@@ -2,7 +2,10 @@
 
 use lock_core::{Clock, LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
 use lock_testkit::FaultyBackend;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -66,4 +69,13 @@ impl World {
 
 pub(crate) fn name(text: &str) -> LockName {
     LockName::new(text).unwrap()
+}
+
+/// Waits, in real time, until it is true.
+pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_true() {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{what}: still not after 10 s");
+        std::thread::yield_now();
+    }
 }

@@ -8,12 +8,12 @@ fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time()
     story.enters(A).enters(B).enters(C);
     let first = story.tries();
     story.says_nothing();
-    let token = story.granted(first);
+    let hold = story.granted(first);
     story.grants(A);
     story.says_nothing();
 
-    story.tell(Event::Drop { token });
-    story.says(Command::Ended { token, how: Ended::Released });
+    story.tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: Ended::Released });
     story.releases(0);
     story.says_nothing();
     story.released(first, 0, Released::Released { listeners: None });
@@ -31,13 +31,13 @@ fn an_attempt_of_unknown_outcome_is_repeated_with_the_same_id() {
     story.at(3.0).acquire_unknown(lease).says_nothing();
     let sent = story.machine.wake_at().unwrap();
     assert_eq!(story.at(3.1).tries(), lease);
-    let token = story.granted(lease);
+    let hold = story.granted(lease);
     let grant = story.grants(A);
     let valid = Duration::from_millis(30_000 - 302);
     assert_eq!(grant.deadline, sent + valid, "counted from the attempt that was answered");
 
     // The first attempt may still be carried out until its `not_after`, here second 3; the release is not late.
-    story.at(4.0).tell(Event::Drop { token });
+    story.at(4.0).tell(Event::Drop { hold });
     story.next();
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: None });

@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn a_close_refuses_waiters_ends_the_hold_and_releases_it() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters(B).tell(Event::Close);
     story.refuses(B, Refusal::ShutDown);
-    story.loses(token, LostReason::ShutDown);
+    story.loses(hold, LostReason::ShutDown);
     assert_eq!(story.releases(0), lease);
     story.enters(C).refuses(C, Refusal::ShutDown);
     story.released(lease, 0, Released::Released { listeners: None });
     story.ends_idle();
     assert!(!story.machine.is_idle(), "the guard is still about");
-    story.tell(Event::Drop { token });
+    story.tell(Event::Drop { hold });
     assert!(story.machine.is_idle());
 }
 

@@ -4,27 +4,23 @@ use super::*;
 
 #[test]
 fn an_owner_re_enters_and_leaves_as_often() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     assert_eq!(story.tries_to_keep(2), lease);
     story.acquired(lease, Acquired::Reentered);
     assert!(matches!(story.next(), Command::Extended { .. }));
     let grant = story.grants(B);
-    assert_eq!(
-        (grant.token, grant.depth, grant.by),
-        (token, 2, GrantedBy::Reentry),
-        "re-entry keeps the token"
-    );
+    assert_eq!((grant.hold, grant.depth, grant.by), (hold, 2, GrantedBy::Reentry), "re-entry keeps the hold");
 
-    story.tell(Event::Release { token, ticket: Ticket(1) });
+    story.tell(Event::Release { hold, ticket: Ticket(1) });
     assert_eq!(story.releases(1), lease);
     story.released(lease, 1, Released::Kept);
     story.says(Command::ReleaseAnswered {
         ticket: Ticket(1),
         answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
     });
-    story.tell(Event::Release { token, ticket: Ticket(2) });
-    story.says(Command::Ended { token, how: Ended::Released });
+    story.tell(Event::Release { hold, ticket: Ticket(2) });
+    story.says(Command::Ended { hold, how: Ended::Released });
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: Some(0) });
     story.says(Command::ReleaseAnswered { ticket: Ticket(2), answer: Ok(ReleaseOutcome::Released) });
@@ -33,10 +29,10 @@ fn an_owner_re_enters_and_leaves_as_often() {
 
 #[test]
 fn a_release_that_races_with_a_re_entry_does_not_free_the_lock() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
-    story.tell(Event::Drop { token }).says_nothing();
+    story.tell(Event::Drop { hold }).says_nothing();
     story.acquired(lease, Acquired::Reentered);
     story.next();
     assert_eq!(story.grants(B).depth, 1);
@@ -58,11 +54,11 @@ fn a_re_entry_that_is_cancelled_in_flight_leaves_the_depth_as_it_was() {
 
 #[test]
 fn cancelled_re_entry_and_last_release_free_the_lock_after_the_answer() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
-    story.tell(Event::Leave { waiter: B }).tell(Event::Drop { token });
-    story.says(Command::Ended { token, how: Ended::Released });
+    story.tell(Event::Leave { waiter: B }).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: Ended::Released });
     story.says_nothing();
     story.acquired(lease, Acquired::Reentered);
     story.next();
@@ -101,28 +97,28 @@ fn the_other_waiters_of_an_owner_enter_with_it_instead_of_waiting_for_themselves
 
 #[test]
 fn a_re_entry_that_finds_the_lease_gone_is_refused_and_the_hold_lost() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
-    story.acquired(lease, Acquired::Gone).loses(token, LostReason::Gone);
+    story.acquired(lease, Acquired::Gone).loses(hold, LostReason::Gone);
     story.refuses(B, Refusal::Lost);
     story.says_nothing();
 }
 
 #[test]
 fn an_owner_that_has_not_put_down_a_lost_hold_is_refused() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
-    story.renewed(lease, sent, Renewed::Gone).loses(token, LostReason::Gone);
+    story.renewed(lease, sent, Renewed::Gone).loses(hold, LostReason::Gone);
     story.enters_as(B, A).refuses(B, Refusal::Lost);
-    story.enters_with(B, |entry| entry.join = Some(token)).refuses(B, Refusal::Lost);
-    story.tell(Event::Drop { token });
+    story.enters_with(B, |entry| entry.join = Some(hold)).refuses(B, Refusal::Lost);
+    story.tell(Event::Drop { hold });
     story.enters_as(B, A).tries();
 }
 
 #[test]
 fn an_inner_lease_lengthens_the_hold_and_never_shortens_it() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.at(1.0).enters_with(B, |entry| {
         entry.owner = OwnerId(A.0);
         entry.terms = fixed(Duration::from_secs(1));
@@ -132,7 +128,7 @@ fn an_inner_lease_lengthens_the_hold_and_never_shortens_it() {
         other => panic!("not a re-entry: {other:?}"),
     }
     story.acquired(lease, Acquired::Reentered);
-    story.says(Command::Extended { token, deadline: at(1.0 + 30.0 - 0.302) });
+    story.says(Command::Extended { hold, deadline: at(1.0 + 30.0 - 0.302) });
     story.grants(B);
 
     story.at(2.0).enters_with(C, |entry| {
@@ -141,12 +137,12 @@ fn an_inner_lease_lengthens_the_hold_and_never_shortens_it() {
     });
     story.tries_to_keep(3);
     story.acquired(lease, Acquired::Reentered);
-    story.says(Command::Extended { token, deadline: at(2.0 + 100.0 - 1.002) });
+    story.says(Command::Extended { hold, deadline: at(2.0 + 100.0 - 1.002) });
 }
 
 #[test]
 fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.at(3.0).acquire_unknown(lease).says_nothing();
@@ -154,7 +150,7 @@ fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
     story.acquired(lease, Acquired::Reentered);
     story.next();
     story.grants(B);
-    story.tell(Event::Release { token, ticket: Ticket(7) });
+    story.tell(Event::Release { hold, ticket: Ticket(7) });
     story.releases(1);
     story.at(6.1).release_unknown(lease, 1);
     story.says(Command::ReleaseAnswered {
@@ -166,8 +162,8 @@ fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
 
 #[test]
 fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
-    let (mut story, lease, token) = Story::with_a_holding();
-    story.tell(Event::Drop { token });
+    let (mut story, lease, hold) = Story::with_a_holding();
+    story.tell(Event::Drop { hold });
     story.next();
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: None });
@@ -175,5 +171,5 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
     let next = story.tries();
     story.granted(next);
     story.grants(B);
-    story.enters_with(C, |entry| entry.join = Some(token)).refuses(C, Refusal::Lost);
+    story.enters_with(C, |entry| entry.join = Some(hold)).refuses(C, Refusal::Lost);
 }

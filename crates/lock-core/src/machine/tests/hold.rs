@@ -4,14 +4,14 @@ use super::*;
 
 #[test]
 fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.at(9.99).says_nothing();
     let (renewed_lease, sent) = story.at(10.0).renews();
     assert_eq!((renewed_lease, sent), (lease, at(10.0)));
 
     // The answer takes two seconds; the deadline counts from second 10 all the same.
     story.at(12.0).renewed(lease, sent, Renewed::Renewed);
-    story.says(Command::Extended { token, deadline: at(40.0 - 0.302) });
+    story.says(Command::Extended { hold, deadline: at(40.0 - 0.302) });
 
     // From now on nothing is answered: the driver reports each renewal as unknown after 3 s.
     let (_, sent) = story.at(20.0).renews();
@@ -38,37 +38,37 @@ fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
     assert!(story.machine.holder().is_some(), "held until the deadline");
     story.said.clear();
     story.at(39.698);
-    story.loses(token, LostReason::Expired);
+    story.loses(hold, LostReason::Expired);
     assert_eq!(story.releases(0), lease, "a renewal may have been carried out while its answer was lost");
     story.says_nothing();
 }
 
 #[test]
 fn the_backend_hangs_for_ever_and_the_hold_is_lost_once() {
-    let (mut story, _, token) = Story::with_a_holding();
+    let (mut story, _, hold) = Story::with_a_holding();
     story.at(10.0).renews();
     story.at(29.697).says_nothing();
-    story.at(29.698).loses(token, LostReason::Expired);
+    story.at(29.698).loses(hold, LostReason::Expired);
     story.releases(0);
     story.at(500.0).says_nothing();
-    story.tell(Event::Drop { token });
+    story.tell(Event::Drop { hold });
     story.says_nothing();
     assert!(story.machine.is_idle());
 }
 
 #[test]
 fn gone_is_lost_at_once_and_needs_no_release() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
-    story.renewed(lease, sent, Renewed::Gone).loses(token, LostReason::Gone);
+    story.renewed(lease, sent, Renewed::Gone).loses(hold, LostReason::Gone);
     story.says_nothing();
 }
 
 #[test]
 fn a_renewal_never_revives_a_lost_hold() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(29.0).renews();
-    story.paused_until(31.0).renewed(lease, sent, Renewed::Renewed).loses(token, LostReason::Expired);
+    story.paused_until(31.0).renewed(lease, sent, Renewed::Renewed).loses(hold, LostReason::Expired);
     story.releases(0);
     story.says_nothing();
     assert!(story.machine.holder().is_none());
@@ -76,18 +76,18 @@ fn a_renewal_never_revives_a_lost_hold() {
 
 #[test]
 fn whoever_saw_the_deadline_pass_is_right_even_if_an_extension_was_under_way() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Renewed);
-    story.says(Command::Extended { token, deadline: at(39.698) });
-    story.tell(Event::Expired { token }).loses(token, LostReason::Expired);
+    story.says(Command::Extended { hold, deadline: at(39.698) });
+    story.tell(Event::Expired { hold }).loses(hold, LostReason::Expired);
 }
 
 #[test]
 fn a_pause_past_the_lease_is_noticed_before_anything_else() {
-    let (mut story, lease, token) = Story::with_a_holding();
-    story.paused_until(31.0).tell(Event::Release { token, ticket: Ticket(1) });
-    story.loses(token, LostReason::Expired);
+    let (mut story, lease, hold) = Story::with_a_holding();
+    story.paused_until(31.0).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.loses(hold, LostReason::Expired);
     assert_eq!(story.releases(0), lease);
     story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer: Ok(ReleaseOutcome::AlreadyExpired) });
     story.says_nothing();
@@ -95,11 +95,11 @@ fn a_pause_past_the_lease_is_noticed_before_anything_else() {
 
 #[test]
 fn a_suspicion_renews_at_once_and_loses_nothing() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(1.0).tell(Event::Suspicion).renews();
     assert!(story.machine.is_suspect());
     story.renewed(lease, sent, Renewed::Renewed);
-    story.says(Command::Extended { token, deadline: at(31.0 - 0.302) });
+    story.says(Command::Extended { hold, deadline: at(31.0 - 0.302) });
     assert!(!story.machine.is_suspect() && story.machine.holder().is_some());
     let (_, sent) = story.at(11.0).renews();
     assert_eq!(sent, at(11.0), "a third after the last success");
@@ -110,12 +110,12 @@ fn a_fixed_lease_is_never_renewed_and_ends_when_it_said() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(2)));
     let lease = story.tries();
-    let token = story.granted(lease);
+    let hold = story.granted(lease);
     let grant = story.grants(A);
     assert_eq!(grant.deadline, at(2.0 - 0.022));
     story.tell(Event::Suspicion).says_nothing();
     story.at(1.977).says_nothing();
-    story.at(1.978).loses(token, LostReason::Expired);
+    story.at(1.978).loses(hold, LostReason::Expired);
 }
 
 #[test]
@@ -123,18 +123,18 @@ fn a_hung_holder_that_the_watchdog_would_feed_for_ever_is_ended_by_max_hold() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_secs(15)));
     let lease = story.tries();
-    let token = story.granted(lease);
+    let hold = story.granted(lease);
     story.grants(A);
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Renewed);
     story.next();
-    story.at(15.0).loses(token, LostReason::MaxHold);
+    story.at(15.0).loses(hold, LostReason::MaxHold);
     assert_eq!(story.releases(0), lease, "others need not wait for the lease");
 }
 
 #[test]
 fn waiting_longer_than_a_lease_for_oneself_is_noticed_once() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.at(1.0).enters(B);
     let mut notices = Vec::new();
     for second in 1..=100 {
@@ -150,5 +150,5 @@ fn waiting_longer_than_a_lease_for_oneself_is_noticed_once() {
         }
     }
     let waited = Duration::from_secs(30);
-    assert_eq!(notices, [(31, Notice::SelfDeadlock { token, waited })]);
+    assert_eq!(notices, [(31, Notice::SelfDeadlock { token: hold.token, waited })]);
 }

@@ -9,6 +9,7 @@ mod watch;
 
 use super::*;
 use crate::backend::{Acquired, Applied, Publish, Released, Renewed, Reply, Wish};
+use crate::token::FencingToken;
 use std::collections::VecDeque;
 
 const A: WaiterId = WaiterId(1);
@@ -124,11 +125,11 @@ impl Story {
         self.tell(Event::Acquired { lease, outcome: Ok(reply) })
     }
 
-    fn granted(&mut self, lease: LeaseNumber) -> FencingToken {
+    fn granted(&mut self, lease: LeaseNumber) -> HoldId {
         self.next_token += 1;
-        let first = FencingToken::new(self.next_token);
-        self.acquired(lease, Acquired::Granted { first, last: first });
-        first
+        let token = FencingToken::new(self.next_token);
+        self.acquired(lease, Acquired::Granted { first: token, last: token });
+        HoldId { lease, token }
     }
 
     fn busy(&mut self, lease: LeaseNumber, remaining: Duration) -> &mut Self {
@@ -218,18 +219,18 @@ impl Story {
     }
 
     #[track_caller]
-    fn loses(&mut self, token: FencingToken, reason: LostReason) {
-        self.says(Command::Ended { token, how: Ended::Lost(reason) });
+    fn loses(&mut self, hold: HoldId, reason: LostReason) {
+        self.says(Command::Ended { hold, how: Ended::Lost(reason) });
     }
 
     /// `A` holds since second 0.
-    fn with_a_holding() -> (Self, LeaseNumber, FencingToken) {
+    fn with_a_holding() -> (Self, LeaseNumber, HoldId) {
         let mut story = Self::begins();
         story.enters(A);
         let lease = story.tries();
-        let token = story.granted(lease);
+        let hold = story.granted(lease);
         story.grants(A);
-        (story, lease, token)
+        (story, lease, hold)
     }
 
     /// `A` waits for the lock of another process, whose lease lasts for 20 s, and subscribes.

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn release_by_hand() -> (Story, LeaseNumber, FencingToken) {
-    let (mut story, lease, token) = Story::with_a_holding();
-    story.at(1.0).tell(Event::Release { token, ticket: Ticket(1) });
-    story.says(Command::Ended { token, how: Ended::Released });
+fn release_by_hand() -> (Story, LeaseNumber, HoldId) {
+    let (mut story, lease, hold) = Story::with_a_holding();
+    story.at(1.0).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.says(Command::Ended { hold, how: Ended::Released });
     assert_eq!(story.releases(0), lease);
-    (story, lease, token)
+    (story, lease, hold)
 }
 
 #[track_caller]
@@ -66,14 +66,14 @@ fn the_next_waiter_tries_when_the_release_is_answered_or_given_up_on() {
 
 #[test]
 fn a_release_tells_the_waiters_of_other_processes_and_a_lowered_depth_does_not() {
-    let (mut story, lease, token) = Story::with_a_holding();
+    let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.acquired(lease, Acquired::Reentered);
     story.said.clear();
-    story.tell(Event::Drop { token });
+    story.tell(Event::Drop { hold });
     assert!(matches!(story.next(), Command::Release { depth_left: 1, publish: Publish::No, .. }));
-    story.released(lease, 1, Released::Kept).tell(Event::Drop { token });
+    story.released(lease, 1, Released::Kept).tell(Event::Drop { hold });
     story.next();
     assert!(matches!(story.next(), Command::Release { depth_left: 0, publish: Publish::Yes, .. }));
 }
@@ -86,9 +86,9 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
     // The connection breaks at once; the attempt may be carried out until second 3.
     story.acquire_unknown(lease);
     story.at(0.06).tries();
-    let token = story.granted(lease);
+    let hold = story.granted(lease);
     story.grants(A);
-    story.at(0.5).tell(Event::Release { token, ticket: Ticket(1) });
+    story.at(0.5).tell(Event::Release { hold, ticket: Ticket(1) });
     story.next();
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: None });
@@ -100,11 +100,11 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
 
 #[test]
 fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
-    let (mut story, _, token) = Story::with_a_holding();
+    let (mut story, _, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
-    story.at(1.0).tell(Event::Leave { waiter: B }).tell(Event::Release { token, ticket: Ticket(1) });
-    story.says(Command::Ended { token, how: Ended::Released });
+    story.at(1.0).tell(Event::Leave { waiter: B }).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.says(Command::Ended { hold, how: Ended::Released });
     story.at(6.9).says_nothing();
     story.at(7.0);
     answered(&mut story, Err(Unconfirmed));
@@ -113,9 +113,9 @@ fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
 /// Takes the lock for the front waiter and releases it, as a process with many local waiters does.
 fn turn(story: &mut Story, listeners: u32) {
     let lease = story.tries();
-    let token = story.granted(lease);
+    let hold = story.granted(lease);
     story.next();
-    story.tell(Event::Drop { token });
+    story.tell(Event::Drop { hold });
     story.next();
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: Some(listeners) });

@@ -1,0 +1,65 @@
+//! Whether anything is left to do: counted, so that a shutdown need not look at every name again and again.
+
+use super::Driver;
+use std::sync::{
+    Arc,
+    atomic::{AtomicIsize, Ordering},
+};
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// Cells whose machine holds, wants or undoes something.
+    busy_cells: AtomicIsize,
+    /// Calls of the backend that were not answered yet.
+    calls: AtomicIsize,
+    bell: Notify,
+}
+
+impl Driver {
+    pub(super) fn cell_is_busy(&self, busy: bool) {
+        self.count(&self.quiet.busy_cells, busy);
+    }
+
+    pub(super) fn call_is_made(&self, made: bool) {
+        self.count(&self.quiet.calls, made);
+    }
+
+    fn count(&self, counter: &AtomicIsize, up: bool) {
+        // Signed: of two threads, the one that counts down may come before the one that counts up.
+        let step = if up { 1 } else { -1 };
+        if counter.fetch_add(step, Ordering::AcqRel) + step == 0 {
+            self.tell_if_quiet();
+        }
+    }
+
+    pub(super) fn worker_left(&self) {
+        self.quiet.bell.notify_waiters();
+    }
+
+    /// Only a shutdown waits for it.
+    pub(super) fn tell_if_quiet(&self) {
+        if self.is_closed() && self.is_quiet() {
+            self.quiet.bell.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        let zero = |counter: &AtomicIsize| counter.load(Ordering::Acquire) == 0;
+        zero(&self.quiet.busy_cells) && zero(&self.quiet.calls) && self.inbox.is_empty()
+    }
+
+    /// Completes when nothing is left to do. Sees to it that somebody does it: the worker of an earlier shutdown
+    /// may be about to give up.
+    pub(super) async fn quiet(self: &Arc<Self>) {
+        loop {
+            let mut bell = std::pin::pin!(self.quiet.bell.notified());
+            bell.as_mut().enable();
+            if self.is_quiet() {
+                return;
+            }
+            let _ = self.ensure_worker();
+            bell.await;
+        }
+    }
+}

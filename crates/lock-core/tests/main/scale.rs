@@ -1,0 +1,84 @@
+//! Many names, many waiters, many failures: costs stay in proportion.
+
+use lock_core::{LockFactory, MemoryBackend, TestClock};
+use lock_testkit::{Fault, FaultyBackend, Op};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+#[tokio::test(start_paused = true)]
+async fn tries_against_a_store_that_fails_do_not_pile_up() {
+    let clock = Arc::new(TestClock::new());
+    let store = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
+    let locks = LockFactory::builder(store.clone()).clock(clock.clone()).build().unwrap();
+    store.always(Op::Acquire, Fault::LoseRequest);
+    store.always(Op::Release, Fault::LoseRequest);
+    let lock = locks.named("x").unwrap();
+    for _ in 0..8_000 {
+        lock.try_acquire().await.unwrap_err();
+    }
+    assert!(store.calls(Op::Acquire) < 100, "{} requests", store.calls(Op::Acquire));
+    let before = store.calls(Op::Release);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let undone = store.calls(Op::Release) - before;
+    assert!(undone < 300, "{undone} releases in ten seconds");
+    store.heal();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+async fn shutdown_of(names: u64) -> (Duration, usize) {
+    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let locks = LockFactory::new(store.clone());
+    let mut guards = Vec::new();
+    for n in 0..names {
+        guards.push(locks.named(format!("order:{n}")).unwrap().acquire().await.unwrap());
+    }
+    // Answers arrive one by one, as they do on a connection: spread over 500 ms.
+    store.script(
+        Op::Release,
+        (0..names).map(|n| Fault::SlowAnswer(Duration::from_micros(500_000 * n / names))),
+    );
+    let begin = Instant::now();
+    let report = locks.shutdown().await;
+    (begin.elapsed(), report.unconfirmed.len())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_takes_time_in_proportion() {
+    let mut took = Vec::new();
+    for names in [1_000, 20_000] {
+        let (time, left) = shutdown_of(names).await;
+        took.push((time, left));
+    }
+    assert!(took.iter().all(|(_, left)| *left == 0), "a healthy store, and locks are left behind");
+    assert!(took[1].0 < took[0].0 * 8, "{took:?}");
+}
+
+async fn drain(n: usize, owned: bool) -> Duration {
+    let locks = LockFactory::new(MemoryBackend::new());
+    let lock = locks.named("x").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..n {
+        let lock = if owned { lock.with_owner(&locks.owner()).unwrap() } else { lock.clone() };
+        tasks.push(tokio::spawn(async move { drop(lock.acquire().await.unwrap().release().await) }));
+    }
+    while locks.inspect("x").await.unwrap().local.is_none_or(|local| local.waiters < n) {
+        tokio::task::yield_now().await;
+    }
+    let begin = Instant::now();
+    drop(guard);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    begin.elapsed()
+}
+
+#[tokio::test]
+async fn owned_waiters_cost_about_as_much_as_others() {
+    let (plain, owned) = (drain(9_999, false).await, drain(9_999, true).await);
+    let ratio = owned.as_secs_f64() / plain.as_secs_f64();
+    assert!(ratio < 10.0, "{ratio} times");
+}

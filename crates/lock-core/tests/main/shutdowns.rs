@@ -1,0 +1,138 @@
+//! Shutdowns at the worst moment.
+
+use lock_core::{
+    Backend, BackendError, ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend,
+    ServerTime, TestClock, backend::*,
+};
+use lock_testkit::{Fault, FaultyBackend, Op};
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Shuts the factory down exactly between the check and the entering, as another thread may.
+#[derive(Default)]
+struct ShutsDown(OnceLock<LockFactory>, AtomicBool);
+impl std::fmt::Debug for ShutsDown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ShutsDown")
+    }
+}
+#[derive(Debug, Clone)]
+struct Shared(Arc<ShutsDown>);
+impl LockObserver for Shared {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        if let LockEvent::WaitStarted { name } = event
+            && name.as_str() == "x"
+            && !self.0.1.swap(true, Ordering::SeqCst)
+        {
+            let locks = self.0.0.get().unwrap().clone();
+            std::thread::spawn(move || {
+                let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                let report = rt.block_on(locks.shutdown());
+                assert!(report.is_clean());
+            })
+            .join()
+            .unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
+    let memory = MemoryBackend::new();
+    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let observer = Shared(Arc::default());
+    let locks = LockFactory::builder(store.clone()).observer(observer.clone()).build().unwrap();
+    assert!(observer.0.0.set(locks.clone()).is_ok());
+    drop(locks.named("warm").unwrap().acquire().await.unwrap());
+    store.always(Op::Acquire, Fault::SlowAnswer(Duration::from_millis(20)));
+    let error = locks.named("x").unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ShutDown);
+    assert!(locks.shutdown().await.is_clean());
+    assert_eq!(memory.held(), Vec::<LockName>::new(), "an orphan for a whole lease");
+    assert_eq!(locks.names_in_use(), 0);
+}
+
+/// Its Drop tells that the factory's driver is gone.
+#[derive(Debug)]
+struct Tells(FaultyBackend, Arc<AtomicBool>);
+impl Drop for Tells {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+#[async_trait::async_trait]
+impl Backend for Tells {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn server_now(&self) -> Option<ServerTime> {
+        self.0.server_now()
+    }
+    fn attach(&self, s: std::sync::Weak<dyn Signals>) -> SubscriberId {
+        self.0.attach(s)
+    }
+    async fn watch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
+        self.0.watch(s, n).await
+    }
+    async fn unwatch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
+        self.0.unwatch(s, n).await
+    }
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        self.0.acquire(r).await
+    }
+    async fn renew(&self, i: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        self.0.renew(i).await
+    }
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.0.release(r).await
+    }
+    async fn inspect(&self, n: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.0.inspect(n).await
+    }
+    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        self.0.force_release(r).await
+    }
+}
+
+/// No race at all: a guard released where no runtime is, after the one of the worker went.
+#[test]
+fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
+    let gone = Arc::new(AtomicBool::new(false));
+    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let locks = LockFactory::new(Tells(store.clone(), gone.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
+    drop(runtime);
+    store.always(Op::Release, Fault::Hang);
+    {
+        let mut release = std::pin::pin!(guard.release());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(release.as_mut().poll(&mut cx).is_pending());
+    }
+    drop(locks);
+    assert!(
+        gone.load(Ordering::SeqCst),
+        "Driver → inbox → Call → Driver: the backend and its connection stay for ever"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_shutdown_finishes_what_the_first_could_not() {
+    let clock = Arc::new(TestClock::new());
+    let memory = MemoryBackend::with_clock(clock.clone());
+    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let locks = LockFactory::builder(store.clone()).clock(clock).build().unwrap();
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    store.always(Op::Release, Fault::Hang);
+    let first = locks.shutdown().await;
+    assert_eq!(first.unconfirmed.len(), 1);
+    store.heal();
+    let second = locks.shutdown().await;
+    drop(guard);
+    assert!(second.is_clean(), "the store is healthy again, and nothing is sent");
+}

@@ -1,0 +1,119 @@
+//! No mutex of ours is held while a waker is woken, replaced or dropped: wakers are other people's code.
+
+use lock_core::{AcquireFuture, Lock, LockFactory, LockName, MemoryBackend};
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// Runs `f` in a thread of its own with a current-thread runtime; `false` if it hangs.
+fn ends(f: impl Future<Output = ()> + Send + 'static) -> bool {
+    let (done, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f);
+        done.send(()).unwrap();
+    });
+    end.recv_timeout(Duration::from_secs(5)).is_ok()
+}
+
+fn poll_once<F: Future>(f: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    f.poll(&mut Context::from_waker(waker))
+}
+
+/// On a wake-up, asks the factory what it knows of the lock.
+struct Looks(LockFactory, LockName);
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {
+        let _ = poll_once(pin!(self.0.inspect(&self.1)), Waker::noop());
+    }
+}
+
+#[test]
+fn a_waker_of_ended_may_inspect_the_lock() {
+    assert!(
+        ends(async {
+            let locks = LockFactory::new(MemoryBackend::new());
+            let guard = locks.named("x").unwrap().acquire().await.unwrap();
+            let mut ended = pin!(guard.hold().ended());
+            let waker = Waker::from(Arc::new(Looks(locks.clone(), LockName::new("x").unwrap())));
+            assert!(poll_once(ended.as_mut(), &waker).is_pending());
+            guard.release().await.unwrap();
+        }),
+        "deadlock: `HoldState::end` rings the bell under the mutex of the cell"
+    );
+}
+
+/// On a wake-up, tries to take the lock.
+struct Tries(Lock);
+impl Wake for Tries {
+    fn wake(self: Arc<Self>) {
+        let _ = poll_once(pin!(self.0.try_acquire()), Waker::noop());
+    }
+}
+
+#[test]
+fn a_waker_of_lost_may_try_to_acquire() {
+    assert!(
+        ends(async {
+            let store = MemoryBackend::new();
+            let locks = LockFactory::new(store.clone());
+            let lock = locks.named("x").unwrap();
+            let guard = lock.acquire().await.unwrap();
+            let mut lost = pin!(guard.lost());
+            let waker = Waker::from(Arc::new(Tries(lock.clone())));
+            assert!(poll_once(lost.as_mut(), &waker).is_pending());
+            store.forget_everything();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }),
+        "deadlock"
+    );
+}
+
+/// A waker that owns a task, as the wakers of many executors do; the task waits for the same lock.
+struct OwnsTask(#[allow(dead_code)] Mutex<Option<Pin<Box<AcquireFuture>>>>);
+impl Wake for OwnsTask {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_replaced_waker_of_an_acquire_may_own_another_acquire() {
+    assert!(
+        ends(async {
+            let locks = LockFactory::new(MemoryBackend::new());
+            let lock = locks.named("x").unwrap();
+            let _guard = lock.acquire().await.unwrap();
+            let mut inner = Box::pin(lock.acquire());
+            assert!(poll_once(inner.as_mut(), Waker::noop()).is_pending());
+            let mut outer = Box::pin(lock.acquire());
+            let waker = Waker::from(Arc::new(OwnsTask(Mutex::new(Some(inner)))));
+            assert!(poll_once(outer.as_mut(), &waker).is_pending());
+            drop(waker); // the seat has the last one
+            assert!(poll_once(outer.as_mut(), Waker::noop()).is_pending());
+        }),
+        "deadlock: the old waker is dropped under the mutex of the cell"
+    );
+}
+
+#[test]
+fn a_dropped_release_may_have_a_waker_that_owns_an_acquire() {
+    assert!(
+        ends(async {
+            let store = lock_testkit::FaultyBackend::new(Arc::new(MemoryBackend::new()));
+            let locks = LockFactory::new(store.clone());
+            let lock = locks.named("x").unwrap();
+            let guard = lock.acquire().await.unwrap();
+            let mut inner = Box::pin(lock.acquire());
+            assert!(poll_once(inner.as_mut(), Waker::noop()).is_pending());
+            store.always(lock_testkit::Op::Release, lock_testkit::Fault::Hang);
+            let mut release = Box::pin(guard.release());
+            let waker = Waker::from(Arc::new(OwnsTask(Mutex::new(Some(inner)))));
+            assert!(poll_once(release.as_mut(), &waker).is_pending());
+            drop(waker);
+            drop(release);
+        }),
+        "deadlock: `Releasing::drop` drops the waker under the mutex of the cell"
+    );
+}
