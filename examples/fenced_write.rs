@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (process_a, process_b) = (LockFactory::new(store.clone()), LockFactory::new(store));
     let mut sku = Sku { stock: 10, fence: 0 };
 
-    let zombie = process_a.named("sku:1")?.with_lease(Duration::from_millis(200))?.acquire().await?;
+    let zombie = process_a.named("sku:1")?.with_fixed_lease(Duration::from_millis(200))?.acquire().await?;
     let old = zombie.fencing_token();
     let seen_by_a = sku.read(old).ok_or("the first holder is stale")?;
     println!("A holds token {old}, reads {seen_by_a}, and falls asleep");

@@ -9,7 +9,7 @@ use std::{error::Error, time::Duration};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
-    let lock = locks.named("import")?.with_lease(Duration::from_millis(200))?; // fixed: no watchdog
+    let lock = locks.named("import")?.with_fixed_lease(Duration::from_millis(200))?; // fixed: no watchdog
 
     let guard = lock.acquire().await?;
     println!("held for {:?} at most", guard.remaining());

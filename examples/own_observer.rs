@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(lock.acquire_timeout(Duration::from_millis(20)).await.is_err());
     released.release().await?;
     drop(lock.acquire().await?);
-    let short = lock.with_lease(Duration::from_millis(100))?.acquire().await?;
+    let short = lock.with_fixed_lease(Duration::from_millis(100))?.acquire().await?;
     short.lost().await;
     let held = lock.acquire().await?;
 

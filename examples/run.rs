@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Work that does not end in time is dropped where it stands.
     let endless = std::future::pending::<()>();
-    let outcome = lock.with_lease(Duration::from_millis(200))?.run(|_| endless).await;
+    let outcome = lock.with_fixed_lease(Duration::from_millis(200))?.run(|_| endless).await;
     match outcome {
         Err(RunError::Lost(reason)) => {
             println!("endless work was stopped: {reason}");

@@ -147,7 +147,10 @@ impl AcquireFuture {
             Refusal::TooManyWaiters => LockError::new(ErrorKind::TooManyWaiters)
                 .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
             Refusal::Outage => LockError::backend(ErrorKind::Unavailable, error),
-            Refusal::Failed => LockError::backend(ErrorKind::Backend, error),
+            Refusal::Failed => match error {
+                Some(error) => LockError::backend(ErrorKind::of(&error), Some(error)),
+                None => LockError::new(ErrorKind::Unavailable),
+            },
             Refusal::Lost => LockError::new(ErrorKind::Lost),
             Refusal::ShutDown => LockError::new(ErrorKind::ShutDown),
         };

@@ -35,11 +35,12 @@ pub enum ErrorKind {
     InvalidUrl,
     /// The waiting time passed while others held the lock.
     Timeout,
-    /// Too many wait for this name in this process.
+    /// Too many acquires are under way, for this name or in this factory.
     TooManyWaiters,
-    /// The store failed for longer than the outage budget; the source is the last [`BackendError`].
+    /// The store does not answer: for longer than the outage budget, or than the caller wanted to wait, or in one
+    /// try; the source is the last [`BackendError`], if there was one.
     Unavailable,
-    /// The store refused, or one try failed; the source is the [`BackendError`].
+    /// The store refused: rights, a key of another type, its configuration; the source is the [`BackendError`].
     Backend,
     /// The hold was lost before.
     Lost,
@@ -47,13 +48,25 @@ pub enum ErrorKind {
     ForeignOwner,
     /// The factory was shut down.
     ShutDown,
-    /// There is no tokio runtime to work on.
+    /// There is no tokio runtime to work on, or it has no timer. (The latter is found out by a panic that is caught,
+    /// so its message is printed; under `panic = "abort"` it aborts.)
     NoRuntime,
     /// The store did not confirm a release in time.
     Unconfirmed,
 }
 
 impl ErrorKind {
+    pub(crate) fn of(error: &BackendError) -> Self {
+        match error.kind() {
+            BackendErrorKind::Unavailable | BackendErrorKind::Timeout => Self::Unavailable,
+            BackendErrorKind::Denied
+            | BackendErrorKind::WrongType
+            | BackendErrorKind::Misconfigured
+            | BackendErrorKind::Unsupported
+            | BackendErrorKind::Protocol => Self::Backend,
+        }
+    }
+
     fn says(self) -> &'static str {
         match self {
             Self::InvalidName => "the lock name was refused",
@@ -64,7 +77,7 @@ impl ErrorKind {
                 "the lock has too many waiters: try later, or raise the limits of the factory"
             }
             Self::Unavailable => "the lock was not acquired because the store does not answer",
-            Self::Backend => "the store failed",
+            Self::Backend => "the store refused",
             Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
             Self::ForeignOwner => {
                 "the owner belongs to another factory: use `owner()` of the factory of this lock"
@@ -134,7 +147,7 @@ impl LockError {
             | ErrorKind::TooManyWaiters
             | ErrorKind::Unavailable
             | ErrorKind::Unconfirmed => true,
-            ErrorKind::Backend => self.backend_error().is_none_or(BackendError::is_retryable),
+            ErrorKind::Backend => self.backend_error().is_some_and(BackendError::is_retryable),
             ErrorKind::InvalidName
             | ErrorKind::InvalidOptions
             | ErrorKind::InvalidUrl
@@ -176,6 +189,7 @@ impl fmt::Debug for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LockError");
         debug.field("kind", &self.0.kind);
+        debug.field("says", &self.0.kind.says());
         if let Some(name) = &self.0.name {
             debug.field("name", name);
         }
@@ -209,11 +223,7 @@ impl From<OptionsError> for LockError {
 
 impl From<BackendError> for LockError {
     fn from(e: BackendError) -> Self {
-        let kind = match e.kind() {
-            BackendErrorKind::Unavailable | BackendErrorKind::Timeout => ErrorKind::Unavailable,
-            _ => ErrorKind::Backend,
-        };
-        Self::backend(kind, Some(Arc::new(e)))
+        Self::backend(ErrorKind::of(&e), Some(Arc::new(e)))
     }
 }
 

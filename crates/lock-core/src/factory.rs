@@ -37,7 +37,7 @@ use std::{future::Future, sync::Arc};
 /// ```
 ///
 /// # Dropping
-/// When the last of factory, locks and guards is dropped, what was dropped last is still released in the
+/// When the last of factory, locks and guards is dropped, guards that were just dropped are still released in the
 /// background, if the runtime lives; otherwise leases end by themselves. [`shutdown`](Self::shutdown) waits and
 /// tells.
 #[derive(Debug, Clone)]
@@ -74,7 +74,8 @@ impl LockFactory {
     /// The lock of that name, without any IO.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken.
+    /// [`ErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken; [`ErrorKind::InvalidOptions`]
+    /// if the terms of a factory made by [`new`](Self::new) exceed what its backend accepts.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
         N: TryInto<LockName>,
@@ -174,6 +175,9 @@ impl LockFactory {
     /// Ends the factory in good order: waiters fail with [`ErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It takes at most two
     /// operation timeouts; the report names what the store did not confirm by then.
+    ///
+    /// It does not wait for work under locks: that learns of it as of any loss. To drain, stop taking in work, await
+    /// your tasks, then shut down.
     ///
     /// # Cancel safety
     /// A dropped call goes on in the background; calling again waits for the rest.

@@ -1,7 +1,7 @@
 //! Distributed locks with leases, fencing tokens and explicit ownership.
 //!
 //! A [`LockFactory`] makes [`Lock`]s by name; an acquired lock is a [`LockGuard`], whose [`Hold`] can be shared;
-//! a [`Backend`] stores the leases. This crate has the in-memory backend; `lock-fred` has Redis.
+//! a [`Backend`] stores the leases. This crate has the in-memory backend; Redis comes with a crate of its own.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -27,6 +27,29 @@
 //! - Every acquisition is a fresh owner; re-entry is asked for by value ([`Owner`]).
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
 //! - All limits are finite by default ([`Limits`]).
+//!
+//! # Testing
+//! Under tokio's paused time both the factory and the in-memory backend need a [`TestClock`], which follows it:
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::{LockFactory, MemoryBackend, TestClock};
+//! use std::{sync::Arc, time::Duration};
+//!
+//! let clock = Arc::new(TestClock::new());
+//! let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock).build()?;
+//!
+//! let guard = locks.named("x")?.with_fixed_lease(Duration::from_secs(60))?.acquire().await?;
+//! tokio::time::sleep(Duration::from_secs(61)).await; // at once
+//! assert!(!guard.is_held());
+//! # Ok(()) }
+//! ```
+//!
+//! # Features
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `otel` | on | `OtelObserver`, on the OpenTelemetry API 0.33 |
+//! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
 
 mod acquire;
 pub mod backend;

@@ -4,6 +4,7 @@ use crate::{
     acquire::{AcquireFuture, TryAcquireFuture, Wait, Wanted},
     driver::Handle,
     error::{ErrorKind, LockError, RunError},
+    guard::LockGuard,
     hold::Hold,
     machine::LostReason,
     name::LockName,
@@ -49,7 +50,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] if the lease is too short or too long, or does not fit the other options.
-    pub fn with_lease(&self, lease: Duration) -> Result<Self, LockError> {
+    pub fn with_fixed_lease(&self, lease: Duration) -> Result<Self, LockError> {
         self.with_options(self.options.fixed_lease(lease))
     }
 
@@ -108,7 +109,7 @@ impl Lock {
     /// asking the store: a try never overtakes a waiter).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but [`ErrorKind::Backend`] at the first failure of the store; if that is
+    /// As [`acquire`](Self::acquire), but at the first failure of the store; if that is
     /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
     ///
     /// # Cancel safety
@@ -120,7 +121,8 @@ impl Lock {
     /// Waits for the lock, but no longer than `wait` from the first poll on. Zero is one try.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] if the time passes; [`ErrorKind::InvalidOptions`] if `wait` exceeds the factory's
+    /// [`ErrorKind::Timeout`] if the time passes while others hold the lock or wait before this one,
+    /// [`ErrorKind::Unavailable`] if it passes while the store does not answer; [`ErrorKind::InvalidOptions`] if `wait` exceeds the factory's
     /// `longest_wait`; otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
@@ -158,21 +160,48 @@ impl Lock {
         W: Future,
     {
         let guard = self.acquire().await?;
-        let hold = guard.hold();
-        let value = tokio::select! {
-            biased;
-            reason = hold.lost() => return Err(RunError::Lost(reason)),
-            value = work(hold.clone()) => value,
-        };
-        if let Some(reason) = hold.lost_reason() {
-            return Err(RunError::Lost(reason));
+        run_under(guard, work).await
+    }
+
+    /// As [`run`](Self::run), but only if the lock is free: `None` if somebody else holds it, or waits for it in this
+    /// process. For jobs that one process of many should do.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the work and releases the lock in the background.
+    pub async fn try_run<F, W>(&self, work: F) -> Result<Option<W::Output>, RunError>
+    where
+        F: FnOnce(Hold) -> W,
+        W: Future,
+    {
+        match self.try_acquire().await? {
+            Some(guard) => run_under(guard, work).await.map(Some),
+            None => Ok(None),
         }
-        match guard.release().await {
-            // The store says that the hold had ended before: the end of the work was not protected.
-            Ok(outcome) if !outcome.was_held() => {
-                Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
-            }
-            Ok(_) | Err(_) => Ok(value),
+    }
+}
+
+async fn run_under<F, W>(guard: LockGuard, work: F) -> Result<W::Output, RunError>
+where
+    F: FnOnce(Hold) -> W,
+    W: Future,
+{
+    let hold = guard.hold();
+    let value = tokio::select! {
+        biased;
+        reason = hold.lost() => return Err(RunError::Lost(reason)),
+        value = work(hold.clone()) => value,
+    };
+    if let Some(reason) = hold.lost_reason() {
+        return Err(RunError::Lost(reason));
+    }
+    match guard.release().await {
+        // The store says that the hold had ended before: the end of the work was not protected.
+        Ok(outcome) if !outcome.was_held() => {
+            Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
         }
+        Ok(_) | Err(_) => Ok(value),
     }
 }

@@ -113,7 +113,7 @@ impl LockOptions {
         self
     }
 
-    /// A token that the token of the hold must exceed; for who continues a sequence that a store has lost.
+    /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost.
     pub const fn token_floor(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
         self
@@ -193,13 +193,13 @@ impl Limits {
         Self { waiters_per_name: 10_000, waiters: 100_000, longest_lease: DAY, longest_wait: DAY }
     }
 
-    /// How many acquires may wait for one name in this process.
+    /// How many acquires may be under way for one name in this process.
     pub const fn waiters_per_name(mut self, most: usize) -> Self {
         self.waiters_per_name = most;
         self
     }
 
-    /// How many acquires may wait in this factory.
+    /// How many acquires may be under way in this factory, waiting or trying.
     pub const fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self
@@ -218,8 +218,9 @@ impl Limits {
     }
 
     pub(crate) fn check(&self) -> Result<(), OptionsError> {
-        if self.waiters_per_name == 0 || self.waiters == 0 {
-            return Err(OptionsError::Zero { option: "waiters" });
+        let limits = [("waiters_per_name", self.waiters_per_name), ("waiters", self.waiters)];
+        if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
+            return Err(OptionsError::Zero { option });
         }
         if self.longest_lease < SHORTEST_LEASE {
             return Err(OptionsError::LeaseTooShort { lease: self.longest_lease });
@@ -318,7 +319,7 @@ impl fmt::Display for OptionsError {
             Self::NoTimeToRenew { valid, needed } => write!(
                 f,
                 "lease − margin ({valid:?}) does not exceed renewal interval + operation timeout ({needed:?}): \
-                 renew more often, or use a longer lease"
+                 renew more often, lower the margin, or use a longer lease"
             ),
             Self::WaitTooLong { wait, most } => {
                 write!(

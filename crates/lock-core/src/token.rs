@@ -15,6 +15,8 @@ use std::fmt;
 /// update sku set stock = $new where id = $id and fence = $token;
 /// ```
 ///
+/// (They can fall in one case: the store lost its counter *while* its clock is behind the last token.)
+///
 /// Tokens are microseconds of the store's clock wherever it moves forward, so they keep growing when a store
 /// loses its data; they fit an SQL `BIGINT` ([`FencingToken::as_i64`]) and are below 2⁵³ until the year 2255.
 ///

@@ -15,23 +15,23 @@ use std::{error::Error, fmt, path::PathBuf, str::FromStr};
 #[command(name = "lock-inventory-demo", version, after_help = AFTER)]
 pub struct Cli {
     /// How many buyers order at the same time (2 to 5000)
-    #[arg(long, value_name = "N", default_value = "200", value_parser = Range::parser(2, 5_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "200", value_parser = Range::parser(2, 5_000))]
     pub buyers: u32,
 
     /// How many shop instances there are, each with its own lock factory and database connection (1 to 64)
-    #[arg(long, value_name = "N", default_value = "4", value_parser = Range::parser(1, 64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "4", value_parser = Range::parser(1, 64))]
     pub shops: u32,
 
     /// How many orders are placed (1 to 1000000)
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = Range::parser(1, 1_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = Range::parser(1, 1_000_000))]
     pub orders: u32,
 
     /// How many orders stall in their payment until the lock has passed on (0 to 100)
-    #[arg(long, value_name = "N", default_value = "5", value_parser = Range::parser(0, 100))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = Range::parser(0, 100))]
     pub stalls: u32,
 
     /// What the demand and the payment delays are derived from; the same seed repeats them
-    #[arg(long, value_name = "SEED", default_value = "42", value_parser = seed)]
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value = "42", value_parser = seed)]
     pub seed: u64,
 
     /// A catalogue to sell instead of the built-in one: CSV with the columns sku, title, category, price_cents

@@ -7,10 +7,10 @@ use std::{error::Error, io::stdout, iter::successors, process::ExitCode};
 #[tokio::main]
 async fn main() -> ExitCode {
     let (cli, mut out) = (Cli::parse(), stdout());
-    // Ctrl-C drops the run, and with it the temporary database.
+    // A signal drops the run, and with it the temporary database.
     let ended = tokio::select! {
         ended = run(&cli, &mut out) => ended,
-        _ = tokio::signal::ctrl_c() => return ExitCode::from(130),
+        code = asked_to_stop() => return code,
     };
     match ended {
         Ok(verdict) if verdict.is_proven() => ExitCode::SUCCESS,
@@ -23,4 +23,17 @@ async fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Ctrl-C, or SIGTERM where there is such a thing.
+async fn asked_to_stop() -> ExitCode {
+    #[cfg(unix)]
+    if let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        return tokio::select! {
+            _ = tokio::signal::ctrl_c() => ExitCode::from(130),
+            _ = term.recv() => ExitCode::from(143),
+        };
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    ExitCode::from(130)
 }

@@ -96,7 +96,7 @@ impl Shop {
         let lock = self.locks.named(format!("stock:{sku}"))?;
         match self.lease {
             Lease::Watched => Ok(lock),
-            Lease::Fixed(lease) => lock.with_lease(lease),
+            Lease::Fixed(lease) => lock.with_fixed_lease(lease),
         }
     }
 

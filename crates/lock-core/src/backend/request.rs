@@ -50,7 +50,7 @@ pub enum Wish {
     },
 }
 
-/// A token that new tokens must exceed; for who continues a sequence that a store has lost.
+/// A token that new tokens must exceed; for those who continue a sequence that a store has lost.
 pub type Floor = Option<FencingToken>;
 
 /// Extend one lease.

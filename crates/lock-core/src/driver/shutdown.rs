@@ -9,6 +9,7 @@ use std::{
 
 /// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ShutdownReport {
     /// The locks whose release the store did not confirm in time; their leases end by themselves.
     pub unconfirmed: Vec<LockName>,

@@ -101,7 +101,7 @@ impl Driver {
         // A runtime without a timer says so only by a panic.
         let timer = || std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
         match Handle::try_current() {
-            Ok(_) if timer().is_ok() => Ok(()),
+            Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || timer().is_ok() => Ok(()),
             _ => Err(LockError::new(ErrorKind::NoRuntime)),
         }
     }

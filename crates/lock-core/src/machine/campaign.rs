@@ -4,8 +4,8 @@
 //! and is used up by its first release.
 
 use super::{
-    Command, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces, deadline,
-    hold::Hold, retired::Retired,
+    Command, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces, WaiterId,
+    deadline, hold::Hold, retired::Retired,
 };
 use crate::{
     backend::{Acquired, Applied, Reply, Wish},
@@ -63,6 +63,14 @@ impl Machine {
             None if self.queue.front()?.patience == Patience::Once => Some(self.turns.others_until),
             None => Some(self.pace.resume_at.max(self.turns.others_until)),
         }
+    }
+
+    /// The front waiter, if the store has not yet said to it whether the lock is free.
+    pub(super) fn store_is_silent_for(&self) -> Option<WaiterId> {
+        let campaign = self.campaign.as_ref().filter(|campaign| campaign.busies == 0)?;
+        let asked =
+            campaign.flight.is_some() || campaign.traces.not_after.is_some() || self.queue.is_outage();
+        self.queue.front().filter(|_| asked).map(|front| front.waiter)
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Step<'_>) {

@@ -223,7 +223,10 @@ impl Machine {
     fn pass_time(&mut self, s: &mut Step<'_>) {
         self.pass_time_for_hold(s);
         self.pass_time_for_retired(s);
+        let silent = self.store_is_silent_for();
         while let Some((waiter, refusal)) = self.queue.pop_alarm(s.now) {
+            // A wait that ends while the store does not answer is no word about other holders.
+            let refusal = if silent == Some(waiter) { Refusal::Outage } else { refusal };
             s.say(Command::Refuse { waiter, refusal });
         }
     }

@@ -151,6 +151,10 @@ impl Queue {
         Some((id, refusal))
     }
 
+    pub(super) fn is_outage(&self) -> bool {
+        self.outage_since.is_some()
+    }
+
     /// The backend fails: budgets begin to count.
     pub(super) fn outage_began(&mut self, at: Moment) {
         if self.outage_since.is_none() {

@@ -1,7 +1,7 @@
 //! `tracing` events: fields, not prose. Debug for the ordinary, warn for what endangers a hold, error for loss.
 
 use super::{By, LockEvent};
-use crate::machine::{Ended, ReleaseOutcome, Unconfirmed};
+use crate::machine::{Ended, LostReason, ReleaseOutcome, Unconfirmed};
 use std::time::Duration;
 
 fn seconds(d: Duration) -> f64 {
@@ -11,7 +11,9 @@ fn seconds(d: Duration) -> f64 {
 pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
     let name = event.name().as_str();
     match *event {
-        LockEvent::WaitStarted { .. } => tracing::trace!(lock.name = name, lock.backend = backend, "waiting"),
+        LockEvent::WaitStarted { .. } => {
+            tracing::trace!(lock.name = name, lock.backend = backend, "waiting")
+        }
         LockEvent::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
         }
@@ -19,13 +21,19 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, by = ?by, "acquired");
         }
         LockEvent::Ended { token, lease, how, held, .. } => match how {
-            Ended::Released => tracing::debug!(
-                lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
+            Ended::Released => {
+                tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
+                )
+            }
+            Ended::Lost(LostReason::ShutDown) => tracing::info!(
+                lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
+                held = seconds(held), "given back by the shutdown"
             ),
-            Ended::Lost(reason) => tracing::error!(
-                lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
-                held = seconds(held), "lost"
-            ),
+            Ended::Lost(reason) => {
+                tracing::error!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
+                    held = seconds(held), "lost"
+                )
+            }
         },
         LockEvent::Released { answer, by, .. } => match (answer, by) {
             (Ok(ReleaseOutcome::AlreadyExpired) | Ok(ReleaseOutcome::HeldByOther) | Err(Unconfirmed), _) => {
@@ -35,16 +43,19 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
                 tracing::debug!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released");
             }
         },
-        LockEvent::Renewal { outcome, took, remaining, .. } => tracing::debug!(
-            lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal"
-        ),
+        LockEvent::Renewal { outcome, took, remaining, .. } => {
+            tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal"
+            )
+        }
         LockEvent::Suspect { token, remaining, .. } => tracing::warn!(
             lock.name = name,
             lock.token = token.get(),
             remaining = seconds(remaining),
             "renewal failed, retrying until the deadline"
         ),
-        LockEvent::WakeUp { wake, .. } => tracing::trace!(lock.name = name, wake = ?wake, "woken"),
+        LockEvent::WakeUp { wake, .. } => {
+            tracing::trace!(lock.name = name, wake = ?wake, "woken")
+        }
         LockEvent::SelfDeadlock { token, waited, .. } => tracing::warn!(
             lock.name = name,
             lock.token = token.get(),

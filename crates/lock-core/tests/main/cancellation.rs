@@ -259,7 +259,7 @@ async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let rival = lock.acquire().await.unwrap();
-    let short = lock.with_lease(secs(1)).unwrap();
+    let short = lock.with_fixed_lease(secs(1)).unwrap();
     let mut waiter = pin!(short.acquire());
     let mut context = Context::from_waker(Waker::noop());
     assert!(waiter.as_mut().poll(&mut context).is_pending());

@@ -83,7 +83,7 @@ async fn a_step_of_the_wall_clock_by_an_hour_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
     let world = World::new();
-    let lock = world.locks.named("x").unwrap().with_lease(secs(1)).unwrap();
+    let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(1)).unwrap();
     let guard = lock.acquire().await.unwrap();
     // No task of ours runs while time passes: that is what a pause looks like.
     world.faulty.always(Op::Release, Fault::Hang);
@@ -98,7 +98,7 @@ async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_ends_and_the_next_waiter_goes_on() {
     let world = World::new();
-    let fixed = world.locks.named("x").unwrap().with_lease(secs(2)).unwrap();
+    let fixed = world.locks.named("x").unwrap().with_fixed_lease(secs(2)).unwrap();
     let guard = fixed.acquire().await.unwrap();
     let other = world.another_process();
     let next = other.named("x").unwrap().acquire().await.unwrap();
@@ -129,4 +129,16 @@ async fn work_that_outlives_its_lock_is_dropped_and_has_no_value() {
         })
         .await;
     assert!(matches!(ran, Err(lock_core::RunError::Lost(LostReason::Gone))), "{ran:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_for_one_process_is_done_by_one() {
+    let world = World::new();
+    let (mine, theirs) = (world.locks.named("x").unwrap(), world.another_process().named("x").unwrap());
+    let (a, b) = tokio::join!(
+        mine.try_run(|_| tokio::time::sleep(secs(1))),
+        theirs.try_run(|_| tokio::time::sleep(secs(1))),
+    );
+    assert_eq!([a.unwrap(), b.unwrap()], [Some(()), None]);
+    assert_eq!(theirs.try_run(|hold| async move { hold.is_held() }).await.unwrap(), Some(true));
 }

@@ -156,7 +156,7 @@ async fn an_acquire_with_a_time_limit_ends_at_it_even_if_the_backend_hangs() {
     let world = World::new();
     world.faulty.always(Op::Acquire, Fault::Hang);
     let error = world.locks.named("x").unwrap().acquire_timeout(millis(1_500)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "a silent store is no word about other holders");
     let took = world.now();
     assert!((millis(1_500)..millis(1_510)).contains(&took), "{took:?}");
 }
@@ -181,7 +181,7 @@ async fn the_smallest_options_do_not_spin() {
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     store.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
     let failed = locks.named("y").unwrap().acquire_timeout(millis(200)).await;
-    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Unavailable);
     assert!(store.calls(Op::Acquire) < 300, "{} tries in 200 ms", store.calls(Op::Acquire));
     assert!(store.calls(Op::Renew) < 30, "{} renewals in 200 ms", store.calls(Op::Renew));
     drop(guard);

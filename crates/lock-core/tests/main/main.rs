@@ -11,6 +11,7 @@ mod drop_anywhere;
 mod exclusion;
 mod life;
 mod limits;
+#[cfg(feature = "otel")]
 mod metrics;
 mod observer_panics;
 mod operations;

@@ -102,7 +102,7 @@ async fn every_metric_appears_and_what_goes_up_comes_down() {
     guard.lost().await;
     drop(guard);
     // Expired, longest hold, an error.
-    let fixed = lock.with_lease(secs(1)).unwrap().acquire().await.unwrap();
+    let fixed = lock.with_fixed_lease(secs(1)).unwrap().acquire().await.unwrap();
     fixed.lost().await;
     drop(fixed);
     let hung = lock.with_options(LockOptions::new().max_hold(secs(2))).unwrap().acquire().await.unwrap();
@@ -234,10 +234,9 @@ async fn look_at_the_log() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
-    let guard = lock.with_lease(secs(1)).unwrap().acquire().await.unwrap();
+    let guard = lock.with_fixed_lease(secs(1)).unwrap().acquire().await.unwrap();
     guard.lost().await;
-    drop(guard);
-    world.settle().await;
+    guard.release().await.unwrap();
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let line =
         |level: &str, message: &str| text.lines().any(|line| line.contains(level) && line.contains(message));

@@ -21,7 +21,7 @@ pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
 /// A fixed lease ends by itself, its guard knows, and the next may have the lock.
 pub async fn a_fixed_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "fixed").await;
-    let guard = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    let guard = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
     assert!(guard.remaining() <= LEASE, "{:?} remain of {LEASE:?}", guard.remaining());
     let reason = within(h, LEASE + SOON, "a fixed lease ends", guard.lost()).await;
     assert_eq!(reason, LostReason::Expired);
@@ -36,7 +36,7 @@ pub async fn a_fixed_lease_ends(h: &impl Harness) {
 /// A hold ends for its holder before it ends in the store.
 pub async fn a_hold_ends_for_its_holder_first(h: &impl Harness) {
     let team = Team::new(h, "holder-first").await;
-    let guard = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    let guard = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
     while guard.is_held() {
         must_not_get(&team.lock_b()).await;
         h.pass(LEASE / 100).await;

@@ -24,7 +24,7 @@ pub async fn a_waiter_is_woken_by_a_release_elsewhere(h: &impl Harness) {
 /// A waiter gets the lock when a holder that said nothing is out of its lease.
 pub async fn a_waiter_gets_the_lock_when_the_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "lease-ends").await;
-    let lost = get(&team.lock_a().with_lease(LEASE).expect("the lease is allowed")).await;
+    let lost = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
     let next = within(h, LEASE + SOON, "the waiter gets the lock", get(&team.lock_b())).await;
     assert!(!lost.is_held(), "two valid holders");
     assert!(next.fencing_token() > lost.fencing_token());

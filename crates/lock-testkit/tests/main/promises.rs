@@ -62,7 +62,7 @@ async fn a_lock_with_a_lease_of_its_own_keeps_the_token_floor_of_its_factory() {
     let floor = FencingToken::new(TestClock::WALL_AT_START.as_micros() + 3_600_000_000);
     let options = LockOptions::new().token_floor(floor);
     let locks = LockFactory::builder(store).clock(clock).options(options).build().unwrap();
-    let lock = locks.named("x").unwrap().with_lease(Duration::from_secs(5)).unwrap();
+    let lock = locks.named("x").unwrap().with_fixed_lease(Duration::from_secs(5)).unwrap();
     let token = lock.acquire().await.unwrap().fencing_token();
     assert!(token > floor, "{token:?} exceeds the floor {floor:?}");
 }

@@ -142,7 +142,7 @@ impl Worker {
             0 => self.lock.acquire_timeout(patience).await,
             1 => return self.lock.try_acquire().await.unwrap_or_else(|error| expected(&error)),
             2 => timeout(patience, self.lock.acquire()).await.ok()?,
-            3 => self.lock.with_lease(LEASE / 2).unwrap().acquire().await,
+            3 => self.lock.with_fixed_lease(LEASE / 2).unwrap().acquire().await,
             _ => self.lock.acquire().await,
         };
         acquired.map_or_else(|error| expected(&error), Some)
