@@ -1,7 +1,7 @@
 //! How do I let one task at a time do something?
 //!
-//! A factory per process, a lock by name, a guard while it is held. With `lock-fred` as the backend the same
-//! lines exclude tasks of different machines.
+//! A factory per process, a lock by name, a guard while it is held. With a backend that machines share, the
+//! same lines exclude tasks of different machines.
 
 use lock_core::{LockFactory, MemoryBackend, ReleaseOutcome};
 use std::error::Error;

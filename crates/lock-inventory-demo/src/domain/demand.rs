@@ -156,8 +156,8 @@ impl fmt::Display for DemandError {
         match self {
             Self::NothingContested { orders } => write!(
                 f,
-                "{orders} orders exceed the stock of no product, so nothing could oversell: raise --orders, or use \
-                 a catalogue with less stock"
+                "with --orders {orders} no product is wanted more often than it is in stock, so nothing could oversell: \
+                 raise --orders, or use a catalogue with less stock"
             ),
             Self::TooManyStalls { stalls, most } => write!(
                 f,
