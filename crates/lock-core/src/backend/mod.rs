@@ -8,11 +8,13 @@ mod forward;
 mod reply;
 mod request;
 mod signals;
+mod watchers;
 
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use reply::{Acquired, Forced, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
 pub use request::{AcquireRequest, Floor, ForceRelease, Publish, ReleaseRequest, RenewItem, Wish};
 pub use signals::{Signals, SubscriberId, WakeReason};
+pub use watchers::Watchers;
 
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;
@@ -29,8 +31,8 @@ use std::{
 ///
 /// # Contract
 /// - **Repeating an operation is harmless**: depths are absolute, never increments.
-/// - **A late operation is harmless**: renew, release and re-entry never create anything; an acquire that is
-///   executed after its `not_after` answers [`Acquired::Late`].
+/// - **A late operation is harmless**: renew, release and re-entry never create anything; acquire, re-entry and renew
+///   do nothing after their `not_after`, and answer [`Acquired::Late`] or [`Renewed::Late`].
 /// - **The expiry never falls**, and a key without expiry is never left behind.
 /// - A future of this trait may be dropped at any await: the operation then may or may not have happened, and
 ///   the caller repeats or undoes it. Dropping must not disturb other operations.

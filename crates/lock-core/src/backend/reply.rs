@@ -90,6 +90,8 @@ pub enum Renewed {
     Renewed,
     /// The lease was not there any more.
     Gone,
+    /// The request was executed after its `not_after`, and therefore not carried out.
+    Late,
 }
 
 /// The answer to a release.

@@ -62,6 +62,9 @@ pub struct RenewItem {
     pub lease: LeaseId,
     /// The time from the execution on that it shall last at least.
     pub duration: Duration,
+    /// The server time after which the request must no longer be executed. Without it, a renewal that is stuck on the
+    /// way would lengthen a lease after everybody stopped undoing it.
+    pub not_after: ServerTime,
 }
 
 /// Lower the depth of a lease, or free the lock.

@@ -143,7 +143,7 @@ impl Driver {
             let outcome = match outcome {
                 Some(Renewed::Renewed) => RenewalOutcome::Renewed,
                 Some(Renewed::Gone) => RenewalOutcome::Gone,
-                None => RenewalOutcome::Failed,
+                Some(Renewed::Late) | None => RenewalOutcome::Failed,
             };
             let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
             after.told.push(Told::Renewal { outcome, took: now.since(sent), remaining });
@@ -166,7 +166,9 @@ impl Driver {
             Command::TryAcquire { lease, terms, not_after, wish } => {
                 after.ops.push(Op::TryAcquire { lease, terms, not_after, wish });
             }
-            Command::Renew { lease, terms, sent } => after.ops.push(Op::Renew { lease, terms, sent }),
+            Command::Renew { lease, terms, not_after, sent } => {
+                after.ops.push(Op::Renew { lease, terms, not_after, sent });
+            }
             Command::Release { lease, depth_left, publish, timeout } => {
                 after.ops.push(Op::Release { lease, depth_left, publish, timeout });
             }

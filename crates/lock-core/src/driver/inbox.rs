@@ -3,7 +3,7 @@
 use super::{cell::Cell, io::Call, io::Op};
 use crate::{machine::Event, sync::lock};
 use std::sync::{Arc, Mutex};
-use tokio::sync::Notify;
+use tokio::{runtime::Id, sync::Notify};
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
@@ -63,15 +63,16 @@ impl Inbox {
         lock(&self.bells).retain(|other| !Arc::ptr_eq(other, bell));
     }
 
-    /// Takes everything; the room made for guards stays.
-    pub(super) fn take(&self) -> Letters {
+    /// Takes everything for the worker of this runtime; calls of other runtimes and the room made for guards stay.
+    pub(super) fn take(&self, runtime: Id) -> Letters {
         let mut letters = lock(&self.letters);
+        let ours = |call: &mut Call| call.runtime.is_none_or(|id| id == runtime);
         Letters {
             dropped: letters.dropped.drain(..).collect(),
             woken: std::mem::take(&mut letters.woken),
             renewals: std::mem::take(&mut letters.renewals),
             ops: std::mem::take(&mut letters.ops),
-            calls: std::mem::take(&mut letters.calls),
+            calls: letters.calls.extract_if(.., ours).collect(),
             answers: std::mem::take(&mut letters.answers),
             guards: 0,
         }
@@ -88,6 +89,13 @@ impl Inbox {
         };
         drop(calls);
         self.put(|letters| letters.answers.extend(ops.map(|(cell, op)| (cell, op.unknown()))));
+    }
+
+    /// The calls of a runtime that is gone cannot go on elsewhere.
+    pub(super) fn give_up_calls_of(&self, runtime: Id) {
+        let calls: Vec<_> =
+            lock(&self.letters).calls.extract_if(.., |call| call.runtime == Some(runtime)).collect();
+        drop(calls);
     }
 
     pub(super) fn is_empty(&self) -> bool {

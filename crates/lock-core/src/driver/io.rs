@@ -14,6 +14,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use std::{
+    collections::BTreeMap,
     fmt,
     future::Future,
     panic::AssertUnwindSafe,
@@ -22,12 +23,13 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use tokio::runtime::{Handle, Id};
 
 /// One operation on the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Op {
     TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, wish: Wish },
-    Renew { lease: LeaseNumber, terms: Terms, sent: Moment },
+    Renew { lease: LeaseNumber, terms: Terms, not_after: ServerTime, sent: Moment },
     Release { lease: LeaseNumber, depth_left: u32, publish: Publish, timeout: Duration },
     Watch,
     Unwatch,
@@ -48,6 +50,9 @@ impl Op {
     }
 }
 
+/// So that one slow store does not have to carry a batch of any size.
+const RENEWALS_AT_ONCE: usize = 500;
+
 type Answers = Vec<(Arc<Cell>, Event)>;
 
 /// A call in flight. Dropped without an answer, for example with its runtime, it leaves the answer *unknown* for
@@ -57,6 +62,8 @@ pub(super) struct Call {
     ops: Vec<(Arc<Cell>, Op)>,
     future: Pin<Box<dyn Future<Output = Answers> + Send>>,
     timeout: Duration,
+    /// Where it was polled first. Timers and sockets of the call belong to that runtime, so it stays there.
+    pub(super) runtime: Option<Id>,
 }
 
 impl Call {
@@ -128,17 +135,23 @@ impl Driver {
         self.guarded(vec![(cell.clone(), op)], timeout, work)
     }
 
-    /// All due renewals in one call.
-    pub(super) fn renewal_call(self: &Arc<Self>, due: Vec<(Arc<Cell>, Op)>) -> Call {
-        let lease = |terms: &Terms| terms.operation_timeout;
-        let timeouts = due.iter().filter_map(|(_, op)| match op {
-            Op::Renew { terms, .. } => Some(lease(terms)),
-            _ => None,
-        });
-        // The shortest: nobody's deadline may suffer from sharing a call with a longer lease.
-        let timeout = timeouts.min().unwrap_or(Duration::ZERO);
-        let (driver, batch) = (self.clone(), due.clone());
-        self.guarded(due, timeout, async move { driver.perform_renewals(batch).await })
+    /// Due renewals, together: one call for those of the same operation timeout, since nobody's renewal may be given up
+    /// early, or late, for sharing a call with another.
+    pub(super) fn renewal_calls(self: &Arc<Self>, due: Vec<(Arc<Cell>, Op)>) -> Vec<Call> {
+        let mut by_timeout: BTreeMap<Duration, Vec<(Arc<Cell>, Op)>> = BTreeMap::new();
+        for (cell, op) in due {
+            if let Op::Renew { terms, .. } = op {
+                by_timeout.entry(terms.operation_timeout).or_default().push((cell, op));
+            }
+        }
+        let mut calls = Vec::new();
+        for (timeout, due) in by_timeout {
+            for batch in due.chunks(RENEWALS_AT_ONCE).map(<[_]>::to_vec) {
+                let (driver, asked) = (self.clone(), batch.clone());
+                calls.push(self.guarded(batch, timeout, async move { driver.perform_renewals(asked).await }));
+            }
+        }
+        calls
     }
 
     fn guarded(
@@ -154,7 +167,8 @@ impl Driver {
             Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
         });
         self.call_is_made(true);
-        Call { driver: self.clone(), ops, future: Box::pin(future), timeout }
+        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
+        Call { driver: self.clone(), ops, future: Box::pin(future), timeout, runtime }
     }
 
     async fn perform(&self, cell: &Arc<Cell>, op: Op) -> Event {
@@ -195,9 +209,14 @@ impl Driver {
         let mut asked = Vec::with_capacity(due.len());
         let mut items = Vec::with_capacity(due.len());
         for (cell, op) in due {
-            if let Op::Renew { lease, terms, sent } = op {
+            if let Op::Renew { lease, terms, not_after, sent } = op {
                 let id = LeaseId::new(self.process, lease);
-                items.push(RenewItem { name: cell.name.clone(), lease: id, duration: terms.lease });
+                items.push(RenewItem {
+                    name: cell.name.clone(),
+                    lease: id,
+                    duration: terms.lease,
+                    not_after,
+                });
                 asked.push((cell, op, lease, sent));
             }
         }

@@ -206,6 +206,8 @@ pub(crate) struct Releasing {
 
 impl Driver {
     pub(crate) fn release(self: &Arc<Self>, cell: &Arc<Cell>, hold: HoldId) -> Releasing {
+        // Before the first poll of the call, which stays in this runtime.
+        let _ = self.ensure_worker();
         cell.guard_released();
         self.inbox.guard_gone();
         let ticket = {

@@ -32,9 +32,6 @@ use tokio::{
 /// after it wakes up: tokio's timers stand still during suspend.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// So that one slow store does not have to carry a batch of any size.
-const RENEWALS_AT_ONCE: usize = 500;
-
 /// The runtimes that have a worker.
 #[derive(Debug, Default)]
 pub(super) struct Workers {
@@ -58,6 +55,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         lock(&self.driver.workers.runtimes).retain(|id| *id != self.runtime);
         self.driver.inbox.take_bell(&self.bell);
+        self.driver.inbox.give_up_calls_of(self.runtime);
         // What this one took for itself may now be for another.
         self.driver.inbox.ring();
         // Whoever waits polls again and starts a worker in its own runtime.
@@ -92,7 +90,7 @@ impl Driver {
             runtimes.push(id);
         }
         let running = Running { driver: self.clone(), runtime: id, bell: self.inbox.hang_bell() };
-        runtime.spawn(async move { running.driver.work(&running.bell).await });
+        runtime.spawn(async move { running.driver.work(id, &running.bell).await });
         Ok(())
     }
 
@@ -106,7 +104,7 @@ impl Driver {
         }
     }
 
-    async fn work(self: &Arc<Self>, bell: &Notify) {
+    async fn work(self: &Arc<Self>, runtime: Id, bell: &Notify) {
         let mut calls = Calls::new();
         let mut drift = self.wall_drift();
         let mut leave_by: Option<Instant> = None;
@@ -114,7 +112,7 @@ impl Driver {
             drift = self.notice_jump(drift);
             self.tick_due_cells();
             // Whatever is left there from now on rings, so nothing is overlooked.
-            self.read_inbox(&calls);
+            self.read_inbox(runtime, &calls);
             if self.is_closed() {
                 let bound = *leave_by.get_or_insert_with(|| {
                     self.close_cells();
@@ -140,8 +138,8 @@ impl Driver {
         }
     }
 
-    fn read_inbox(self: &Arc<Self>, calls: &Calls) {
-        let letters = self.inbox.take();
+    fn read_inbox(self: &Arc<Self>, runtime: Id, calls: &Calls) {
+        let letters = self.inbox.take(runtime);
         self.deliver(letters.answers);
         for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {
             for cell in cells {
@@ -155,8 +153,8 @@ impl Driver {
         for (cell, op) in letters.ops {
             calls.push(self.call(&cell, op).answer().boxed());
         }
-        for chunk in letters.renewals.chunks(RENEWALS_AT_ONCE) {
-            calls.push(self.renewal_call(chunk.to_vec()).answer().boxed());
+        for call in self.renewal_calls(letters.renewals) {
+            calls.push(call.answer().boxed());
         }
     }
 

@@ -205,12 +205,15 @@ impl Machine {
         if let Some(campaign) = self.campaign.take() {
             self.undo(s, campaign);
         }
-        self.pace.resume_at = s.now + retry_after;
+        // At once would be never: the answer may come in place, and the next one as well.
+        self.pace.resume_at = s.now + retry_after.max(Duration::from_millis(1));
     }
 
     /// Not carried out because our estimate of the server's clock was wrong; the answer brought the right one.
     fn on_late(&mut self, s: &mut Step<'_>, flight: &Flight) {
         let Some(campaign) = &mut self.campaign else { return };
+        // This delivery was not carried out; if there was another, it may have been.
+        campaign.traces.unknown(flight.not_after);
         campaign.lates += 1;
         campaign.next_try = s.now;
         if campaign.lates > LATES_AT_ONCE {

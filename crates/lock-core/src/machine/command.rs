@@ -31,6 +31,8 @@ pub enum Command {
         lease: LeaseNumber,
         /// How long it shall last, and the operation timeout.
         terms: Terms,
+        /// When the request becomes void.
+        not_after: ServerTime,
         /// Now; comes back with the answer.
         sent: Moment,
     },

@@ -45,7 +45,9 @@ impl Machine {
         hold.renewal.next_at = Moment::FAR;
         hold.renewal.in_flight += 1;
         hold.traces.sent(s.now, &hold.terms);
-        s.say(Command::Renew { lease: hold.id.lease, terms: hold.terms, sent: s.now });
+        let not_after = s.outside.server_now() + hold.terms.operation_timeout;
+        let (lease, terms, sent) = (hold.id.lease, hold.terms, s.now);
+        s.say(Command::Renew { lease, terms, not_after, sent });
     }
 
     /// Renew before anything else relies on the hold. A fixed lease is not renewed: it ends when it said.
@@ -77,7 +79,8 @@ impl Machine {
                 }
             }
             Ok(Renewed::Gone) => self.lose(s, LostReason::Gone),
-            Err(_) => {
+            // Late: our estimate of the server's clock was wrong, or the way was slow. The answer brought the right one.
+            Ok(Renewed::Late) | Err(_) => {
                 renewal.failures += 1;
                 renewal.suspect = true;
                 let retry_at = s.now + pace::back_off(s, renewal.failures, hold.terms.operation_timeout);

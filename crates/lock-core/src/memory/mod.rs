@@ -2,13 +2,12 @@
 
 mod registry;
 mod shelf;
-mod watchers;
 
 use crate::{
     backend::{
         AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
         ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply,
-        Signals, StoredHold, SubscriberId, WakeUps,
+        Signals, StoredHold, SubscriberId, WakeUps, Watchers,
     },
     clock::{Clock, SteadyClock},
     name::LockName,
@@ -23,7 +22,6 @@ use std::{
     fmt,
     sync::{Arc, Mutex, Weak},
 };
-use watchers::Watchers;
 
 /// A store in this process's memory: for tests, for one-process programs, and as the model of what every other
 /// backend does.
@@ -150,8 +148,9 @@ impl Backend for MemoryBackend {
     async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let mut shelf = lock(&self.inner.shelf);
         let now = self.inner.now();
-        let renew =
-            |item: &RenewItem| shelf.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration));
+        let renew = |item: &RenewItem| {
+            shelf.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration, item.not_after))
+        };
         items.iter().map(renew).map(|renewed| Ok(Reply::new(now, renewed))).collect()
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - every operation may be repeated, and run late, without harm: depths are absolute, only an acquire creates,
-//!   and it does so only until its `not_after`;
+//!   and nothing creates or lengthens a lease after its `not_after`;
 //! - renew, re-entry and release touch only the lease they name;
 //! - the expiry of a lease never falls;
 //! - tokens grow, also over the loss of the counter, as long as the clock is not behind the last token.
@@ -87,11 +87,11 @@ impl Slot {
         retention: Option<Duration>,
     ) -> Result<Acquired, UnsupportedWish> {
         self.expire(now);
+        if now > not_after {
+            return Ok(Acquired::Late);
+        }
         match wish {
             Wish::Next { reserve, floor } => {
-                if now > not_after {
-                    return Ok(Acquired::Late);
-                }
                 match &mut self.held {
                     Some(held) if held.lease != lease => {
                         return Ok(Acquired::Busy { remaining: Some(held.remaining(now)), counter: None });
@@ -115,8 +115,17 @@ impl Slot {
     }
 
     /// Extends `lease` if it is there. Creates nothing.
-    pub fn renew(&mut self, now: ServerTime, lease: LeaseId, duration: Duration) -> Renewed {
+    pub fn renew(
+        &mut self,
+        now: ServerTime,
+        lease: LeaseId,
+        duration: Duration,
+        not_after: ServerTime,
+    ) -> Renewed {
         self.expire(now);
+        if now > not_after {
+            return Renewed::Late;
+        }
         match self.held_by(lease) {
             Some(held) => {
                 held.raise_expiry(now, duration);

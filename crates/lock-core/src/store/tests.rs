@@ -50,7 +50,7 @@ fn one_holds_and_the_other_is_told_how_long() {
         Acquired::Busy { remaining: Some(Duration::from_secs(20)), counter: None }
     );
     assert_eq!(slot.release(later, b, 0), Released::Gone { held_by_other: true });
-    assert_eq!(slot.renew(later, b, LEASE), Renewed::Gone);
+    assert_eq!(slot.renew(later, b, LEASE, later), Renewed::Gone);
     assert_eq!(slot, before, "nothing was written");
 
     assert_eq!(slot.release(later, a, 1), Released::Kept);
@@ -80,7 +80,7 @@ fn a_re_entry_or_renewal_after_the_release_creates_nothing() {
     take(&mut slot, NOW, a);
     slot.release(NOW, a, 0);
     assert_eq!(keep(&mut slot, NOW, a, 2, LEASE), Acquired::Gone);
-    assert_eq!(slot.renew(NOW, a, LEASE), Renewed::Gone);
+    assert_eq!(slot.renew(NOW, a, LEASE, NOW), Renewed::Gone);
     assert_eq!(slot.inspect(NOW), None);
 }
 
@@ -89,7 +89,7 @@ fn an_inner_hold_of_one_second_does_not_shorten_thirty() {
     let (mut slot, a, short) = (Slot::default(), lease(1, 1), Duration::from_secs(1));
     take(&mut slot, NOW, a);
     keep(&mut slot, NOW, a, 2, short);
-    slot.renew(NOW, a, short);
+    slot.renew(NOW, a, short, NOW);
     take_for(&mut slot, NOW, a, short);
     assert_eq!(slot.inspect(NOW).unwrap().2, LEASE);
 }
@@ -110,12 +110,12 @@ fn a_lease_ends_by_itself_and_cannot_be_revived() {
     take(&mut slot, NOW, a);
     let end = NOW + LEASE;
     assert_eq!(
-        slot.clone().renew(end, a, LEASE),
+        slot.clone().renew(end, a, LEASE, end),
         Renewed::Renewed,
         "as in Redis, the last millisecond counts"
     );
     let over = end + Duration::from_millis(1);
-    assert_eq!(slot.renew(over, a, LEASE), Renewed::Gone);
+    assert_eq!(slot.renew(over, a, LEASE, over), Renewed::Gone);
     assert!(matches!(take(&mut slot, over, b), Acquired::Granted { .. }));
     assert_eq!(slot.release(over, a, 0), Released::Gone { held_by_other: true });
 }
@@ -199,4 +199,14 @@ fn one_off_names_leave_nothing_behind() {
     assert!(!slot.is_empty(), "the counter is kept for its retention");
     slot.expire(NOW + Duration::from_secs(86_400) + Duration::from_millis(1));
     assert!(slot.is_empty());
+}
+
+#[test]
+fn a_late_renewal_or_re_entry_does_not_lengthen_a_lease() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    take(&mut slot, NOW, a);
+    let later = NOW + Duration::from_secs(10);
+    assert_eq!(slot.renew(later, a, LEASE, NOW), Renewed::Late);
+    assert_eq!(slot.acquire(later, a, LEASE, NOW, Wish::Keep { depth: 2 }, DAY), Ok(Acquired::Late));
+    assert_eq!(slot.inspect(later), Some((a, 1, Duration::from_secs(20))));
 }

@@ -9,6 +9,7 @@ mod bad_input;
 mod cancellation;
 mod drop_anywhere;
 mod exclusion;
+mod gauge;
 mod life;
 mod limits;
 #[cfg(feature = "otel")]
@@ -21,4 +22,5 @@ mod replies;
 mod runtimes;
 mod scale;
 mod shutdowns;
+mod store_answers;
 mod wakers;

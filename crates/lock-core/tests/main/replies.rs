@@ -296,3 +296,20 @@ async fn the_clock_of_the_server_may_be_wrong_by_an_hour() {
         assert_eq!(client.now().since(Moment::START), secs(100));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_that_is_stuck_on_the_way_does_not_keep_a_lost_lease_alive() {
+    let world = World::new();
+    let (memory, store) = (&world.store, &world.faulty);
+    let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(10)).unwrap(); // operation timeout 1 s
+    let guard = lock.acquire().await.unwrap();
+    tokio::time::sleep(millis(1_000)).await;
+    store.next(Op::Acquire, Fault::Late(millis(8_000))); // a frozen proxy: carried out at 9 s, `not_after` was 2 s
+    store.always(Op::Release, Fault::FailBefore(BackendErrorKind::Unavailable));
+    let _ = tokio::time::timeout(millis(500), guard.reenter()).await;
+    tokio::time::sleep_until(tokio::time::Instant::now() + millis(11_000)).await; // 12.5 s: lost at 9.9 s, undone in vain until 12 s
+    store.heal(); // the store is healthy again
+    tokio::time::sleep(millis(2_000)).await;
+    drop(guard);
+    assert_eq!(memory.held(), Vec::<LockName>::new());
+}

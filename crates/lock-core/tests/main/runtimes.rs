@@ -2,6 +2,8 @@
 
 use crate::support::until;
 use lock_core::{LockFactory, LockOptions, MemoryBackend};
+use lock_testkit::{FaultyBackend, Op, Phase};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn multi() -> tokio::runtime::Runtime {
@@ -79,4 +81,23 @@ fn a_hold_is_kept_although_the_runtime_of_the_worker_is_not_driven() {
     let guard = busy.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let lost = busy.spawn(guard.lost());
     stays_held(&guard, &lost);
+}
+
+/// Timers inside a call belong to the runtime in which it was polled first; elsewhere they panic when that one goes.
+#[test]
+fn a_call_stays_in_the_runtime_of_who_began_it() {
+    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let options = LockOptions::new().lease(Duration::from_secs(10));
+    let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
+    let (home, guest) = (multi(), multi());
+    drop(home.block_on(locks.named("warm").unwrap().acquire()).unwrap());
+    let gate = store.gate(Op::Acquire, Phase::Before);
+    let first = guest.spawn(locks.named("x").unwrap().acquire());
+    until("the attempt is under way", || gate.is_reached());
+    // A second waiter of the same name, in the runtime that stays; the attempt in flight is its, too.
+    let second = home.spawn(locks.named("x").unwrap().acquire());
+    drop(guest);
+    drop((first, gate));
+    let guard = home.block_on(second).unwrap().unwrap();
+    assert!(guard.is_held());
 }

@@ -105,7 +105,12 @@ impl Contender {
 
     /// An item of a renewal.
     pub(super) fn renewal(&self, name: &LockName, duration: Duration) -> RenewItem {
-        RenewItem { name: name.clone(), lease: self.lease, duration }
+        RenewItem {
+            name: name.clone(),
+            lease: self.lease,
+            duration,
+            not_after: ServerTime::from_micros(u64::MAX),
+        }
     }
 
     /// Renews this lease alone.

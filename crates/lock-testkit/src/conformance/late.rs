@@ -2,11 +2,11 @@
 
 use super::{
     Harness,
-    contender::{Contender, LONG, Tokens, look, must_be_free, next},
+    contender::{Contender, LONG, Tokens, held, look, must_be_free, next},
 };
 use lock_core::{
     Backend, FencingToken, LockName,
-    backend::{AcquireRequest, Acquired, Floor, Released},
+    backend::{AcquireRequest, Acquired, Floor, Released, RenewItem, Renewed, Wish},
 };
 use std::{
     future::{Future, poll_fn},
@@ -42,6 +42,25 @@ pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     assert_eq!(a.send(request).await.outcome, Acquired::Late);
     let after = a.take(&name, LONG).await;
     assert!(after.first < far, "the late acquire lifted the counter: {after:?} is past {far:?}");
+}
+
+/// A renewal or re-entry that is delivered after its time says so and lengthens nothing: it would otherwise keep a lease
+/// alive that everybody has stopped undoing.
+pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
+    let (backend, name) = (h.backend().await, h.name("late-renewal"));
+    let a = Contender::new(&backend);
+    a.take(&name, LONG).await;
+    let not_after = look(&backend, &name).await.now - Duration::from_secs(1);
+
+    let item = RenewItem { not_after, ..a.renewal(&name, LONG * 3) };
+    let mut answers = backend.renew(vec![item]).await;
+    assert_eq!(answers.remove(0).expect("a renewal on a healthy store is answered").outcome, Renewed::Late);
+
+    let reentry = AcquireRequest { not_after, ..a.request(&name, LONG * 3, Wish::Keep { depth: 2 }).await };
+    assert_eq!(a.send(reentry).await.outcome, Acquired::Late);
+
+    let seen = held(&backend, &name).await.expect("the lease is there");
+    assert!(seen.depth == 1 && seen.remaining.is_some_and(|left| left <= LONG), "changed to {seen:?}");
 }
 
 /// Late is late, also when the lock is taken: a stamp of the past is not mistaken for contention.

@@ -21,6 +21,7 @@ macro_rules! each_property {
             late::a_late_acquire_creates_nothing,
             late::a_late_acquire_draws_no_token,
             late::a_late_acquire_of_a_taken_lock_is_late,
+            late::a_late_renewal_or_re_entry_lengthens_nothing,
             late::a_late_lease_id_may_ask_again_in_time,
             late::dropped_calls_disturb_nobody,
             lasting::a_lease_lasts_as_long_as_asked_and_no_longer,

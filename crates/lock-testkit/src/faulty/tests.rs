@@ -3,7 +3,7 @@
 use super::*;
 use lock_core::{
     Applied, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend, ProcessId,
-    TestClock,
+    ServerTime, TestClock,
     backend::{AcquireRequest, Acquired, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply, Wish},
 };
 use std::time::Duration;
@@ -45,7 +45,12 @@ impl Scene {
     }
 
     async fn renew(&self, items: usize) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let item = RenewItem { name: self.name.clone(), lease: self.lease, duration: LEASE };
+        let item = RenewItem {
+            name: self.name.clone(),
+            lease: self.lease,
+            duration: LEASE,
+            not_after: ServerTime::from_micros(u64::MAX),
+        };
         self.faulty.renew(vec![item; items]).await
     }
 

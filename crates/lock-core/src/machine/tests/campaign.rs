@@ -279,3 +279,15 @@ fn the_waiter_above_the_limit_is_refused_and_the_others_are_not() {
     story.enters(C).refuses(C, Refusal::TooManyWaiters);
     story.tell(Event::Leave { waiter: B }).enters(C).says_nothing();
 }
+
+#[test]
+fn a_late_answer_is_no_proof_that_no_other_delivery_was_carried_out() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.at(3.1).tell(Event::Leave { waiter: A });
+    story.acquired(lease, Acquired::Late);
+    assert_eq!(story.releases(0), lease);
+    story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
+    story.ends_idle();
+}

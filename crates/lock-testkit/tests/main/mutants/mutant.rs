@@ -114,7 +114,7 @@ impl Mutant {
     }
 
     async fn renew_one(&self, item: RenewItem) -> Result<Reply<Renewed>, BackendError> {
-        let RenewItem { name, lease, duration } = item.clone();
+        let RenewItem { name, lease, duration, not_after } = item.clone();
         let mut reply = self.inner.renew(vec![item]).await.remove(0)?;
         let holder = self.held(&name).await;
         match (self.bug, reply.outcome, holder) {
@@ -124,7 +124,7 @@ impl Mutant {
             }
             (Bug::RenewWithoutCompare, Renewed::Gone, Some(other)) => {
                 let lease = other.lease.parse().unwrap();
-                self.inner.renew(vec![RenewItem { name, lease, duration }]).await;
+                self.inner.renew(vec![RenewItem { name, lease, duration, not_after }]).await;
                 reply.outcome = Renewed::Renewed;
             }
             (Bug::ShortensExpiry, Renewed::Renewed, Some(own)) => {

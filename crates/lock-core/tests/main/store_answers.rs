@@ -1,0 +1,116 @@
+//! Answers of a store that must not make the library spin, or one lock suffer from another.
+
+use lock_core::{
+    Backend, BackendError, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend,
+    ServerTime, TestClock,
+    backend::{
+        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
+        RenewItem, Renewed, Reply, Signals, SubscriberId,
+    },
+};
+use lock_testkit::{Fault, FaultyBackend, Op};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+#[derive(Debug, Clone, Default)]
+struct Suspects(Arc<AtomicU64>);
+impl LockObserver for Suspects {
+    fn observe(&self, _: &'static str, e: &LockEvent<'_>) {
+        if let LockEvent::Suspect { name, .. } = e
+            && name.as_str() == "long"
+        {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// A quorum whose every round is a split vote, "try again at once".
+#[derive(Debug)]
+struct Contends(MemoryBackend);
+#[async_trait::async_trait]
+impl Backend for Contends {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+    fn server_now(&self) -> Option<ServerTime> {
+        self.0.server_now()
+    }
+    fn attach(&self, s: Weak<dyn Signals>) -> SubscriberId {
+        self.0.attach(s)
+    }
+    async fn watch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
+        self.0.watch(s, n).await
+    }
+    async fn unwatch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
+        self.0.unwatch(s, n).await
+    }
+    async fn acquire(&self, _: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        Ok(Reply::new(
+            self.0.server_now().unwrap(),
+            Acquired::Contended { retry_after: Duration::ZERO, votes: vec![] },
+        ))
+    }
+    async fn renew(&self, i: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        self.0.renew(i).await
+    }
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.0.release(r).await
+    }
+    async fn inspect(&self, n: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.0.inspect(n).await
+    }
+    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        self.0.force_release(r).await
+    }
+}
+
+#[test]
+fn contended_at_once_does_not_hang_the_caller() {
+    let (done, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+            let locks = LockFactory::new(Contends(MemoryBackend::new()));
+            let _ =
+                tokio::time::timeout(Duration::from_millis(100), locks.named("x").unwrap().acquire()).await;
+        });
+        done.send(()).unwrap();
+    });
+    assert!(
+        end.recv_timeout(Duration::from_secs(5)).is_ok(),
+        "`feed` never returns: `retry_after` has no lower bound"
+    );
+}
+
+/// The store answers renewals after 200 ms. A lease of 30 s (operation timeout 3 s) shares a call with one of 1.5 s
+/// (150 ms), which cannot work on this store.
+#[tokio::test(start_paused = true)]
+async fn a_long_lease_does_not_suffer_from_a_short_one() {
+    let clock = Arc::new(TestClock::new());
+    let faulty = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
+    faulty.always(Op::Renew, Fault::SlowAnswer(Duration::from_millis(200)));
+    let suspects = Suspects::default();
+    let locks = LockFactory::builder(faulty).clock(clock).observer(suspects.clone()).build().unwrap();
+    let _long = locks.named("long").unwrap().acquire().await.unwrap();
+    for n in 0..20 {
+        // every second another short hold, renewed at a third of its lease, until it is lost
+        let short = locks
+            .named(format!("s{n}"))
+            .unwrap()
+            .with_options(LockOptions::new().lease(Duration::from_millis(1500)))
+            .unwrap();
+        drop(short.acquire().await.unwrap());
+        let g = short.acquire().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(g);
+        let g = short.acquire().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(g);
+    }
+    assert_eq!(suspects.0.load(SeqCst), 0);
+}
