@@ -71,6 +71,7 @@ impl Outside for World<'_> {
 impl Driver {
     /// Handles the event, and all that follow from IO that is answered at once.
     pub(super) fn feed(self: &Arc<Self>, cell: &Arc<Cell>, event: Event, io: Io) {
+        let _active = self.active();
         let mut events = VecDeque::from([event]);
         while let Some(event) = self.next_mail(cell).or_else(|| events.pop_front()) {
             let after = self.handle(cell, event);

@@ -1,6 +1,6 @@
 //! Commands that are IO, as calls of the backend, each of which becomes exactly one event.
 
-use super::{Driver, cell::Cell};
+use super::{Driver, cell::Cell, quiet::Active};
 use crate::{
     backend::{
         AcquireRequest, Applied, Backend, BackendError, BackendErrorKind, Publish, ReleaseRequest, RenewItem,
@@ -64,11 +64,13 @@ pub(super) struct Call {
     timeout: Duration,
     /// Where it was polled first. Timers and sockets of the call belong to that runtime, so it stays there.
     pub(super) runtime: Option<Id>,
+    active: Option<Active>,
 }
 
 impl Call {
-    /// Waits for the answer, but no longer than the operation timeout.
-    pub(super) async fn answer(mut self) -> Answers {
+    /// Waits for the answer, but no longer than the operation timeout. The call counts as active until the answer was
+    /// delivered.
+    pub(super) async fn answer(mut self) -> (Answers, Option<Active>) {
         let answers = match tokio::time::timeout(self.timeout, &mut self.future).await {
             Ok(answers) => answers,
             Err(_) => {
@@ -85,7 +87,7 @@ impl Call {
             }
         };
         self.ops.clear();
-        answers
+        (answers, self.active.take())
     }
 }
 
@@ -95,7 +97,6 @@ impl Drop for Call {
             let lost = std::mem::take(&mut self.ops).into_iter().map(|(cell, op)| (cell, op.unknown()));
             self.driver.inbox.put(|letters| letters.answers.extend(lost));
         }
-        self.driver.call_is_made(false);
     }
 }
 
@@ -166,9 +167,15 @@ impl Driver {
             Ok(answers) => answers,
             Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
         });
-        self.call_is_made(true);
         let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        Call { driver: self.clone(), ops, future: Box::pin(future), timeout, runtime }
+        Call {
+            driver: self.clone(),
+            ops,
+            future: Box::pin(future),
+            timeout,
+            runtime,
+            active: Some(self.active()),
+        }
     }
 
     async fn perform(&self, cell: &Arc<Cell>, op: Op) -> Event {

@@ -11,9 +11,19 @@ use tokio::sync::Notify;
 pub(super) struct Quiet {
     /// Cells whose machine holds, wants or undoes something.
     busy_cells: AtomicIsize,
-    /// Calls of the backend that were not answered yet.
-    calls: AtomicIsize,
+    /// Calls whose answers were not delivered yet, and events that are being handled.
+    active: AtomicIsize,
     bell: Notify,
+}
+
+/// A call or an event that is not yet done with.
+#[derive(Debug)]
+pub(super) struct Active(Arc<Driver>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.count(&self.0.quiet.active, false);
+    }
 }
 
 impl Driver {
@@ -21,8 +31,10 @@ impl Driver {
         self.count(&self.quiet.busy_cells, busy);
     }
 
-    pub(super) fn call_is_made(&self, made: bool) {
-        self.count(&self.quiet.calls, made);
+    /// Something is going on until this is dropped.
+    pub(super) fn active(self: &Arc<Self>) -> Active {
+        self.count(&self.quiet.active, true);
+        Active(self.clone())
     }
 
     fn count(&self, counter: &AtomicIsize, up: bool) {
@@ -46,7 +58,7 @@ impl Driver {
 
     pub(super) fn is_quiet(&self) -> bool {
         let zero = |counter: &AtomicIsize| counter.load(Ordering::Acquire) == 0;
-        zero(&self.quiet.busy_cells) && zero(&self.quiet.calls) && self.inbox.is_empty()
+        zero(&self.quiet.busy_cells) && zero(&self.quiet.active) && self.inbox.is_empty()
     }
 
     /// Completes when nothing is left to do. Sees to it that somebody does it: the worker of an earlier shutdown

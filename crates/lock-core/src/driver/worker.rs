@@ -9,6 +9,7 @@ use super::{
     Cell, Driver,
     cell::Part,
     feed::Io,
+    quiet::Active,
     seat::{ReleaseSeat, SeatState},
 };
 use crate::{
@@ -67,7 +68,8 @@ impl Drop for Running {
     }
 }
 
-type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Vec<(Arc<Cell>, Event)>> + Send>>>;
+type Calls =
+    FuturesUnordered<Pin<Box<dyn Future<Output = (Vec<(Arc<Cell>, Event)>, Option<Active>)> + Send>>>;
 
 impl Driver {
     /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
@@ -125,10 +127,12 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                Some(answers) = calls.next(), if !calls.is_empty() => {
+                Some((answers, active)) = calls.next(), if !calls.is_empty() => {
                     self.deliver(answers);
-                    while let Some(Some(answers)) = calls.next().now_or_never() {
+                    drop(active);
+                    while let Some(Some((answers, active))) = calls.next().now_or_never() {
                         self.deliver(answers);
+                        drop(active);
                     }
                 }
                 () = bell.notified() => {}
