@@ -78,9 +78,10 @@ impl Driver {
             if let Some(busy) = after.busy {
                 self.cell_is_busy(busy);
             }
+            // Before anybody is woken: an observer hears of a grant before its holder can end it.
+            after.told.into_iter().for_each(|told| self.tell(cell, told));
             after.wakers.into_iter().for_each(Waker::wake);
             after.ended.iter().for_each(|hold| hold.ring());
-            after.told.into_iter().for_each(|told| self.tell(cell, told));
             if let Some(hold) = after.expired {
                 events.push_back(Event::Expired { hold });
             }

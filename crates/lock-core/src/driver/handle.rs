@@ -43,5 +43,7 @@ impl Driver {
         }
         self.inbox.give_up_calls();
         lock(&self.schedule).clear();
+        let calls = std::mem::take(&mut *lock(&self.deadlines));
+        drop(calls);
     }
 }

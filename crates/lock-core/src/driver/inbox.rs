@@ -1,6 +1,6 @@
 //! What is left for the workers, from any thread, inside or outside a runtime.
 
-use super::{cell::Cell, io::Call, io::Op};
+use super::{call::Call, cell::Cell, io::Op};
 use crate::{machine::Event, sync::lock};
 use std::sync::{Arc, Mutex};
 use tokio::{runtime::Id, sync::Notify};

@@ -1,29 +1,19 @@
 //! Commands that are IO, as calls of the backend, each of which becomes exactly one event.
 
-use super::{Driver, cell::Cell, quiet::Active};
+use super::{
+    Driver,
+    call::{Answers, Call},
+    cell::Cell,
+};
 use crate::{
-    backend::{
-        AcquireRequest, Applied, Backend, BackendError, BackendErrorKind, Publish, ReleaseRequest, RenewItem,
-        Reply, Wish,
-    },
+    backend::{AcquireRequest, Backend, BackendError, Publish, ReleaseRequest, RenewItem, Reply, Wish},
     ids::{LeaseId, LeaseNumber},
     machine::{Event, Failure, WatchAnswer},
     sync::lock,
     terms::Terms,
     time::{Moment, ServerTime},
 };
-use futures_util::FutureExt;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-use tokio::runtime::{Handle, Id};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// One operation on the store.
 #[derive(Debug, Clone, Copy)]
@@ -53,73 +43,16 @@ impl Op {
 /// So that one slow store does not have to carry a batch of any size.
 const RENEWALS_AT_ONCE: usize = 500;
 
-type Answers = Vec<(Arc<Cell>, Event)>;
-
-/// A call in flight. Dropped without an answer, for example with its runtime, it leaves the answer *unknown* for
-/// the next worker: the machine gets one answer for each command, whatever happens.
-pub(super) struct Call {
-    driver: Arc<Driver>,
-    ops: Vec<(Arc<Cell>, Op)>,
-    future: Pin<Box<dyn Future<Output = Answers> + Send>>,
-    timeout: Duration,
-    /// Where it was polled first. Timers and sockets of the call belong to that runtime, so it stays there.
-    pub(super) runtime: Option<Id>,
-    active: Option<Active>,
-}
-
-impl Call {
-    /// Waits for the answer, but no longer than the operation timeout. The call counts as active until the answer was
-    /// delivered.
-    pub(super) async fn answer(mut self) -> (Answers, Option<Active>) {
-        let answers = match tokio::time::timeout(self.timeout, &mut self.future).await {
-            Ok(answers) => answers,
-            Err(_) => {
-                let error = Arc::new(BackendError::new(
-                    BackendErrorKind::Timeout,
-                    Applied::Unknown,
-                    format!("the store did not answer within {:?}", self.timeout),
-                ));
-                let timed_out = |(cell, op): &(Arc<Cell>, Op)| {
-                    lock(&cell.state).last_error = Some(error.clone());
-                    (cell.clone(), op.unknown())
-                };
-                self.ops.iter().map(timed_out).collect()
-            }
-        };
-        self.ops.clear();
-        (answers, self.active.take())
-    }
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        if !self.ops.is_empty() {
-            let lost = std::mem::take(&mut self.ops).into_iter().map(|(cell, op)| (cell, op.unknown()));
-            self.driver.inbox.put(|letters| letters.answers.extend(lost));
-        }
-    }
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("ops", &self.ops).finish_non_exhaustive()
-    }
-}
-
 impl Driver {
     /// Starts an operation: an answer that is there at once is returned, any other call goes to the worker.
     pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
         let mut call = self.call(cell, op);
-        match call.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answers) => {
-                call.ops.clear();
-                answers.into_iter().next().map(|(_, event)| event)
-            }
-            Poll::Pending => {
-                self.inbox.put(|letters| letters.calls.push(call));
-                None
-            }
+        if let Some(answers) = call.poll_in_place() {
+            return answers.into_iter().next().map(|(_, event)| event);
         }
+        let call = self.timed(call);
+        self.inbox.put(|letters| letters.calls.push(call));
+        None
     }
 
     pub(super) fn call(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Call {
@@ -133,7 +66,7 @@ impl Driver {
             let event = driver.perform(&at, op).await;
             vec![(at, event)]
         };
-        self.guarded(vec![(cell.clone(), op)], timeout, work)
+        self.new_call(vec![(cell.clone(), op)], timeout, work)
     }
 
     /// Due renewals, together: one call for those of the same operation timeout, since nobody's renewal may be given up
@@ -149,33 +82,14 @@ impl Driver {
         for (timeout, due) in by_timeout {
             for batch in due.chunks(RENEWALS_AT_ONCE).map(<[_]>::to_vec) {
                 let (driver, asked) = (self.clone(), batch.clone());
-                calls.push(self.guarded(batch, timeout, async move { driver.perform_renewals(asked).await }));
+                calls.push(self.new_call(
+                    batch,
+                    timeout,
+                    async move { driver.perform_renewals(asked).await },
+                ));
             }
         }
         calls
-    }
-
-    fn guarded(
-        self: &Arc<Self>,
-        ops: Vec<(Arc<Cell>, Op)>,
-        timeout: Duration,
-        work: impl Future<Output = Answers> + Send + 'static,
-    ) -> Call {
-        let asked = ops.clone();
-        // A backend that panics must not take the machine's answer with it.
-        let future = AssertUnwindSafe(work).catch_unwind().map(move |answers| match answers {
-            Ok(answers) => answers,
-            Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
-        });
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        Call {
-            driver: self.clone(),
-            ops,
-            future: Box::pin(future),
-            timeout,
-            runtime,
-            active: Some(self.active()),
-        }
     }
 
     async fn perform(&self, cell: &Arc<Cell>, op: Op) -> Event {

@@ -11,9 +11,10 @@
 //! waiting futures. Whoever has an event takes the mutex, handles it, lets go, and only then wakes and calls. So
 //! cancelling a caller is just an event, and no caller ever carries IO that others depend on.
 //!
-//! Order of mutexes: shard before cell, cell before schedule, inbox and mail last. No mutex is held over an
+//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox and mail last. No mutex is held over an
 //! await, a waker, an observer or a call of the backend.
 
+mod call;
 mod cell;
 mod cells;
 mod feed;
@@ -47,6 +48,7 @@ use crate::{
     sync::lock,
     terms::Terms,
 };
+use call::Deadlines;
 use cells::Cells;
 use inbox::Inbox;
 use quiet::Quiet;
@@ -73,6 +75,7 @@ pub(crate) struct Driver {
     subscriber: OnceLock<SubscriberId>,
     cells: Cells,
     schedule: Mutex<Schedule>,
+    deadlines: Mutex<Deadlines>,
     inbox: Inbox,
     workers: Workers,
     quiet: Quiet,
@@ -108,6 +111,7 @@ impl Driver {
             subscriber: OnceLock::new(),
             cells: Cells::default(),
             schedule: Mutex::default(),
+            deadlines: Mutex::default(),
             inbox: Inbox::default(),
             workers: Workers::default(),
             quiet: Quiet::default(),

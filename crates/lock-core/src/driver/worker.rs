@@ -7,6 +7,7 @@
 
 use super::{
     Cell, Driver,
+    call::Answers,
     cell::Part,
     feed::Io,
     quiet::Active,
@@ -26,12 +27,16 @@ use std::{
 use tokio::{
     runtime::{Handle, Id},
     sync::Notify,
+    task::coop::unconstrained,
     time::Instant,
 };
 
 /// Sleeps are no longer than this while something is scheduled, so that a suspended machine is noticed soon
 /// after it wakes up: tokio's timers stand still during suspend.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Answers delivered in one turn.
+const ANSWERS_AT_ONCE: usize = 128;
 
 /// The runtimes that have a worker.
 #[derive(Debug, Default)]
@@ -68,8 +73,8 @@ impl Drop for Running {
     }
 }
 
-type Calls =
-    FuturesUnordered<Pin<Box<dyn Future<Output = (Vec<(Arc<Cell>, Event)>, Option<Active>)> + Send>>>;
+type Answered = (Answers, Option<Active>);
+type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 impl Driver {
     /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
@@ -112,6 +117,7 @@ impl Driver {
         let mut leave_by: Option<Instant> = None;
         loop {
             drift = self.notice_jump(drift);
+            self.time_out_calls();
             self.tick_due_cells();
             // Whatever is left there from now on rings, so nothing is overlooked.
             self.read_inbox(runtime, &calls);
@@ -127,13 +133,10 @@ impl Driver {
             }
             tokio::select! {
                 biased;
-                Some((answers, active)) = calls.next(), if !calls.is_empty() => {
-                    self.deliver(answers);
-                    drop(active);
-                    while let Some(Some((answers, active))) = calls.next().now_or_never() {
-                        self.deliver(answers);
-                        drop(active);
-                    }
+                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
+                // turn would poll all of them.
+                Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
+                    self.deliver_all(answered, &mut calls);
                 }
                 () = bell.notified() => {}
                 () = tokio::time::sleep(self.sleep_for(leave_by)) => {}
@@ -155,14 +158,29 @@ impl Driver {
             calls.push(call.answer().boxed());
         }
         for (cell, op) in letters.ops {
-            calls.push(self.call(&cell, op).answer().boxed());
+            calls.push(self.timed(self.call(&cell, op)).answer().boxed());
         }
         for call in self.renewal_calls(letters.renewals) {
-            calls.push(call.answer().boxed());
+            calls.push(self.timed(call).answer().boxed());
         }
     }
 
-    fn deliver(self: &Arc<Self>, answers: Vec<(Arc<Cell>, Event)>) {
+    /// This answer, and those that are there as well; not too many, so that a turn stays short.
+    fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
+        let mut next = Some(first);
+        for _ in 0..ANSWERS_AT_ONCE {
+            let Some((answers, active)) = next else { return };
+            self.deliver(answers);
+            drop(active);
+            next = unconstrained(calls.next()).now_or_never().flatten();
+        }
+        if let Some((answers, active)) = next {
+            self.deliver(answers);
+            drop(active);
+        }
+    }
+
+    pub(super) fn deliver(self: &Arc<Self>, answers: Vec<(Arc<Cell>, Event)>) {
         for (cell, event) in answers {
             self.feed(&cell, event, Io::Here);
         }
@@ -178,7 +196,8 @@ impl Driver {
 
     fn sleep_for(&self, leave_by: Option<Instant>) -> Duration {
         let now = self.clock.now();
-        let next = lock(&self.schedule).next().map(|at| at.since(now).min(LONGEST_SLEEP));
+        let due = [lock(&self.schedule).next(), lock(&self.deadlines).next()];
+        let next = due.into_iter().flatten().min().map(|at| at.since(now).min(LONGEST_SLEEP));
         let leave = leave_by.map(|at| at.saturating_duration_since(Instant::now()));
         next.into_iter().chain(leave).min().unwrap_or(Duration::MAX)
     }

@@ -2,7 +2,7 @@
 
 use crate::support::until;
 use lock_core::{LockFactory, LockOptions, MemoryBackend};
-use lock_testkit::{FaultyBackend, Op, Phase};
+use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -86,9 +86,7 @@ fn a_hold_is_kept_although_the_runtime_of_the_worker_is_not_driven() {
 /// Timers inside a call belong to the runtime in which it was polled first; elsewhere they panic when that one goes.
 #[test]
 fn a_call_stays_in_the_runtime_of_who_began_it() {
-    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
-    let options = LockOptions::new().lease(Duration::from_secs(10));
-    let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
+    let (store, locks) = store_and_locks();
     let (home, guest) = (multi(), multi());
     drop(home.block_on(locks.named("warm").unwrap().acquire()).unwrap());
     let gate = store.gate(Op::Acquire, Phase::Before);
@@ -100,4 +98,42 @@ fn a_call_stays_in_the_runtime_of_who_began_it() {
     drop((first, gate));
     let guard = home.block_on(second).unwrap().unwrap();
     assert!(guard.is_held());
+}
+
+/// A runtime that lives, and that nobody drives between two `block_on`s, carries a call.
+#[test]
+fn an_attempt_begun_in_a_runtime_that_is_idle_now_does_not_block_the_name() {
+    let (store, locks) = store_and_locks();
+    let (idle, busy) = (current(), multi());
+    let lock = locks.named("x").unwrap();
+    store.next(Op::Acquire, Fault::SlowAnswer(Duration::from_millis(60)));
+    let gave_up =
+        idle.block_on(async { tokio::time::timeout(Duration::from_millis(20), lock.acquire()).await });
+    assert!(gave_up.is_err());
+    let guard = busy.block_on(async { tokio::time::timeout(Duration::from_secs(5), lock.acquire()).await });
+    assert!(guard.is_ok(), "the name is dead for the whole process until `idle` is driven again");
+}
+
+#[test]
+fn a_release_begun_in_a_runtime_that_is_idle_now_is_repeated() {
+    let (store, locks) = store_and_locks();
+    let (idle, busy) = (current(), multi());
+    let lock = locks.named("x").unwrap();
+    let guard = busy.block_on(lock.acquire()).unwrap();
+    store.next(Op::Release, Fault::Hang);
+    let _ = idle.block_on(async { tokio::time::timeout(Duration::from_millis(20), guard.release()).await });
+    let begin = Instant::now();
+    let next = busy.block_on(async { tokio::time::timeout(Duration::from_secs(20), lock.acquire()).await });
+    assert!(
+        next.is_ok() && begin.elapsed() < Duration::from_secs(8),
+        "the lease of 10 s had to end by itself"
+    );
+}
+
+/// Operation timeout 1 s.
+fn store_and_locks() -> (FaultyBackend, LockFactory) {
+    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let options = LockOptions::new().lease(Duration::from_secs(10));
+    let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
+    (store, locks)
 }
