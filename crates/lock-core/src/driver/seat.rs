@@ -19,13 +19,9 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+/// The seat of a waiting future.
 #[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) state: SeatState,
-}
-
-#[derive(Debug)]
-pub(super) enum SeatState {
+pub(super) enum Seat {
     Waiting(Option<Waker>),
     Ready(Verdict),
 }
@@ -40,9 +36,9 @@ pub(crate) enum Verdict {
 impl Seat {
     /// Gives the verdict; the waker is for after the mutex is let go.
     pub(super) fn decide(&mut self, verdict: Verdict) -> Option<Waker> {
-        match std::mem::replace(&mut self.state, SeatState::Ready(verdict)) {
-            SeatState::Waiting(waker) => waker,
-            SeatState::Ready(_) => None,
+        match std::mem::replace(self, Self::Ready(verdict)) {
+            Self::Waiting(waker) => waker,
+            Self::Ready(_) => None,
         }
     }
 }
@@ -93,8 +89,7 @@ impl Driver {
                     continue;
                 }
                 let waiter = WaiterId(state.fresh_id());
-                let seat = Seat { state: SeatState::Waiting(None) };
-                state.seats.insert(waiter, seat);
+                state.seats.insert(waiter, Seat::Waiting(None));
                 let owner: OwnerId = who.owner.id();
                 let Entering { owned, terms, patience, join, .. } = who;
                 Entry { waiter, owner, owned, terms, patience, join }
@@ -137,16 +132,16 @@ impl Seated {
         // Cloned before and dropped after the mutex is held: a waker is other people's code.
         let mut waker = Some(cx.waker().clone());
         let mut state = lock(&self.cell.state);
-        if let SeatState::Waiting(waiting) = &mut state.seats.get_mut(&self.waiter)?.state {
+        if let Seat::Waiting(waiting) = state.seats.get_mut(&self.waiter)? {
             std::mem::swap(waiting, &mut waker);
             drop(state);
             return None;
         }
         let seat = state.seats.remove(&self.waiter)?;
         drop(state);
-        match seat.state {
-            SeatState::Ready(verdict) => Some(verdict),
-            SeatState::Waiting(_) => None,
+        match seat {
+            Seat::Ready(verdict) => Some(verdict),
+            Seat::Waiting(_) => None,
         }
     }
 
@@ -176,12 +171,10 @@ impl Drop for Seated {
             return;
         }
         let seat = lock(&self.cell.state).seats.remove(&self.waiter);
-        match seat.map(|seat| seat.state) {
+        match seat {
             // Granted, but nobody will take it: given back as a dropped guard is.
-            Some(SeatState::Ready(Verdict::Granted(hold))) => {
-                self.driver.guard_dropped(&self.cell, hold.id())
-            }
-            Some(SeatState::Waiting(_)) => {
+            Some(Seat::Ready(Verdict::Granted(hold))) => self.driver.guard_dropped(&self.cell, hold.id()),
+            Some(Seat::Waiting(_)) => {
                 self.driver.feed(&self.cell, Event::Leave { waiter: self.waiter }, Io::Worker);
             }
             _ => {}

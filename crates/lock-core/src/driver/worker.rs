@@ -11,7 +11,7 @@ use super::{
     cell::Part,
     feed::Io,
     quiet::Active,
-    seat::{ReleaseSeat, SeatState},
+    seat::{ReleaseSeat, Seat},
 };
 use crate::{
     error::{ErrorKind, LockError},
@@ -196,8 +196,9 @@ impl Driver {
 
     fn sleep_for(&self, leave_by: Option<Instant>) -> Duration {
         let now = self.clock.now();
-        let due = [lock(&self.schedule).next(), lock(&self.deadlines).next()];
-        let next = due.into_iter().flatten().min().map(|at| at.since(now).min(LONGEST_SLEEP));
+        let tick = lock(&self.schedule).next();
+        let timeout = lock(&self.deadlines).next();
+        let next = tick.into_iter().chain(timeout).min().map(|at| at.since(now).min(LONGEST_SLEEP));
         let leave = leave_by.map(|at| at.saturating_duration_since(Instant::now()));
         next.into_iter().chain(leave).min().unwrap_or(Duration::MAX)
     }
@@ -223,7 +224,7 @@ impl Driver {
             let hold = {
                 let mut state = lock(&cell.state);
                 for seat in state.seats.values_mut() {
-                    if let SeatState::Waiting(waker) = &mut seat.state {
+                    if let Seat::Waiting(waker) = seat {
                         wakers.extend(waker.take());
                     }
                 }
