@@ -1,8 +1,6 @@
 //! Shutdowns at the worst moment.
 
-use lock_core::{
-    Backend, ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend, TestClock,
-};
+use lock_core::{ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend, TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{
