@@ -21,8 +21,9 @@ use std::{future::Future, sync::Arc};
 /// Make one per process and clone it: clones are the same factory. Two factories in one process exclude one
 /// another, as two processes do.
 ///
-/// No runtime is needed to make one, so it may be a `static`; its worker, which renews and releases, is started
-/// by the first acquire in the tokio runtime of that acquire, and again if that runtime is gone.
+/// No runtime is needed to make one, so it may be a `static`. Its worker, the task that renews and releases, is
+/// started by the first acquire, in the tokio runtime of that acquire; a factory that is used from several runtimes
+/// has one in each.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

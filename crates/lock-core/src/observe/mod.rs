@@ -20,7 +20,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// Hears of everything that happens to the locks of a factory.
 ///
 /// Called outside of all mutexes, in the task that caused the event, also from Drop: return quickly and do not
-/// block. A panic is caught and ends this call alone.
+/// block. A panic is caught and ends this call alone. Events of one lock come in order as far as one thread causes
+/// them; where threads race, two of them may be exchanged.
 ///
 /// ```
 /// use lock_core::{LockEvent, LockFactory, LockObserver, MemoryBackend};
