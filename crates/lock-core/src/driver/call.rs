@@ -48,8 +48,9 @@ pub(super) struct Pending {
     timeout: Duration,
     due: Mutex<Option<Moment>>,
     answered: AtomicBool,
-    /// Rung when somebody else answered.
+    /// Rung when its time is over.
     over: Notify,
+    runtime: Option<Id>,
     active: Mutex<Option<Active>>,
 }
 
@@ -61,6 +62,18 @@ impl Pending {
 
     fn unknown(&self) -> Answers {
         self.ops.iter().map(|(cell, op)| (cell.clone(), op.unknown())).collect()
+    }
+
+    fn timed_out(&self) -> Answers {
+        let error = Arc::new(BackendError::new(
+            BackendErrorKind::Timeout,
+            Applied::Unknown,
+            format!("the store did not answer within {:?}", self.timeout),
+        ));
+        for (cell, _) in &self.ops {
+            lock(&cell.state).last_error = Some(error.clone());
+        }
+        self.unknown()
     }
 
     fn take_active(&self) -> Option<Active> {
@@ -96,13 +109,18 @@ impl Call {
     pub(super) async fn answer(mut self) -> (Answers, Option<Active>) {
         let answers = tokio::select! {
             biased;
-            answers = &mut self.future => answers,
-            () = self.pending.over.notified() => Vec::new(),
+            answers = &mut self.future => Some(answers),
+            () = self.pending.over.notified() => None,
         };
-        match self.pending.answer() {
-            true => (answers, self.pending.take_active()),
-            false => (Vec::new(), None),
+        if !self.pending.answer() {
+            return (Vec::new(), None);
         }
+        let answers = answers.unwrap_or_else(|| {
+            // Ended before the machine hears of it, or a second request would begin beside this one.
+            self.future = Box::pin(std::future::pending());
+            self.pending.timed_out()
+        });
+        (answers, self.pending.take_active())
     }
 }
 
@@ -147,6 +165,7 @@ impl Driver {
             due: Mutex::new(None),
             answered: AtomicBool::new(false),
             over: Notify::new(),
+            runtime,
             active: Mutex::new(Some(self.active())),
         });
         Call { driver: self.clone(), pending, future: Box::pin(future), runtime }
@@ -167,26 +186,21 @@ impl Driver {
         call
     }
 
-    /// Answers the calls whose time is over, whichever runtime carries them.
-    pub(super) fn time_out_calls(self: &Arc<Self>) {
+    /// Ends the calls whose time is over. Those of other runtimes, which may not be driven, are answered for them.
+    pub(super) fn time_out_calls(self: &Arc<Self>, here: Id) {
         let now = self.clock.now();
         let due = {
             let mut deadlines = lock(&self.deadlines);
             let later = deadlines.calls.split_off(&(now + Duration::from_micros(1), 0));
             std::mem::replace(&mut deadlines.calls, later)
         };
-        for pending in due.into_values().filter(|pending| pending.answer()) {
-            let error = Arc::new(BackendError::new(
-                BackendErrorKind::Timeout,
-                Applied::Unknown,
-                format!("the store did not answer within {:?}", pending.timeout),
-            ));
-            for (cell, _) in &pending.ops {
-                lock(&cell.state).last_error = Some(error.clone());
+        for pending in due.into_values() {
+            let elsewhere = pending.runtime.is_some_and(|id| id != here);
+            if elsewhere && pending.answer() {
+                self.deliver(pending.timed_out());
+                drop(pending.take_active());
             }
-            self.deliver(pending.unknown());
             pending.over.notify_one();
-            drop(pending.take_active());
         }
     }
 }

@@ -117,7 +117,7 @@ impl Driver {
         let mut leave_by: Option<Instant> = None;
         loop {
             drift = self.notice_jump(drift);
-            self.time_out_calls();
+            self.time_out_calls(runtime);
             self.tick_due_cells();
             // Whatever is left there from now on rings, so nothing is overlooked.
             self.read_inbox(runtime, &calls);
