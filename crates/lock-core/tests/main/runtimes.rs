@@ -23,7 +23,7 @@ fn stays_held(guard: &lock_core::LockGuard, lost: &tokio::task::JoinHandle<lock_
     while begin.elapsed() < Duration::from_millis(1_500) {
         // `remaining` only looks; `is_held` would start a worker itself.
         assert!(!lost.is_finished(), "the watchdog keeps it");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(5));
     }
     assert!(guard.remaining() > Duration::ZERO);
 }
@@ -32,7 +32,7 @@ fn stays_held(guard: &lock_core::LockGuard, lost: &tokio::task::JoinHandle<lock_
 fn a_hold_whose_worker_died_with_another_runtime_is_kept() {
     let locks = locks();
     let (first, second) = (multi(), multi());
-    // `shutdown_background` below ends the runtime in which the worker was started.
+    // The first worker is started in the runtime that goes.
     drop(first.block_on(locks.named("y").unwrap().acquire()).unwrap());
     let guard = second.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let lost = second.spawn(guard.lost());

@@ -76,6 +76,6 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_true() {
         assert!(begin.elapsed() < Duration::from_secs(10), "{what}: still not after 10 s");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -66,7 +66,7 @@ fn a_waker_of_lost_may_try_to_acquire() {
             let waker = Waker::from(Arc::new(Tries(lock.clone())));
             assert!(poll_once(lost.as_mut(), &waker).is_pending());
             store.forget_everything();
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            guard.hold().ended().await; // the worker has woken both
         }),
         "deadlock"
     );

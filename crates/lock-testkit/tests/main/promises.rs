@@ -1,6 +1,6 @@
 //! What the documentation of the handles promises, under faults.
 
-use lock_core::{ErrorKind, FencingToken, LockFactory, LockOptions, MemoryBackend, TestClock};
+use lock_core::{ErrorKind, FencingToken, LockFactory, LockGuard, LockOptions, MemoryBackend, TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -15,15 +15,19 @@ fn scene() -> (FaultyBackend, LockFactory) {
     (faulty, locks)
 }
 
+async fn is_unconfirmed_in_time(guard: LockGuard) {
+    let start = Instant::now();
+    let error = guard.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_no_longer_than_two_operation_timeouts() {
     let (faulty, locks) = scene();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     faulty.always(Op::Release, Fault::Hang);
-    let start = Instant::now();
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
-    assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
+    is_unconfirmed_in_time(guard).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,10 +40,7 @@ async fn a_release_behind_a_hanging_re_entry_waits_no_longer_than_two_operation_
     inner.abort();
     assert!(inner.await.is_err(), "the re-entry is given up");
     faulty.always(Op::Release, Fault::Hang);
-    let start = Instant::now();
-    let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
-    assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
+    is_unconfirmed_in_time(guard).await;
 }
 
 #[tokio::test(start_paused = true)]
