@@ -76,7 +76,7 @@ impl ErrorKind {
             Self::TooManyWaiters => {
                 "the lock has too many waiters: try later, or raise the limits of the factory"
             }
-            Self::Unavailable => "the lock was not acquired because the store does not answer",
+            Self::Unavailable => "the store does not answer",
             Self::Backend => "the store refused",
             Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
             Self::ForeignOwner => {

@@ -26,8 +26,10 @@
 pub mod conformance;
 mod faulty;
 mod history;
+mod redis;
 mod seed;
 
 pub use faulty::{Fault, FaultyBackend, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
+pub use redis::RedisServer;
 pub use seed::{Seed, Stream};

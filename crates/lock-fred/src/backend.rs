@@ -1,0 +1,192 @@
+//! Redis as a backend: each operation is one script, in one round trip.
+
+use crate::{
+    answer::{Raw, renewals},
+    builder::RedisBackendBuilder,
+    check::ConnectWarning,
+    clock::ServerClock,
+    keys::Keys,
+    link::Link,
+    script::{self, Script},
+    wake::Subscriptions,
+};
+use async_trait::async_trait;
+use fred::interfaces::ClientLike;
+use lock_core::{
+    Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
+        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, Wish,
+    },
+};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+/// Locks on one Redis server, in the layout of Redisson.
+///
+/// Made by [`connect`](Self::connect) or [`RedisBackendBuilder`]. Clones share their two connections, which close with
+/// the last clone; they live in the tokio runtime in which they were made.
+#[derive(Clone)]
+pub struct RedisBackend {
+    inner: Arc<Inner>,
+    warnings: Arc<[ConnectWarning]>,
+}
+
+struct Inner {
+    link: Link,
+    subscriptions: Subscriptions,
+    clock: ServerClock,
+    retention: Option<Duration>,
+}
+
+impl RedisBackend {
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or what else [`Redis`](crate::Redis) lists, with
+    /// the defaults of [`RedisBackendBuilder`].
+    ///
+    /// # Errors
+    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        RedisBackendBuilder::from_url(url)?.connect().await
+    }
+
+    /// What about the server works today and may lose locks some day; also logged when it was connected.
+    #[must_use]
+    pub fn warnings(&self) -> &[ConnectWarning] {
+        &self.warnings
+    }
+
+    pub(crate) fn new(link: Link, subscriptions: Subscriptions, retention: Option<Duration>) -> Self {
+        let inner = Inner { link, subscriptions, clock: ServerClock::default(), retention };
+        Self { inner: Arc::new(inner), warnings: Arc::new([]) }
+    }
+
+    pub(crate) fn with_warnings(self, warnings: Vec<ConnectWarning>) -> Self {
+        Self { warnings: warnings.into(), ..self }
+    }
+
+    pub(crate) async fn server_info(&self) -> Result<String, BackendError> {
+        let link = &self.inner.link;
+        link.ask("info", link.client.info(None)).await
+    }
+
+    /// Tries every command that the scripts use.
+    pub(crate) async fn probe(&self, keys: Keys) -> Result<(), BackendError> {
+        let Keys { lock, counter, channel } = keys;
+        self.run(&script::PROBE, vec![lock, counter, channel], Vec::new()).await?.probed()
+    }
+
+    /// Runs a script and learns the server's clock from its answer.
+    async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<String>) -> Result<Raw, BackendError> {
+        let sent = Instant::now();
+        let raw = Raw::read(script.name, script.run(&self.inner.link, keys, args).await?)?;
+        self.inner.clock.learn(sent, raw.now);
+        Ok(raw)
+    }
+
+    async fn renew_together(
+        &self,
+        items: &[RenewItem],
+    ) -> Result<Vec<Result<Reply<Renewed>, BackendError>>, BackendError> {
+        let sent = Instant::now();
+        let keys = items.iter().map(|item| item.name.as_str().to_owned()).collect();
+        let item_args = |item: &RenewItem| {
+            [item.lease.to_string(), millis(item.duration), item.not_after.as_micros().to_string()]
+        };
+        let args = items.iter().flat_map(item_args).collect();
+        let (now, answers) = renewals(script::RENEW.run(&self.inner.link, keys, args).await?, items.len())?;
+        self.inner.clock.learn(sent, now);
+        Ok(answers)
+    }
+}
+
+#[async_trait]
+impl Backend for RedisBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("redis", WakeUps::Push)
+    }
+
+    fn server_now(&self) -> Option<ServerTime> {
+        self.inner.clock.now()
+    }
+
+    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.subscriptions.attach(signals)
+    }
+
+    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.subscriptions.watch(subscriber, name).await
+    }
+
+    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.subscriptions.unwatch(subscriber, name).await
+    }
+
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let Keys { lock, counter, .. } = Keys::of(&r.name);
+        match r.wish {
+            Wish::Next { reserve, floor } => {
+                let args = vec![
+                    r.lease.to_string(),
+                    millis(r.duration),
+                    r.not_after.as_micros().to_string(),
+                    reserve.to_string(),
+                    floor.map_or_else(String::new, |floor| floor.to_string()),
+                    self.inner.retention.map_or_else(String::new, millis),
+                ];
+                self.run(&script::ACQUIRE, vec![lock, counter], args).await?.acquired()
+            }
+            Wish::Keep { depth } => {
+                let not_after = r.not_after.as_micros().to_string();
+                let args = vec![r.lease.to_string(), millis(r.duration), depth.to_string(), not_after];
+                self.run(&script::KEEP, vec![lock], args).await?.acquired()
+            }
+            _ => {
+                let message = "asked one redis for the vote of a quorum node: give it a plain acquire";
+                Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message))
+            }
+        }
+    }
+
+    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        if items.is_empty() {
+            return Vec::new();
+        }
+        match self.renew_together(&items).await {
+            Ok(answers) => answers,
+            Err(error) => items.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let Keys { lock, channel, .. } = Keys::of(&r.name);
+        let publish = if r.publish == Publish::Yes { "1" } else { "0" };
+        let args = vec![r.lease.to_string(), r.depth_left.to_string(), publish.to_owned()];
+        self.run(&script::RELEASE, vec![lock, channel], args).await?.released()
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.run(&script::INSPECT, vec![Keys::of(&name).lock], Vec::new()).await?.inspected()
+    }
+
+    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        let Keys { lock, channel, .. } = Keys::of(&r.name);
+        self.run(&script::FORCE, vec![lock, channel], vec![r.seen]).await?.forced()
+    }
+}
+
+fn millis(d: Duration) -> String {
+    d.as_millis().to_string()
+}
+
+impl fmt::Debug for RedisBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the configuration: it has the password.
+        f.debug_struct("RedisBackend").finish_non_exhaustive()
+    }
+}

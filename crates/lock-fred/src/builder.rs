@@ -1,0 +1,201 @@
+//! The settings of a backend, and how its connections are made.
+
+use crate::{backend::RedisBackend, check, error::refused, link::Link, url, wake::Subscriptions};
+use fred::{
+    error::Error,
+    types::{
+        Builder, RespVersion,
+        config::{Config, ReconnectPolicy, ServerConfig},
+    },
+};
+use lock_core::{Applied, BackendError, BackendErrorKind, LockError};
+use std::{fmt, time::Duration};
+
+/// How long an unused fencing counter is kept by default.
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a connection may take to be made by default.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Requests that the server does not answer for that long fail, whatever their callers want: the backstop behind the
+/// operation timeouts of the locks.
+const BACKSTOP: Duration = Duration::from_secs(30);
+/// More requests than that under way are refused: a factory has one for each name at most.
+const REQUESTS: usize = 200_000;
+/// Wake-ups that may wait for their reader; those beyond count as "all names".
+const MESSAGES: usize = 8_192;
+
+/// The settings of a [`RedisBackend`].
+///
+/// | option | default | meaning |
+/// | --- | --- | --- |
+/// | [`retention`](Self::retention) | 7 days | how long the fencing counter of an unused name is kept |
+/// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made |
+/// | `tls` (feature `tls`) | by the URL | whom to trust, which certificate to show |
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_fred::RedisBackendBuilder;
+/// use std::time::Duration;
+///
+/// let backend = RedisBackendBuilder::from_url("redis://:secret@cache:6379/2")?
+///     .connect_timeout(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+#[must_use]
+pub struct RedisBackendBuilder {
+    config: Config,
+    retention: Option<Duration>,
+    connect_timeout: Duration,
+    #[cfg(feature = "tls")]
+    tls: Option<crate::tls::Tls>,
+}
+
+impl RedisBackendBuilder {
+    /// Of a URL; [`Redis`](crate::Redis) says of which form.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`](lock_core::ErrorKind::InvalidUrl); the text says what to change and never has the
+    /// URL, which may have a password.
+    pub fn from_url(url: &str) -> Result<Self, LockError> {
+        url::parse(url)
+    }
+
+    /// Of a configuration of fred, for programs that have one: server, user, password, database and TLS are taken
+    /// from it. Policies for retries, timeouts and reconnection are not part of it; locks need their own.
+    pub fn from_config(config: Config) -> Self {
+        Self {
+            config,
+            retention: Some(RETENTION),
+            connect_timeout: CONNECT,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// How long the fencing counter of a name is kept after it was made. `None` keeps it for ever, which a fleet needs
+    /// that shares *fenced* locks with Redisson: Redisson restarts a missing counter at 1.
+    pub fn retention(mut self, retention: Option<Duration>) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// How long a connection may take to be made.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Secures the connections.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects, and checks what the server is and what we may do there.
+    ///
+    /// The connections live in the current tokio runtime and end with it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) if nobody answers in time;
+    /// [`ErrorKind::Backend`](lock_core::ErrorKind::Backend) if the server wants another password, lacks a right
+    /// (named in the text), is too old, or is not of a kind that can keep locks. What is usable but doubtful is
+    /// logged, and kept in [`RedisBackend::warnings`].
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect(self) -> Result<RedisBackend, LockError> {
+        let (retention, limit) = (self.retention, self.connect_timeout);
+        if retention.is_some_and(|retention| retention < Duration::from_secs(1)) {
+            return Err(misconfigured(
+                "a retention below 1 s would lose counters in use: give more, or `None`",
+            ));
+        }
+        let place = place(&self.config.server)?;
+        let builder = self.client_builder()?;
+        let open = async {
+            let (commands, wake_ups) = (Link::open(&builder).await?, Link::open(&builder).await?);
+            Ok::<_, Error>((commands, wake_ups))
+        };
+        let (commands, wake_ups) = match tokio::time::timeout(limit, open).await {
+            Ok(Ok(links)) => links,
+            Ok(Err(error)) => return Err(refused(&format!("connect to {place}"), &error).into()),
+            Err(_) => return Err(nobody_answers(&place, limit)),
+        };
+        let backend = RedisBackend::new(commands, Subscriptions::new(wake_ups), retention);
+        match tokio::time::timeout(limit, check::run(backend)).await {
+            Ok(checked) => checked,
+            Err(_) => Err(nobody_answers(&place, limit)),
+        }
+    }
+
+    fn client_builder(self) -> Result<Builder, LockError> {
+        let mut config = self.config;
+        config.version = RespVersion::RESP3;
+        config.fail_fast = true;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls {
+            config.tls = Some(tls.connector()?.into());
+        }
+        let limit = self.connect_timeout;
+        let mut builder = Builder::from_config(config);
+        builder
+            .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+            .with_performance_config(|c| {
+                c.default_command_timeout = BACKSTOP;
+                c.broadcast_channel_capacity = MESSAGES;
+            })
+            .with_connection_config(|c| {
+                // A command that may have run is never sent again behind our back.
+                c.max_command_attempts = 1;
+                c.max_command_buffer_len = REQUESTS;
+                c.connection_timeout = limit;
+                c.internal_command_timeout = limit;
+                c.reconnect_on_auth_error = true;
+                c.tcp.nodelay = Some(true);
+            });
+        Ok(builder)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_config(self) -> Config {
+        self.config
+    }
+
+    #[cfg(all(test, feature = "tls"))]
+    pub(crate) fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+}
+
+/// The address, which is no secret; what is not supported is refused here.
+fn place(server: &ServerConfig) -> Result<String, LockError> {
+    match server {
+        ServerConfig::Centralized { server } => Ok(format!("{}:{}", server.host, server.port)),
+        ServerConfig::Unix { path } => Ok(path.display().to_string()),
+        ServerConfig::Clustered { .. } | ServerConfig::Sentinel { .. } => Err(misconfigured(
+            "Cluster and Sentinel are not supported: give the address of one standalone server",
+        )),
+    }
+}
+
+fn misconfigured(why: &str) -> LockError {
+    let message = format!("connect to redis: {why}");
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message).into()
+}
+
+fn nobody_answers(place: &str, limit: Duration) -> LockError {
+    let message = format!("connect to {place}: no answer within {limit:?}: is it a redis, and does it run?");
+    BackendError::new(BackendErrorKind::Timeout, Applied::No, message).into()
+}
+
+impl fmt::Debug for RedisBackendBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the configuration: it has the password.
+        f.debug_struct("RedisBackendBuilder")
+            .field("retention", &self.retention)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! What an error of fred says about the operation: not sent, refused, or unknown.
+
+use fred::error::{Error, ErrorKind};
+use lock_core::{Applied, BackendError, BackendErrorKind};
+
+/// Translates an error of the client while it did `what`.
+pub(crate) fn translate(what: &str, error: &Error) -> BackendError {
+    let (kind, applied) = classify(error);
+    backend_error(what, kind, applied, error.details())
+}
+
+/// Where nothing can have been done, whatever the error: a script says so, or nothing was asked yet.
+pub(crate) fn refused(what: &str, error: &Error) -> BackendError {
+    let (kind, _) = classify(error);
+    backend_error(what, kind, Applied::No, error.details())
+}
+
+/// There is no connection, and nothing was sent.
+pub(crate) fn not_connected(what: &str) -> BackendError {
+    backend_error(what, BackendErrorKind::Unavailable, Applied::No, "there is no connection to it now")
+}
+
+fn backend_error(what: &str, kind: BackendErrorKind, applied: Applied, details: &str) -> BackendError {
+    let (details, cure) = (first_words(details), cure(kind, details));
+    BackendError::new(kind, applied, format!("{what} on redis: {details}{cure}"))
+}
+
+/// What no retry cures, by the word in the server's text.
+const FINAL: [(&str, BackendErrorKind); 9] = [
+    ("NOAUTH", BackendErrorKind::Denied),
+    ("WRONGPASS", BackendErrorKind::Denied),
+    ("NOPERM", BackendErrorKind::Denied),
+    // Of a command inside of a script, before and since Redis 7.
+    ("can't run this command", BackendErrorKind::Denied),
+    ("can't access at least one of the keys", BackendErrorKind::Denied),
+    ("can't publish to the channel", BackendErrorKind::Denied),
+    ("WRONGTYPE", BackendErrorKind::WrongType),
+    ("CROSSSLOT", BackendErrorKind::Misconfigured),
+    ("MOVED", BackendErrorKind::Misconfigured),
+];
+
+/// What a server refuses before a script has written anything, and a retry may cure, by the first word.
+const REFUSALS: [&str; 10] = [
+    "READONLY",
+    "OOM",
+    "MISCONF",
+    "LOADING",
+    "BUSY",
+    "NOREPLICAS",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "MASTERDOWN",
+    "NOSCRIPT",
+];
+
+fn classify(error: &Error) -> (BackendErrorKind, Applied) {
+    use BackendErrorKind as Kind;
+    let details = error.details();
+    if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
+        // At the front, the server refused the request; further inside, a script ended midway.
+        let applied = if details.starts_with(word) { Applied::No } else { Applied::Unknown };
+        return (*kind, applied);
+    }
+    let first = details.split_whitespace().next().unwrap_or_default();
+    if REFUSALS.contains(&first) {
+        return (Kind::Unavailable, Applied::No);
+    }
+    // Redis 6 wraps what a script runs into.
+    if details.starts_with("ERR Error running script")
+        && REFUSALS.iter().any(|refusal| details.contains(&format!("-{refusal}")))
+    {
+        return (Kind::Unavailable, Applied::Unknown);
+    }
+    match error.kind() {
+        ErrorKind::Auth => (Kind::Denied, Applied::No),
+        ErrorKind::Config | ErrorKind::Url => (Kind::Misconfigured, Applied::No),
+        ErrorKind::InvalidArgument | ErrorKind::InvalidCommand => (Kind::Protocol, Applied::No),
+        ErrorKind::Backpressure | ErrorKind::Routing | ErrorKind::Sentinel => {
+            (Kind::Unavailable, Applied::No)
+        }
+        ErrorKind::Timeout => (Kind::Timeout, Applied::Unknown),
+        ErrorKind::IO | ErrorKind::Canceled | ErrorKind::Cluster => (Kind::Unavailable, Applied::Unknown),
+        ErrorKind::Protocol | ErrorKind::Parse | ErrorKind::NotFound => (Kind::Protocol, Applied::Unknown),
+        #[cfg(feature = "tls")]
+        ErrorKind::Tls => (Kind::Misconfigured, Applied::No),
+        // It found no connection to write to.
+        ErrorKind::Unknown if details.starts_with("Failed to route command") => {
+            (Kind::Unavailable, Applied::No)
+        }
+        // It wrote once, lost the connection, and does not write again.
+        ErrorKind::Unknown if details.starts_with("Too many failed write attempts") => {
+            (Kind::Unavailable, Applied::Unknown)
+        }
+        // Its tasks are gone: the runtime in which it was connected has ended.
+        ErrorKind::Unknown if details.starts_with("Client is not initialized") => {
+            (Kind::Unavailable, Applied::No)
+        }
+        // An error of a script midway, and whatever later versions add.
+        ErrorKind::Unknown => (Kind::Protocol, Applied::Unknown),
+    }
+}
+
+fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
+    let says = |word| details.contains(word);
+    match kind {
+        BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
+            ": give user and password in the URL"
+        }
+        BackendErrorKind::Denied if says("NOPERM") || says("can't") => {
+            ": give the user the rights listed in `docs/protocol.md`"
+        }
+        BackendErrorKind::Denied => ": check user and password",
+        BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
+        BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
+            ": Redis Cluster is not supported, use a standalone server"
+        }
+        BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
+        BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
+        BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
+        _ => "",
+    }
+}
+
+/// Enough of a text to recognise it; servers quote whole scripts.
+fn first_words(details: &str) -> String {
+    let line = details.lines().next().unwrap_or_default();
+    line.trim_end_matches('.').chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use BackendErrorKind as Kind;
+
+    fn of(kind: ErrorKind, details: &'static str) -> (BackendErrorKind, Applied) {
+        let error = translate("acquire", &Error::new(kind, details));
+        (error.kind(), error.applied())
+    }
+
+    fn said(details: &'static str) -> (BackendErrorKind, Applied) {
+        of(ErrorKind::Unknown, details)
+    }
+
+    #[test]
+    fn what_was_not_done_is_certain() {
+        let no = |kind| (kind, Applied::No);
+        assert_eq!(said("READONLY You can't write against a read only replica."), no(Kind::Unavailable));
+        assert_eq!(said("OOM command not allowed when used memory > 'maxmemory'."), no(Kind::Unavailable));
+        assert_eq!(said("LOADING Redis is loading the dataset in memory"), no(Kind::Unavailable));
+        assert_eq!(said("BUSY Redis is busy running a script."), no(Kind::Unavailable));
+        assert_eq!(said("Failed to route command."), no(Kind::Unavailable));
+        assert_eq!(of(ErrorKind::Auth, "WRONGPASS invalid username-password pair"), no(Kind::Denied));
+        assert_eq!(
+            said("NOPERM this user has no permissions to run the 'evalsha' command"),
+            no(Kind::Denied)
+        );
+        assert_eq!(of(ErrorKind::Backpressure, "Max buffer length exceeded"), no(Kind::Unavailable));
+        assert_eq!(refused("acquire", &Error::new(ErrorKind::Unknown, "WRONGTYPE x")).applied(), Applied::No);
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_unknown() {
+        let unknown = |kind| (kind, Applied::Unknown);
+        assert_eq!(of(ErrorKind::Timeout, "Request timed out."), unknown(Kind::Timeout));
+        assert_eq!(of(ErrorKind::IO, "Connection reset"), unknown(Kind::Unavailable));
+        assert_eq!(of(ErrorKind::Canceled, "Canceled."), unknown(Kind::Unavailable));
+        assert_eq!(said("Too many failed write attempts."), unknown(Kind::Unavailable));
+        assert_eq!(said("ERR user_script:12: something"), unknown(Kind::Protocol));
+        assert_eq!(
+            said(
+                "ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3."
+            ),
+            unknown(Kind::Denied)
+        );
+        assert_eq!(
+            said(
+                "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed"
+            ),
+            unknown(Kind::Unavailable)
+        );
+    }
+}

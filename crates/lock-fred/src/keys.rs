@@ -1,0 +1,66 @@
+//! What a lock is called in Redis. The layout is Redisson's, so that Java and Rust contend for one lock.
+
+use lock_core::LockName;
+
+/// The keys and the channel of one lock; all in one slot of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Keys {
+    /// HASH `{lease id: depth}`, expiring with the lease.
+    pub(crate) lock: String,
+    /// STRING, the last fencing token given out or reserved.
+    pub(crate) counter: String,
+    /// Where `0` is published when the lock becomes free.
+    pub(crate) channel: String,
+}
+
+impl Keys {
+    pub(crate) fn of(name: &LockName) -> Self {
+        Self::under(name.as_str())
+    }
+
+    /// Of a name that no lock can have: it begins with the reserved prefix.
+    pub(crate) fn reserved(rest: &str) -> Self {
+        Self::under(&format!("distlock:{rest}"))
+    }
+
+    fn under(name: &str) -> Self {
+        Self { lock: name.to_owned(), counter: wrap("redisson_lock_token", name), channel: channel_of(name) }
+    }
+}
+
+/// Where the releases of a lock are told.
+pub(crate) fn channel(name: &LockName) -> String {
+    channel_of(name.as_str())
+}
+
+fn channel_of(name: &str) -> String {
+    wrap("redisson_lock__channel", name)
+}
+
+/// `prefix:{name}`, or `prefix:name` if the name brings a hash tag of its own.
+fn wrap(prefix: &str, name: &str) -> String {
+    match name.contains('{') {
+        true => format!("{prefix}:{name}"),
+        false => format!("{prefix}:{{{name}}}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_redisson() {
+        let keys = Keys::of(&LockName::new("stock:42").expect("a good name"));
+        assert_eq!(keys.lock, "stock:42");
+        assert_eq!(keys.counter, "redisson_lock_token:{stock:42}");
+        assert_eq!(keys.channel, "redisson_lock__channel:{stock:42}");
+    }
+
+    #[test]
+    fn a_hash_tag_of_the_name_is_kept() {
+        let keys = Keys::of(&LockName::new("stock:{eu}:42").expect("a good name"));
+        assert_eq!(keys.counter, "redisson_lock_token:stock:{eu}:42");
+        assert_eq!(keys.channel, "redisson_lock__channel:stock:{eu}:42");
+    }
+}

@@ -1,0 +1,58 @@
+//! Locks of [`lock_core`] on Redis, through the `fred` client.
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::LockFactory;
+//! use lock_fred::RedisBackend;
+//!
+//! let locks = LockFactory::new(RedisBackend::connect("redis://127.0.0.1:6379").await?);
+//! let guard = locks.named("stock:42")?.acquire().await?;
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is stored
+//! What Redisson stores (`RLock`, and `RFencedLock` for the token), so that Rust and Java contend for one lock: a hash
+//! `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, a channel for wake-ups. Every
+//! operation is one Lua script in one round trip, and repeating it is harmless.
+//!
+//! # Connections
+//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Both are made
+//! anew when they break, with a pause of 50 ms to 2 s. A request is never sent twice, and not sent at all while there
+//! is no connection.
+//!
+//! # What one Redis promises
+//! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
+//! replica that missed the last write, an eviction or a restart without data can grant a lock that somebody still
+//! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
+//!
+//! # Servers
+//! Standalone Redis 6.2 or later. Sentinel and Cluster are refused with a typed error.
+//!
+//! # Features
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `tls` | off | `rediss://`, by rustls on ring |
+
+mod answer;
+mod backend;
+mod builder;
+mod check;
+mod clock;
+mod error;
+mod keys;
+mod link;
+mod pulse;
+mod script;
+mod sync;
+#[cfg(feature = "tls")]
+mod tls;
+mod url;
+mod wake;
+
+pub use backend::RedisBackend;
+pub use builder::RedisBackendBuilder;
+pub use check::ConnectWarning;
+#[cfg(feature = "tls")]
+pub use tls::Tls;
+pub use url::Redis;

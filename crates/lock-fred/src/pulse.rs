@@ -1,0 +1,129 @@
+//! Whether anything is heard from the other side: how long requests were under way without any answer.
+
+use crate::sync::lock;
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+use tokio::sync::Notify;
+
+/// A connection on which requests were under way for that long in all, without one answer in between, is taken for
+/// dead. TCP itself would need a quarter of an hour to notice that the other side is gone.
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+
+/// The silence of one connection. Time in which nothing was asked does not count.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse {
+    state: Mutex<State>,
+    dead: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    under_way: usize,
+    /// Since when something is under way.
+    since: Option<Instant>,
+    /// The silence before that.
+    before: Duration,
+}
+
+impl State {
+    fn silence(&self, now: Instant) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| now - since)
+    }
+}
+
+impl Pulse {
+    /// A request is sent now.
+    pub(crate) fn sent(&self) -> Sent<'_> {
+        let mut state = lock(&self.state);
+        state.under_way += 1;
+        state.since.get_or_insert_with(Instant::now);
+        Sent { pulse: self, heard: false }
+    }
+
+    /// Returns when the connection is taken for dead.
+    pub(crate) async fn died(&self) {
+        self.dead.notified().await;
+    }
+
+    fn ended(&self, heard: bool) {
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        let silence = state.silence(now);
+        state.under_way -= 1;
+        let dead = !heard && silence >= SILENCE;
+        state.before = if heard || dead { Duration::ZERO } else { silence };
+        state.since = (state.under_way > 0).then_some(now);
+        drop(state);
+        if dead {
+            self.dead.notify_one();
+        }
+    }
+}
+
+/// A request under way; it ends unheard if it is dropped, as it is when its caller loses patience.
+pub(crate) struct Sent<'a> {
+    pulse: &'a Pulse,
+    heard: bool,
+}
+
+impl Sent<'_> {
+    /// The other side answered.
+    pub(crate) fn heard(mut self) {
+        self.heard = true;
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        self.pulse.ended(self.heard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::sleep;
+
+    fn is_dead(pulse: &Pulse) -> bool {
+        futures_now(pulse.died())
+    }
+
+    /// Whether it is ready at once.
+    fn futures_now(future: impl Future<Output = ()>) -> bool {
+        let mut future = std::pin::pin!(future);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        future.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn silence_adds_up_over_impatient_requests() {
+        let pulse = Pulse::default();
+        for _ in 0..3 {
+            let sent = pulse.sent();
+            sleep(SILENCE / 4);
+            drop(sent);
+        }
+        assert!(!is_dead(&pulse));
+        let sent = pulse.sent();
+        sleep(SILENCE / 2);
+        drop(sent);
+        assert!(is_dead(&pulse));
+    }
+
+    #[test]
+    fn idle_time_and_answered_requests_are_no_silence() {
+        let pulse = Pulse::default();
+        drop(pulse.sent());
+        sleep(SILENCE + SILENCE / 10);
+        drop(pulse.sent());
+        assert!(!is_dead(&pulse), "nothing was under way");
+        let (first, second) = (pulse.sent(), pulse.sent());
+        sleep(SILENCE * 3 / 4);
+        first.heard();
+        sleep(SILENCE / 2);
+        drop(second);
+        assert!(!is_dead(&pulse), "the first was answered in between");
+    }
+}

@@ -1,0 +1,106 @@
+//! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
+
+use crate::link::Link;
+use fred::{
+    interfaces::LuaInterface,
+    types::{Value, scripts::Script as FredScript},
+};
+use lock_core::BackendError;
+use std::sync::LazyLock;
+
+/// A script file.
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    text: &'static str,
+    hashed: LazyLock<FredScript>,
+}
+
+macro_rules! scripts {
+    ($($constant:ident $what:literal $file:literal)*) => {
+        $(pub(crate) static $constant: Script = {
+            const TEXT: &str = include_str!(concat!("scripts/", $file, ".lua"));
+            Script { name: $what, text: TEXT, hashed: LazyLock::new(|| FredScript::from_lua(TEXT)) }
+        };)*
+        #[cfg(test)]
+        const TEXTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file, ".lua")))),*];
+    };
+}
+
+scripts! {
+    ACQUIRE "acquire" "acquire"
+    KEEP "re-entry" "keep"
+    RENEW "renew" "renew"
+    RELEASE "release" "release"
+    INSPECT "inspect" "inspect"
+    FORCE "force release" "force"
+    PROBE "check of the rights" "probe"
+}
+
+impl Script {
+    /// Runs it. After a restart or `SCRIPT FLUSH` the server does not know the hash; it has then done nothing,
+    /// and the text is sent, which it remembers.
+    pub(crate) async fn run(
+        &self,
+        link: &Link,
+        keys: Vec<String>,
+        args: Vec<String>,
+    ) -> Result<Value, BackendError> {
+        let request = async {
+            let known = link.client.evalsha(self.hashed.sha1().clone(), keys.clone(), args.clone()).await;
+            match known {
+                Err(error) if error.details().starts_with("NOSCRIPT") => {
+                    link.client.eval(self.text, keys, args).await
+                }
+                answer => answer,
+            }
+        };
+        link.ask(self.name, request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TEXTS;
+    use std::collections::BTreeSet;
+
+    fn commands(text: &str, opening: &str) -> BTreeSet<String> {
+        let calls = text.split(opening).skip(1);
+        calls.map(|rest| rest.split('\'').next().expect("a split has a first part").to_owned()).collect()
+    }
+
+    #[test]
+    fn the_probe_tries_every_command_that_a_script_uses() {
+        let mut used = BTreeSet::new();
+        let mut tried = BTreeSet::new();
+        for (name, text) in TEXTS {
+            let calls: BTreeSet<_> =
+                ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
+            match *name {
+                "probe" => tried = commands(text, "try('"),
+                _ => used.extend(calls),
+            }
+        }
+        // Without `TIME` nothing works, the probe neither.
+        used.remove("TIME");
+        assert!(used.len() >= 8, "the scripts were read: {used:?}");
+        assert_eq!(used, tried);
+    }
+
+    #[test]
+    fn every_script_file_is_listed_and_begins_with_its_header() {
+        let listed: BTreeSet<_> = TEXTS.iter().map(|(name, _)| format!("{name}.lua")).collect();
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
+        let files = std::fs::read_dir(directory).expect("the sources are here");
+        let files: BTreeSet<_> = files
+            .map(|file| file.expect("a readable directory").file_name().into_string().expect("an ASCII name"))
+            .collect();
+        assert_eq!(files, listed);
+        for (name, text) in TEXTS {
+            let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+            assert!(
+                header.contains("KEYS 1") && header.contains("repl"),
+                "{name}.lua lists keys and replies"
+            );
+        }
+    }
+}

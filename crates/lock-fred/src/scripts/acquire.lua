@@ -1,0 +1,55 @@
+-- Takes a lock, or repeats having taken it. Nothing is written before everything was read and checked.
+--
+-- KEYS 1 lock: HASH {lease id: depth}, expiry = lease
+--      2 fencing counter: STRING, the last token given out or reserved
+-- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or ''
+--
+-- replies, each after the server's time in µs:
+--   granted, first, last     the lock is ours; also the answer to a repeat, with new tokens
+--   busy, pttl               another holds it; a negative pttl is "unknown"
+--   late                     executed after its time: nothing was done
+--   refused, error           a key holds something else, or a right is missing: nothing was done
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+-- Numbers are formatted, never concatenated: n..'' rounds to 14 digits.
+local function int(n) return string.format('%.0f', n) end
+
+if now > tonumber(ARGV[3]) then return {int(now), 'late'} end
+
+local depth = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(depth) == 'table' then return {int(now), 'refused', depth.err} end
+local lasts = 0
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  lasts = redis.call('PTTL', KEYS[1])
+  if not depth then return {int(now), 'busy', lasts} end
+end
+local counter = redis.pcall('GET', KEYS[2])
+if type(counter) == 'table' then return {int(now), 'refused', counter.err} end
+if counter and not (string.match(counter, '^%d+$') and tonumber(counter) < 9007199254740992) then
+  return {int(now), 'refused', 'WRONGTYPE the fencing counter is no number below 2^53'}
+end
+counter = counter and tonumber(counter)
+
+-- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead: so tokens
+-- grow over the loss of the counter.
+local first = counter and math.max(counter + 1, now) or now + 1000
+if ARGV[5] ~= '' then first = math.max(first, tonumber(ARGV[5]) + 1) end
+local last = math.max(first, math.min(first + tonumber(ARGV[4]), now + 1000))
+if counter then
+  redis.call('SET', KEYS[2], int(last), 'KEEPTTL')
+elseif ARGV[6] == '' then
+  redis.call('SET', KEYS[2], int(last))
+else
+  redis.call('SET', KEYS[2], int(last), 'PX', ARGV[6])
+end
+
+-- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
+if not depth then redis.call('HSET', KEYS[1], ARGV[1], 1) end
+if lasts < tonumber(ARGV[2]) then
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(set) == 'table' then
+    if not depth then redis.call('DEL', KEYS[1]) end
+    return set
+  end
+end
+return {int(now), 'granted', int(first), int(last)}

@@ -1,0 +1,18 @@
+-- Frees a lock if the holder that was seen still holds it. Repeating it frees no later holder, and what is no
+-- lock is not deleted.
+--
+-- KEYS 1 lock   2 channel
+-- ARGV 1 lease id that was seen
+--
+-- replies, each after the server's time in µs:
+--   forced
+--   changed
+--   refused, error   nothing was done
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+if type(there) == 'table' then return {now, 'refused', there.err} end
+if there == 0 then return {now, 'changed'} end
+redis.call('DEL', KEYS[1])
+redis.call('PUBLISH', KEYS[2], '0')
+return {now, 'forced'}

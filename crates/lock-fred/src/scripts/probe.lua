@@ -1,0 +1,40 @@
+-- Tries every command that the other scripts use, on keys of its own, and names those that are refused.
+--
+-- KEYS 1 a lock that nobody has   2 its counter   3 its channel
+--
+-- replies, each after the server's time in µs:
+--   fit
+--   lacks, names            the commands that are refused, separated by spaces
+--   failed, name, error     the first command that failed for another reason
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local lacks, failed = {}, nil
+
+local function try(name, ...)
+  local answer = redis.pcall(name, ...)
+  if type(answer) ~= 'table' or not answer.err then return true end
+  if string.find(answer.err, 'NOPERM') or string.find(answer.err, "can't") then
+    lacks[#lacks + 1] = name
+  else
+    failed = failed or {now, 'failed', name, answer.err}
+  end
+  return false
+end
+
+try('HGET', KEYS[1], 'probe')
+try('HEXISTS', KEYS[1], 'probe')
+try('HGETALL', KEYS[1])
+try('EXISTS', KEYS[1])
+try('PTTL', KEYS[1])
+try('PEXPIRE', KEYS[1], '1000')
+try('GET', KEYS[2])
+try('PUBLISH', KEYS[3], '0')
+local cleans = try('DEL', KEYS[1])
+try('SET', KEYS[2], '1', 'PX', '1')
+if cleans then
+  try('HSET', KEYS[1], 'probe', '1')
+  redis.call('DEL', KEYS[1], KEYS[2])
+end
+
+if #lacks > 0 then return {now, 'lacks', table.concat(lacks, ' ')} end
+return failed or {now, 'fit'}

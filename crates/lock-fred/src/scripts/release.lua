@@ -1,0 +1,24 @@
+-- Lowers the depth of a lease, or frees the lock and wakes who waits.
+--
+-- KEYS 1 lock   2 channel
+-- ARGV 1 lease id   2 depth left   3 publish: 1 or 0
+--
+-- replies, each after the server's time in µs:
+--   released, listeners   the lock is free; -1 listeners if nothing was published
+--   kept                  the depth was lowered, the expiry is as it was
+--   gone, other           the lease is not there; other is 1 if another holds the lock
+--   refused, error        nothing was done
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
+if type(there) == 'table' then return {now, 'refused', there.err} end
+if there == 0 then return {now, 'gone', redis.call('EXISTS', KEYS[1])} end
+if tonumber(ARGV[2]) > 0 then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  return {now, 'kept'}
+end
+redis.call('DEL', KEYS[1])
+-- A Java client that waits counts the payload down: it must be the number 0.
+local listeners = -1
+if ARGV[3] == '1' then listeners = redis.call('PUBLISH', KEYS[2], '0') end
+return {now, 'released', listeners}

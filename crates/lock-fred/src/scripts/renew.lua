@@ -1,0 +1,25 @@
+-- Extends leases that are still there, each on its own: the failure of one does not touch another.
+--
+-- KEYS 1… locks
+-- ARGV 3i-2 lease id   3i-1 lease, ms   3i not after, µs
+--
+-- reply: the server's time in µs, then for each lock: renewed | gone | late | an error text
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local function renew(key, lease, ms, not_after)
+  if now > tonumber(not_after) then return 'late' end
+  if redis.call('HEXISTS', key, lease) == 0 then return 'gone' end
+  -- The expiry never falls.
+  if redis.call('PTTL', key) < tonumber(ms) then redis.call('PEXPIRE', key, ms) end
+  return 'renewed'
+end
+
+local reply = {string.format('%.0f', now)}
+for i, key in ipairs(KEYS) do
+  local ran, answer = pcall(renew, key, ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i])
+  -- What was raised is a table since Redis 7, and a text before.
+  if not ran and type(answer) == 'table' then answer = answer.err end
+  reply[i + 1] = answer
+end
+return reply

@@ -1,0 +1,3 @@
+//! Redis as a backend, against a real server.
+
+mod conformance;

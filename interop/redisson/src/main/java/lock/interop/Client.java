@@ -1,0 +1,64 @@
+package lock.interop;
+
+import java.net.URI;
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.StringCodec;
+import org.redisson.config.Config;
+
+/** Redisson with one server, kept small so that it starts quickly on a slow machine. */
+final class Client implements AutoCloseable {
+
+    private static final int NETTY_THREADS = 2;
+    private static final int SUBSCRIPTION_CONNECTIONS = 2;
+
+    private final Config config;
+    private final RedissonClient redisson;
+
+    Client(String uri, long watchdogMillis, int threads) {
+        config = new Config();
+        config.setCodec(StringCodec.INSTANCE);
+        config.setLockWatchdogTimeout(watchdogMillis);
+        config.setThreads(threads);
+        config.setNettyThreads(NETTY_THREADS);
+        config.useSingleServer()
+                .setAddress(uri)
+                .setDatabase(database(uri))
+                .setConnectionMinimumIdleSize(1)
+                .setConnectionPoolSize(threads + 1)
+                .setSubscriptionConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
+        redisson = Redisson.create(config);
+    }
+
+    /** The lock of a name, with what this program asks of it. */
+    NodeLock lock(String name, Kind kind) {
+        return switch (kind) {
+            case PLAIN -> new NodeLock.Plain(redisson.getLock(name));
+            case FENCED -> new NodeLock.Fenced(redisson.getFencedLock(name));
+        };
+    }
+
+    /** The lock as Redisson shows it, for questions which are the same for each kind. */
+    RLock view(String name) {
+        return redisson.getLock(name);
+    }
+
+    /** A number in Redis, over connections which are none of the lock's. */
+    Counter counter(String key) {
+        return new Counter(Redisson.create(config), key);
+    }
+
+    /** Waits for what Redisson sends in the background, like the removal of the latch of the last unlock. */
+    @Override
+    public void close() {
+        redisson.shutdown();
+    }
+
+    /** Redisson reads no database from a URI. */
+    private static int database(String uri) {
+        String path = URI.create(uri).getPath();
+        return path == null || path.length() < 2 ? 0 : Integer.parseInt(path.substring(1));
+    }
+}

@@ -1,0 +1,62 @@
+package lock.interop;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/** What the command line says, before the command has looked at its own arguments. */
+record Invocation(String uri, long watchdogMillis, String command, List<String> args) {
+
+    private static final long WATCHDOG_MILLIS = 30_000;
+
+    static Invocation parse(List<String> words) {
+        List<String> rest = new ArrayList<>(words);
+        long watchdogMillis = WATCHDOG_MILLIS;
+        while (!rest.isEmpty() && rest.get(0).startsWith("--")) {
+            String option = rest.remove(0);
+            if (!option.equals("--lock-watchdog-timeout") || rest.isEmpty()) {
+                throw new UsageException("bad option " + option);
+            }
+            watchdogMillis = positive("lock-watchdog-timeout", rest.remove(0));
+        }
+        if (rest.size() < 2) {
+            throw new UsageException("a uri and a command are wanted");
+        }
+        return new Invocation(rest.get(0), watchdogMillis, rest.get(1), List.copyOf(rest.subList(2, rest.size())));
+    }
+
+    String text(int index) {
+        return args.get(index);
+    }
+
+    Kind kind(int index) {
+        return Kind.parse(args.get(index));
+    }
+
+    int number(int index) {
+        return positive("argument " + args.get(index), args.get(index));
+    }
+
+    /** Ends with a usage error unless the command has as many arguments as it wants. */
+    void want(int count) {
+        want(count, count);
+    }
+
+    /** The same for a command which can do without its last arguments. */
+    void want(int least, int most) {
+        if (args.size() < least || args.size() > most) {
+            throw new UsageException(command + ": wrong number of arguments: " + args.size());
+        }
+    }
+
+    private static int positive(String what, String word) {
+        try {
+            int value = Integer.parseInt(word);
+            if (value > 0) {
+                return value;
+            }
+        } catch (NumberFormatException e) {
+            // said below
+        }
+        throw new UsageException(what + ": a positive number is wanted");
+    }
+}

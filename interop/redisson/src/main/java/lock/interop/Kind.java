@@ -1,0 +1,15 @@
+package lock.interop;
+
+/** Which of Redisson's locks is meant. */
+enum Kind {
+    PLAIN,
+    FENCED;
+
+    static Kind parse(String word) {
+        return switch (word) {
+            case "plain" -> PLAIN;
+            case "fenced" -> FENCED;
+            default -> throw new UsageException("no kind of lock: " + word);
+        };
+    }
+}

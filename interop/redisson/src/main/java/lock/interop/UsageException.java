@@ -1,0 +1,20 @@
+package lock.interop;
+
+/** A command line which says nothing that can be done. */
+final class UsageException extends RuntimeException {
+
+    static final String TEXT = """
+            usage: redisson-node [--lock-watchdog-timeout <ms>] <redis-uri> <command> <args>
+              count <lock> <plain|fenced> <threads> <sections> <counter-key>
+              hold <lock> <plain|fenced>
+              handover <lock> <plain|fenced> <rounds> [<pause-ms>]
+              force <lock> <plain|fenced>
+              inspect <lock>
+            """;
+
+    private static final long serialVersionUID = 1;
+
+    UsageException(String message) {
+        super(message);
+    }
+}
