@@ -75,9 +75,10 @@ impl RedisBackend {
         link.ask("info", link.client.info(None)).await
     }
 
-    /// Tries every command that the scripts use.
+    /// Tries every command that is needed.
     pub(crate) async fn probe(&self, keys: Keys) -> Result<(), BackendError> {
         let Keys { lock, counter, channel } = keys;
+        self.inner.subscriptions.probe(channel.clone()).await?;
         self.run(&script::PROBE, vec![lock, counter, channel], Vec::new()).await?.probed()
     }
 

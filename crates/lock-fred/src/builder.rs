@@ -152,7 +152,8 @@ impl RedisBackendBuilder {
                 c.max_command_buffer_len = REQUESTS;
                 c.connection_timeout = limit;
                 c.internal_command_timeout = limit;
-                c.reconnect_on_auth_error = true;
+                // It would answer everything under way with the error that one request got.
+                c.reconnect_errors = Vec::new();
                 c.tcp.nodelay = Some(true);
             });
         Ok(builder)

@@ -20,6 +20,11 @@ pub(crate) fn not_connected(what: &str) -> BackendError {
     backend_error(what, BackendErrorKind::Unavailable, Applied::No, "there is no connection to it now")
 }
 
+/// The connection was lost while the request was under way, and there is no other yet.
+pub(crate) fn connection_lost(what: &str) -> BackendError {
+    backend_error(what, BackendErrorKind::Unavailable, Applied::Unknown, "the connection was lost")
+}
+
 fn backend_error(what: &str, kind: BackendErrorKind, applied: Applied, details: &str) -> BackendError {
     let (details, cure) = (first_words(details), cure(kind, details));
     BackendError::new(kind, applied, format!("{what} on redis: {details}{cure}"))

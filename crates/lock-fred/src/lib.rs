@@ -53,6 +53,8 @@ mod wake;
 pub use backend::RedisBackend;
 pub use builder::RedisBackendBuilder;
 pub use check::ConnectWarning;
+/// The client underneath, for [`RedisBackendBuilder::from_config`].
+pub use fred;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use url::Redis;

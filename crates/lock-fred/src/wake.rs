@@ -63,6 +63,13 @@ impl Subscriptions {
         self.shared.watchers.attach(signals)
     }
 
+    /// Whether we may subscribe at all.
+    pub(crate) async fn probe(&self, channel: String) -> Result<(), BackendError> {
+        let link = &self.shared.link;
+        self.shared.subscribe(vec![channel.clone()]).await?;
+        link.ask("unsubscribe", link.client.unsubscribe(channel)).await
+    }
+
     /// Returns when the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let channel = channel(&name);
@@ -152,9 +159,8 @@ async fn follow_reconnects<T: Clone>(shared: Arc<Shared>, mut reconnects: Receiv
 async fn ping(shared: Arc<Shared>) {
     loop {
         sleep(PING).await;
-        let client = &shared.link.client;
-        if client.is_connected() {
-            let asked = shared.link.ask("ping", client.ping::<()>(None));
+        if shared.link.is_up() {
+            let asked = shared.link.ask("ping", shared.link.client.ping::<()>(None));
             let _ = tokio::time::timeout(PONG, asked).await;
         }
     }

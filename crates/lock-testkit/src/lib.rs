@@ -6,6 +6,13 @@
 //!   [`Gate`].
 //! - [`History`]: what was held when, and whether two holds were valid at once or tokens fell.
 //! - [`Seed`]: randomness that prints how to repeat it.
+//! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
+//!   the data of yesterday; [`RawRedis`] to look into it.
+//! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `servers` | no | `RedisServer` and `TcpProxy`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh` |
 //!
 //! ```
 //! use lock_core::{Backend, MemoryBackend};
@@ -23,13 +30,24 @@
 //! # }
 //! ```
 
+// The list above names also what only a feature has.
+#![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
+
 pub mod conformance;
 mod faulty;
 mod history;
+#[cfg(all(unix, feature = "servers"))]
+mod ports;
+#[cfg(all(unix, feature = "servers"))]
+mod proxy;
+#[cfg(all(unix, feature = "servers"))]
 mod redis;
 mod seed;
 
 pub use faulty::{Fault, FaultyBackend, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
-pub use redis::RedisServer;
+#[cfg(all(unix, feature = "servers"))]
+pub use proxy::{Direction, TcpProxy};
+#[cfg(all(unix, feature = "servers"))]
+pub use redis::{Dump, RawRedis, RawValue, RedisServer, RedisServerBuilder, TlsFiles};
 pub use seed::{Seed, Stream};

@@ -1,15 +1,27 @@
-//! Redis conforms, in real time: each property on a server of its own.
+//! Redis conforms, in real time: each property on a server of its own, as a user who may do no more than
+//! `docs/protocol.md` lists.
 
+use crate::support::client;
 use lock_core::Backend;
-use lock_fred::RedisBackend;
 use lock_testkit::{RedisServer, conformance::Harness};
 use std::sync::Arc;
+
+/// The document is the source: what it says is what runs here.
+fn least_rights() -> String {
+    let document = include_str!("../../../../docs/protocol.md");
+    let line = document.lines().find(|line| line.starts_with("user locks "));
+    line.expect("the document has the line").trim_start_matches("user ").to_owned()
+}
 
 struct OwnRedis(RedisServer);
 
 impl OwnRedis {
+    fn start() -> Self {
+        Self(RedisServer::builder().user(&least_rights()).start())
+    }
+
     async fn client(&self) -> Arc<dyn Backend> {
-        Arc::new(RedisBackend::connect(&self.0.url()).await.expect("a server that runs can be connected to"))
+        client(&format!("redis://locks:change-me@127.0.0.1:{}", self.0.port())).await
     }
 }
 
@@ -22,4 +34,4 @@ impl Harness for OwnRedis {
     }
 }
 
-lock_testkit::conformance!(OwnRedis(RedisServer::start()), flavor = "multi_thread", worker_threads = 1);
+lock_testkit::conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);

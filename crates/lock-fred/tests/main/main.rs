@@ -1,3 +1,16 @@
-//! Redis as a backend, against a real server.
+//! Redis as a backend, against real servers: each test has its own.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod conformance;
+mod connecting;
+mod counterexamples;
+mod golden;
+mod losses;
+mod outage;
+mod restarts;
+mod same_answers;
+mod support;
+#[cfg(feature = "tls")]
+mod tls;
+mod waking;

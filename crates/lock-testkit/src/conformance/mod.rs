@@ -30,7 +30,7 @@
 //! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
 //! hold. [`NAMES`] lists them all.
 
-mod contender;
+pub mod contender;
 mod harness;
 mod list;
 mod listener;
@@ -49,5 +49,6 @@ pub mod tokens;
 pub mod waiting;
 pub mod waking;
 
+pub use contender::Contender;
 pub use harness::Harness;
 pub use list::NAMES;

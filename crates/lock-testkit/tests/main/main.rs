@@ -1,4 +1,5 @@
-//! The conformance suite over the backends of this workspace that need no server.
+//! The conformance suite over the backends of this workspace that need no server; and the servers and the proxy of
+//! those that do.
 
 // What a test sets up either works or fails the test.
 #![allow(clippy::unwrap_used)]
@@ -7,5 +8,19 @@ mod faulty;
 mod memory;
 mod mutants;
 mod promises;
+#[cfg(all(unix, feature = "servers"))]
+mod proxy;
+#[cfg(all(unix, feature = "servers"))]
+mod redis_server;
 mod storm;
 mod subscriptions;
+
+/// Waits for what another process or thread is about to do.
+#[cfg(all(unix, feature = "servers"))]
+fn soon(what: &str, holds: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < std::time::Duration::from_secs(10), "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,163 @@
+//! Rules of the scripts, each with the case that made it a rule.
+
+use crate::support::{assert_no_lock_is_left, client, factory, name, until};
+use lock_core::{
+    Applied, BackendErrorKind, ErrorKind, ForceOutcome,
+    backend::{AcquireRequest, Acquired, Backend, ForceRelease, Forced, Wish},
+};
+use lock_testkit::{
+    RedisServer,
+    conformance::{Contender, contender::next},
+};
+use std::{sync::Arc, time::Duration};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn asked(
+    store: &Arc<dyn Backend>,
+    of: &Contender,
+    lock: &str,
+    lease: Duration,
+    wish: Wish,
+) -> Result<Acquired, (BackendErrorKind, Applied)> {
+    let request: AcquireRequest = of.request(&name(lock), lease, wish).await;
+    store.acquire(request).await.map(|reply| reply.outcome).map_err(|error| (error.kind(), error.applied()))
+}
+
+/// A plain `SET` drops the expiry: one-off names would then stay for ever.
+#[tokio::test]
+async fn the_counter_keeps_its_expiry() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let counter = "redisson_lock_token:{x}";
+    a.take(&name("x"), LEASE).await;
+    server.command(&["PEXPIRE", counter, "500000"]);
+    a.free(&name("x")).await;
+    a.take(&name("x"), LEASE).await;
+    let kept = server.command(&["PTTL", counter]).integer();
+    assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+}
+
+/// Without the right to expire, a lock would be left behind for ever: others would wait without limit, and Java's
+/// fenced lock takes such a key for a grant.
+#[tokio::test]
+async fn a_lock_without_an_expiry_is_never_left_behind() {
+    let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
+    let url = format!("redis://shop:secret@127.0.0.1:{}", server.port());
+    let store = client(&url).await;
+    server.command(&["ACL", "SETUSER", "shop", "-pexpire"]);
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
+    assert_eq!(answer, Err((BackendErrorKind::Denied, Applied::Unknown)));
+    assert_no_lock_is_left(&server);
+
+    // The same of a re-entry and of a renewal: an error, and the lease as it was.
+    server.command(&["ACL", "SETUSER", "shop", "+pexpire"]);
+    a.take(&name("x"), LEASE).await;
+    server.command(&["ACL", "SETUSER", "shop", "-pexpire"]);
+    let renewed = store.renew(vec![a.renewal(&name("x"), 2 * LEASE)]).await.remove(0).unwrap_err();
+    assert_eq!((renewed.kind(), renewed.applied()), (BackendErrorKind::Denied, Applied::Unknown));
+    a.must_last(&name("x"), 1, LEASE).await;
+}
+
+/// `PEXPIRE` refuses what does not fit; the lock was set by then.
+#[tokio::test]
+async fn a_lease_beyond_all_bounds_leaves_nothing() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", Duration::from_millis(u64::MAX >> 1), next(0, None)).await;
+    assert!(matches!(answer, Err((_, Applied::Unknown))), "{answer:?}");
+    assert_no_lock_is_left(&server);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_refused_before_anything_is_written() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let refused = Err((BackendErrorKind::WrongType, Applied::No));
+    server.command(&["SET", "greeting", "hello"]);
+    assert_eq!(asked(&store, &a, "greeting", LEASE, next(0, None)).await, refused);
+    assert_eq!(asked(&store, &a, "greeting", LEASE, Wish::Keep { depth: 2 }).await, refused);
+    for counter in ["hello", "-1", "1e15", "9007199254740993", "99999999999999999999"] {
+        server.command(&["SET", "redisson_lock_token:{x}", counter]);
+        assert_eq!(asked(&store, &a, "x", LEASE, next(0, None)).await, refused, "{counter}");
+        assert_eq!(server.command(&["GET", "redisson_lock_token:{x}"]).text(), counter);
+    }
+    server.command(&["DEL", "redisson_lock_token:{x}"]);
+    server.command(&["RPUSH", "redisson_lock_token:{x}", "1"]);
+    assert_eq!(asked(&store, &a, "x", LEASE, next(0, None)).await, refused);
+    assert_eq!(server.keys(), ["greeting", "redisson_lock_token:{x}"]);
+}
+
+/// `DEL` on a user's string of that name succeeds.
+#[tokio::test]
+async fn a_forced_release_deletes_no_data_of_others() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    server.command(&["SET", "greeting", "hello"]);
+    let forced = store.force_release(ForceRelease { name: name("greeting"), seen: "anybody".into() }).await;
+    assert_eq!(forced.unwrap_err().kind(), BackendErrorKind::WrongType);
+    let locks = factory(&server.url(), LEASE).await;
+    let error = locks.force_release(&name("greeting")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Backend);
+    assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
+}
+
+/// A repeat after a lost reply must not free the next holder.
+#[tokio::test]
+async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
+    let server = RedisServer::start();
+    let (locks, others) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    until("the other waits for messages", async || server.subscriptions() == 1).await;
+    let forced = others.force_release(&name("x")).await.unwrap();
+    let ForceOutcome::Forced { lease } = forced else { panic!("{forced:?}") };
+    let next = waiting.await.unwrap().expect("it is free now");
+    let store = client(&server.url()).await;
+    let again = store.force_release(ForceRelease { name: name("x"), seen: lease }).await.unwrap();
+    assert_eq!(again.outcome, Forced::Changed);
+    assert!(next.is_held());
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(!guard.release().await.unwrap().was_held());
+    assert!(next.release().await.unwrap().was_held());
+}
+
+/// Redisson reads a key without expiry as "granted" in its fenced lock; ours says *unknown* and asks again.
+#[tokio::test]
+async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    server.command(&["HSET", "x", "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
+    assert_eq!(answer, Ok(Acquired::Busy { remaining: None, counter: None }));
+}
+
+/// 16 digits do not survive Lua's own formatting of numbers.
+#[tokio::test]
+async fn large_tokens_are_exact() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    for counter in [4_763_640_000_123_456_u64, (1 << 53) - 3] {
+        server.command(&["SET", "redisson_lock_token:{x}", &counter.to_string()]);
+        let tokens = a.take(&name("x"), LEASE).await;
+        assert_eq!(tokens.first.get(), counter + 1, "one after the counter, which is ahead of the clock");
+        assert_eq!(server.command(&["GET", "redisson_lock_token:{x}"]).text(), (counter + 1).to_string());
+        a.free(&name("x")).await;
+    }
+}
+
+/// A fleet that shares fenced locks with Redisson keeps its counters for ever: Java restarts a missing one at 1.
+#[tokio::test]
+async fn a_counter_without_retention_stays() {
+    let server = RedisServer::start();
+    let backend = lock_fred::RedisBackendBuilder::from_url(&server.url()).unwrap().retention(None);
+    let store: Arc<dyn Backend> = Arc::new(backend.connect().await.unwrap());
+    Contender::new(&store).take(&name("x"), LEASE).await;
+    assert_eq!(server.command(&["PTTL", "redisson_lock_token:{x}"]).integer(), -1);
+}

@@ -1,0 +1,106 @@
+//! A server that is down for a while: bounded waiting, bounded memory, and recovery without a restart.
+
+use crate::support::{redis, until};
+use lock_core::{ErrorKind, LockFactory, LockOptions};
+use lock_testkit::RedisServer;
+use std::time::{Duration, Instant};
+
+/// What this process has in memory, in MiB.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
+    let resident: u64 = pages.split(' ').nth(1).expect("the second number").parse().expect("a number");
+    resident * 4 / 1024
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_waiters_survive_an_outage() {
+    const WAITERS: usize = 10_000;
+    const BUDGET: Duration = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let impatient = LockOptions::new().lease(Duration::from_secs(3)).outage_budget(BUDGET);
+    let locks = LockFactory::builder(redis(&server.url()).await).options(impatient).build().unwrap();
+    let patient = impatient.outage_budget(Duration::from_secs(120));
+    locks.named("warm").unwrap().acquire().await.unwrap().release().await.unwrap();
+    let before = memory();
+    server.stop();
+
+    let asked = Instant::now();
+    let waiting: Vec<_> = (0..WAITERS)
+        .map(|number| {
+            let lock = locks.named(format!("outage:{}", number % 100)).unwrap();
+            let lock = if number % 2 == 0 { lock } else { lock.with_options(patient).unwrap() };
+            tokio::spawn(async move { (lock.acquire().await.map(drop), asked.elapsed()) })
+        })
+        .collect();
+    let mut patient = Vec::new();
+    for (number, waiting) in waiting.into_iter().enumerate() {
+        if number % 2 == 1 {
+            patient.push(waiting);
+            continue;
+        }
+        let (answer, after) = waiting.await.unwrap();
+        let error = answer.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.is_retryable() && error.backend_error().is_some(), "{error:?}");
+        assert!(after < 2 * BUDGET, "{after:?}");
+    }
+    let grown = memory().saturating_sub(before);
+    eprintln!("{WAITERS} waiters without a server: {grown} MiB more");
+    assert!(grown < 100, "{grown} MiB");
+
+    server.restart_empty();
+    let back = Instant::now();
+    for waiting in patient {
+        waiting.await.unwrap().0.expect("the server is back");
+    }
+    eprintln!("{} waiters were served within {:?} of its return", WAITERS / 2, back.elapsed());
+    locks.named("after").unwrap().acquire().await.unwrap().release().await.unwrap();
+    until("nothing is left", async || {
+        server.keys().iter().all(|key| key.starts_with("redisson_lock_token:"))
+    })
+    .await;
+}
+
+/// One try does not wait for a server to come back.
+#[tokio::test]
+async fn one_try_without_a_server_fails_soon_and_for_certain() {
+    let server = RedisServer::start();
+    let locks = LockFactory::new(redis(&server.url()).await);
+    locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
+    server.stop();
+    until("the connection is known to be down", async || {
+        let begin = Instant::now();
+        let error = locks.named("x").unwrap().try_acquire().await.map(drop).unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        !error.is_ambiguous()
+    })
+    .await;
+    server.restart();
+    until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok()).await;
+}
+
+/// A stopped process is not a closed connection: nothing is heard until it goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_server_keeps_holds_for_a_short_pause_and_loses_them_in_a_long_one() {
+    const LEASE: Duration = Duration::from_secs(3);
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(LEASE);
+    let locks = LockFactory::builder(redis(&server.url()).await).options(options).build().unwrap();
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    server.pause();
+    tokio::time::sleep(LEASE / 2).await;
+    server.resume();
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "it was renewed in time");
+
+    let paused = Instant::now();
+    server.pause();
+    guard.lost().await;
+    let after = paused.elapsed();
+    assert!(after < LEASE, "lost at the deadline at the latest, while nobody answers: {after:?}");
+    assert!(!guard.is_held());
+    server.resume();
+    let again = locks.named("x").unwrap().acquire().await.unwrap();
+    assert!(again.fencing_token() > guard.fencing_token());
+}

@@ -1,0 +1,192 @@
+//! Redis and the store rules answer alike, over random sequences of operations.
+
+use crate::support::{client, name};
+use lock_core::{
+    Backend, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released,
+        RenewItem, Renewed, StoredHold, Wish,
+    },
+    model::Slot,
+};
+use lock_testkit::{RedisServer, Seed, Stream};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+const STEPS: usize = 10_000;
+const NAMES: u64 = 3;
+const LEASES: u64 = 4;
+/// Redis takes its time for an expiry a moment before or after `TIME`: nothing is compared so close to an end.
+const BLUR: Duration = Duration::from_millis(3);
+/// The same of a remaining time.
+const ROUNDING: Duration = Duration::from_millis(3);
+
+struct Run {
+    store: Arc<dyn Backend>,
+    model: HashMap<LockName, Slot>,
+    random: Stream,
+    names: Vec<LockName>,
+    leases: Vec<LeaseId>,
+    seen: HashMap<&'static str, u64>,
+}
+
+impl Run {
+    fn name(&mut self) -> LockName {
+        let at = self.random.below(NAMES);
+        self.names[usize::try_from(at).unwrap()].clone()
+    }
+
+    fn lease(&mut self) -> LeaseId {
+        let at = self.random.below(LEASES);
+        self.leases[usize::try_from(at).unwrap()]
+    }
+
+    /// Mostly long; now and then one that ends before the sequence does.
+    fn duration(&mut self) -> Duration {
+        let millis = if self.random.chance(0.2) {
+            5 + self.random.below(30)
+        } else {
+            10_000 + self.random.below(50_000)
+        };
+        Duration::from_millis(millis)
+    }
+
+    /// Now and then too late already.
+    fn not_after(&mut self) -> ServerTime {
+        let now = self.store.server_now().expect("the server was heard");
+        if self.random.chance(0.1) {
+            ServerTime::from_micros(now.as_micros() - 1_000_000)
+        } else {
+            now + Duration::from_secs(10)
+        }
+    }
+
+    fn slot(&mut self, name: &LockName) -> &mut Slot {
+        self.model.entry(name.clone()).or_default()
+    }
+
+    /// Waits until no lease of the name is about to end.
+    async fn away_from_the_end(&mut self, name: &LockName) {
+        loop {
+            let now = self.store.server_now().expect("the server was heard");
+            let mut slot = self.slot(name).clone();
+            let Some((.., remaining)) = slot.inspect(ServerTime::from_micros(now.as_micros() - 3_000)) else {
+                return;
+            };
+            if remaining > 3 * BLUR {
+                return;
+            }
+            tokio::time::sleep(remaining + 2 * BLUR).await;
+        }
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    async fn step(&mut self) {
+        let name = self.name();
+        let lease = self.lease();
+        self.away_from_the_end(&name).await;
+        match self.random.below(10) {
+            0..=3 => self.acquire(name, lease).await,
+            4..=5 => self.renew(name, lease).await,
+            6..=7 => self.release(name, lease).await,
+            8 => self.inspect(name).await,
+            _ => self.force(name, lease).await,
+        }
+    }
+
+    async fn acquire(&mut self, name: LockName, lease: LeaseId) {
+        let wish = match self.random.below(4) {
+            0 => Wish::Keep { depth: 2 + u32::try_from(self.random.below(3)).unwrap() },
+            n => Wish::Next { reserve: u32::try_from(n * 7).unwrap(), floor: None },
+        };
+        let (duration, not_after) = (self.duration(), self.not_after());
+        let request = AcquireRequest { name: name.clone(), lease, duration, not_after, wish };
+        let reply = self.store.acquire(request).await.unwrap();
+        let retention = Some(Duration::from_secs(7 * 24 * 60 * 60));
+        let expected =
+            self.slot(&name).acquire(reply.now, lease, duration, not_after, wish, retention).unwrap();
+        self.count(match &expected {
+            Acquired::Granted { .. } => "granted",
+            Acquired::Reentered => "re-entered",
+            Acquired::Busy { .. } => "busy",
+            Acquired::Gone => "gone",
+            _ => "late",
+        });
+        match (reply.outcome, expected) {
+            (Acquired::Busy { remaining: Some(a), .. }, Acquired::Busy { remaining: Some(b), .. }) => {
+                assert!(a.abs_diff(b) <= ROUNDING, "{a:?} {b:?}");
+            }
+            (answer, expected) => assert_eq!(answer, expected),
+        }
+    }
+
+    async fn renew(&mut self, name: LockName, lease: LeaseId) {
+        let other = self.name();
+        self.away_from_the_end(&other).await;
+        self.away_from_the_end(&name).await;
+        let mut items = Vec::new();
+        for name in [name, other] {
+            let (duration, not_after) = (self.duration(), self.not_after());
+            items.push(RenewItem { name, lease, duration, not_after });
+        }
+        let replies = self.store.renew(items.clone()).await;
+        for (item, reply) in items.into_iter().zip(replies) {
+            let reply = reply.unwrap();
+            let expected = self.slot(&item.name).renew(reply.now, lease, item.duration, item.not_after);
+            assert_eq!(reply.outcome, expected);
+            self.count(if expected == Renewed::Renewed { "renewed" } else { "not renewed" });
+        }
+    }
+
+    async fn release(&mut self, name: LockName, lease: LeaseId) {
+        let depth_left = u32::try_from(self.random.below(3)).unwrap();
+        let request = ReleaseRequest { name: name.clone(), lease, depth_left, publish: Publish::No };
+        let reply = self.store.release(request).await.unwrap();
+        let expected = self.slot(&name).release(reply.now, lease, depth_left);
+        assert_eq!(reply.outcome, expected);
+        self.count(if matches!(expected, Released::Gone { .. }) { "nothing to release" } else { "released" });
+    }
+
+    async fn inspect(&mut self, name: LockName) {
+        let reply = self.store.inspect(name.clone()).await.unwrap();
+        let expected = self.slot(&name).inspect(reply.now);
+        match (reply.outcome, expected) {
+            (Inspected::Free, None) => {}
+            (Inspected::Held(StoredHold { lease, depth, remaining: Some(a), .. }), Some((holder, d, b))) => {
+                assert_eq!((lease, depth), (holder.to_string(), d));
+                assert!(a.abs_diff(b) <= ROUNDING, "{a:?} {b:?}");
+            }
+            (answer, expected) => panic!("{answer:?} is not {expected:?}"),
+        }
+    }
+
+    async fn force(&mut self, name: LockName, lease: LeaseId) {
+        if !self.random.chance(0.3) {
+            return;
+        }
+        let seen = lease.to_string();
+        let reply =
+            self.store.force_release(ForceRelease { name: name.clone(), seen: seen.clone() }).await.unwrap();
+        let expected = self.slot(&name).force_release(reply.now, &seen);
+        assert_eq!(reply.outcome, expected);
+        self.count(if expected == Forced::Forced { "forced" } else { "not forced" });
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_random_operations_are_answered_as_the_store_rules_say() {
+    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+    let mut random = seed.stream();
+    let process = ProcessId::random();
+    let leases = (0..LEASES).map(|_| LeaseId::new(process, LeaseNumber::new(random.number()))).collect();
+    let names = (0..NAMES).map(|number| name(&format!("same:{number}"))).collect();
+    let store = client(&server.url()).await;
+    let mut run = Run { store, model: HashMap::new(), random, names, leases, seen: HashMap::new() };
+    for _ in 0..STEPS {
+        run.step().await;
+    }
+    assert!(run.seen.len() >= 11, "every kind of answer came: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= 20), "and not by chance: {:?}", run.seen);
+}

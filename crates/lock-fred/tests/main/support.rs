@@ -1,0 +1,49 @@
+//! What the tests of this crate share: clients of a server, and conditions that are waited for.
+
+use lock_core::{Backend, LockFactory, LockName, LockOptions};
+use lock_fred::RedisBackend;
+use lock_testkit::RedisServer;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// What takes no time but that of a slow machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A client with connections of its own, as another process would have them.
+pub(crate) async fn client(url: &str) -> Arc<dyn Backend> {
+    Arc::new(redis(url).await)
+}
+
+pub(crate) async fn redis(url: &str) -> RedisBackend {
+    RedisBackend::connect(url)
+        .await
+        .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
+}
+
+/// A process's factory, with this lease.
+pub(crate) async fn factory(url: &str, lease: Duration) -> LockFactory {
+    let options = LockOptions::new().lease(lease);
+    LockFactory::builder(redis(url).await).options(options).build().expect("the options fit together")
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).expect("the tests use good names")
+}
+
+/// Waits until the condition holds, and fails with its words if it does not soon.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds().await {
+        assert!(begin.elapsed() < SOON, "{what} within {SOON:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Fails unless nothing of the locks is left but counters, which stay for a while.
+pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
+    let left: Vec<_> =
+        server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect();
+    assert_eq!(left, Vec::<String>::new(), "keys that are left");
+}

@@ -1,0 +1,169 @@
+//! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
+
+use crate::support::{assert_no_lock_is_left, factory, name, redis, until};
+use lock_core::{LockFactory, LockOptions};
+use lock_testkit::{RedisServer, Seed};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Two processes hand the lock to one another; each waits while the other holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_of_another_process_gets_on_within_milliseconds() {
+    const HAND_OVERS: usize = 1_000;
+    let server = RedisServer::start();
+    let locks = [factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await];
+    let lock = |turn: usize| locks[turn % 2].named("x").unwrap();
+    let mut held = lock(0).acquire().await.unwrap();
+    let mut took = Vec::with_capacity(HAND_OVERS);
+    for turn in 1..=HAND_OVERS {
+        let waiting = tokio::spawn(lock(turn).acquire());
+        // Until its try was answered: then it waits for a message.
+        while locks[turn % 2].inspect(&name("x")).await.unwrap().local.is_none_or(|local| local.waiters == 0)
+        {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let released = Instant::now();
+        let releasing = tokio::spawn(held.release());
+        held = waiting.await.unwrap().unwrap();
+        took.push(released.elapsed());
+        releasing.await.unwrap().unwrap();
+    }
+    took.sort_unstable();
+    let (p50, p99) = (took[HAND_OVERS / 2], took[HAND_OVERS * 99 / 100]);
+    eprintln!(
+        "from release to the grant of another process, {HAND_OVERS} times: p50 {p50:?}, p99 {p99:?}, max {:?}",
+        took[HAND_OVERS - 1]
+    );
+    assert!(p99 <= Duration::from_millis(20), "p99 {p99:?}");
+}
+
+/// The key goes away and nobody says so.
+#[tokio::test]
+async fn without_any_message_a_waiter_looks_for_itself() {
+    let server = RedisServer::start();
+    let mut waits = Vec::new();
+    for (lock, pttl) in [("short", 1_500), ("long", 600_000)] {
+        server.command(&["HSET", lock, "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
+        server.command(&["PEXPIRE", lock, &pttl.to_string()]);
+        let locks = factory(&server.url(), LEASE).await;
+        let waiting = tokio::spawn(locks.named(lock).unwrap().acquire());
+        until("it waits for messages", async || server.subscriptions() == waits.len() + 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.command(&["DEL", lock]);
+        waits.push((Instant::now(), waiting, locks));
+    }
+    let mut limits = [Duration::from_millis(1_500), Duration::from_secs(5)].into_iter();
+    for (gone, waiting, _locks) in waits {
+        let guard = waiting.await.unwrap().unwrap();
+        let (took, limit) = (gone.elapsed(), limits.next().unwrap());
+        assert!(took <= limit + Duration::from_secs(1), "{took:?}, at most {limit:?} and a little jitter");
+        guard.release().await.unwrap();
+    }
+}
+
+/// Thirty seconds of a subscriber that is cut off twenty times a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_that_is_killed_all_the_time_hangs_nobody() {
+    const WORKERS: usize = 8;
+    let server = Arc::new(RedisServer::start());
+    let options = LockOptions::new().lease(Duration::from_secs(5));
+    let mut locks = Vec::new();
+    for _ in 0..2 {
+        let builder = LockFactory::builder(redis(&server.url()).await).options(options);
+        locks.push(builder.build().unwrap());
+    }
+    let over = Arc::new(AtomicBool::new(false));
+    let (holds, slowest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut workers = Vec::new();
+    for worker in 0..WORKERS {
+        let lock = locks[worker % 2].named("x").unwrap();
+        let (over, holds, slowest) = (over.clone(), holds.clone(), slowest.clone());
+        workers.push(tokio::spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                let guard = lock.acquire().await.unwrap();
+                slowest.fetch_max(u64::try_from(asked.elapsed().as_millis()).unwrap(), Ordering::Relaxed);
+                holds.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                guard.release().await.unwrap();
+            }
+        }));
+    }
+    let killer = {
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || {
+            let (mut raw, begin, mut kills) = (server.raw(), Instant::now(), 0);
+            while begin.elapsed() < Duration::from_secs(30) {
+                kills += raw.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).integer();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            kills
+        })
+    };
+    let kills = killer.await.unwrap();
+    over.store(true, Ordering::Relaxed);
+    for worker in workers {
+        tokio::time::timeout(Duration::from_secs(10), worker).await.expect("nobody hangs").unwrap();
+    }
+    let (holds, slowest) = (holds.load(Ordering::Relaxed), slowest.load(Ordering::Relaxed));
+    eprintln!("{kills} subscribers killed, {holds} holds, the slowest acquire took {slowest} ms");
+    assert!(kills >= 50, "{kills} subscribers were killed");
+    assert!(slowest <= 6_000, "one poll interval and a bit at most: {slowest} ms");
+    assert!(holds > 1_000, "{holds} holds");
+}
+
+/// With the reader of one process lagging or not, a released name is heard by every factory of the backend once
+/// it has been subscribed to, and its channel is given up when nobody waits.
+#[tokio::test]
+async fn channels_are_given_up_when_nobody_waits() {
+    let server = RedisServer::start();
+    let backend = redis(&server.url()).await;
+    let locks = [LockFactory::new(backend.clone()), LockFactory::new(backend)];
+    let holder = factory(&server.url(), LEASE).await;
+    let guard = holder.named("x").unwrap().acquire().await.unwrap();
+    let waiting = locks.each_ref().map(|locks| {
+        let lock = locks.named("x").unwrap();
+        tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
+    });
+    until("both wait on one channel", async || server.subscriptions() == 1).await;
+    guard.release().await.unwrap();
+    for waiting in waiting {
+        assert!(waiting.await.unwrap().was_held());
+    }
+    until("the channel is given up", async || server.subscriptions() == 0).await;
+    assert_no_lock_is_left(&server);
+}
+
+/// The order of random names' releases does not matter to anybody: all names share one connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_names_share_one_subscriber() {
+    let (server, mut random) = (RedisServer::start(), Seed::of_this_run().stream());
+    let (holder, waiter) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
+    let mut held = Vec::new();
+    for number in 0..1_000 {
+        held.push(holder.named(format!("x:{number}")).unwrap().acquire().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..1_000)
+        .map(|number| tokio::spawn(waiter.named(format!("x:{number}")).unwrap().acquire()))
+        .collect();
+    until("all wait for messages", async || server.subscriptions() == 1_000).await;
+    assert_eq!(server.clients(), 4, "two connections for each process");
+    while !held.is_empty() {
+        let guard = held.swap_remove(usize::try_from(random.below(held.len() as u64)).unwrap());
+        guard.release().await.unwrap();
+    }
+    let begin = Instant::now();
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    until("all channels are given up", async || server.subscriptions() == 0).await;
+}

@@ -1,0 +1,32 @@
+//! Who is let in.
+
+use super::{
+    connection,
+    desk::{Desk, Open},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{net::TcpListener, select, time::sleep};
+
+/// Accepts connections until the proxy ends. Those that are open then are dropped with the runtime.
+pub(super) async fn accept(listener: std::net::TcpListener, desk: Arc<Desk>) {
+    let listener = TcpListener::from_std(listener).expect("a socket that does not block suits a runtime");
+    loop {
+        let accepted = select! {
+            biased;
+            () = desk.until(|switches| switches.ended) => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((client, _)) = accepted else {
+            sleep(Duration::from_millis(10)).await; // such as too many open files: it may pass
+            continue;
+        };
+        let (refuse, cuts, target) = {
+            let switches = desk.switches.borrow();
+            (switches.refuse, switches.cuts, switches.target)
+        };
+        if !refuse {
+            let open = Open::new(desk.clone(), cuts);
+            tokio::spawn(connection::serve(client, target, desk.clone(), open));
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One connection, from its first byte to one of its ends.
+
+use super::{
+    captured::Captured,
+    carry::carry,
+    desk::{Desk, Open},
+    switches::Way,
+};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    select,
+    time::timeout,
+};
+
+/// How long an answer may take that is to be lost.
+pub(super) const ANSWER: Duration = Duration::from_secs(1);
+
+/// How it goes on with a connection that carries no more.
+pub(super) enum End {
+    /// Both sides are closed.
+    Close,
+    /// This chunk is delivered, its answer is not.
+    Lose(Vec<u8>),
+    /// This chunk is kept.
+    Capture(Vec<u8>),
+}
+
+/// Carries bytes both ways until the server closes, the connection is cut, or a chunk has a fate of its own.
+pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<Desk>, open: Open) {
+    let connecting = select! {
+        biased;
+        () = open.cut() => return,
+        connecting = TcpStream::connect(target) => connecting,
+    };
+    let Ok(mut server) = connecting else { return };
+    if client.set_nodelay(true).and_then(|()| server.set_nodelay(true)).is_err() {
+        return;
+    }
+    let end = {
+        let (mut from_client, mut to_client) = client.split();
+        let (mut from_server, mut to_server) = server.split();
+        // In no fixed order: with one, a busy way to the server would leave the other no turn.
+        select! {
+            () = open.cut() => End::Close,
+            end = carry(&desk, Way::ToServer, &mut from_client, &mut to_server) => end,
+            end = carry(&desk, Way::ToClient, &mut from_server, &mut to_client) => end,
+        }
+    };
+    match end {
+        End::Close => {
+            drop(client);
+            drop(open);
+        }
+        End::Lose(chunk) => lose(chunk, client, server, &desk, open).await,
+        End::Capture(chunk) => {
+            // In hand before the client can notice.
+            desk.ledger().captured.extend(Captured::new(server, chunk));
+            drop(client);
+            drop(open);
+        }
+    }
+}
+
+async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, desk: &Desk, open: Open) {
+    if matches!(timeout(ANSWER, server.write_all(&chunk)).await, Ok(Ok(()))) {
+        let mut answer = [0; 1024];
+        select! {
+            () = open.cut() => {}
+            _ = timeout(ANSWER, server.read(&mut answer)) => {}
+        }
+        desk.ledger().lost += 1; // before the client can notice
+    }
+    drop(client);
+    drop(open);
+    finish(server).await;
+}
+
+/// Closes a server's side such that it first carries out what it has been sent: a close with something unread is a
+/// reset, and that would throw away also what the server has not read.
+async fn finish(mut server: TcpStream) {
+    let _ = server.shutdown().await;
+    let mut rest = [0; 1024];
+    let _ = timeout(ANSWER, async { while matches!(server.read(&mut rest).await, Ok(1..)) {} }).await;
+}

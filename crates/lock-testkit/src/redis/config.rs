@@ -1,0 +1,127 @@
+//! What a server's `redis.conf` says.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+/// The user of the testkit itself: it may do everything whatever a test makes of the default user.
+pub(super) const OWN_USER: &str = "testkit";
+
+/// The socket's name in the directory of the server.
+pub(super) const SOCKET: &str = "redis.sock";
+
+/// The dump's name in the directory of the server.
+pub(super) const DUMP: &str = "dump.rdb";
+
+/// What a server needs for TLS: PEM files.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The server's certificate.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signed the certificate.
+    pub authority: PathBuf,
+    /// Who signed the clients' certificates. With it, every client must show one.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// Where a server listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ports {
+    pub(super) plain: u16,
+    pub(super) tls: Option<u16>,
+}
+
+/// What was chosen about a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Settings {
+    pub(super) port: Option<u16>,
+    pub(super) master: Option<u16>,
+    pub(super) unix_socket: bool,
+    pub(super) persistent: bool,
+    pub(super) tls: Option<TlsFiles>,
+    own: String,
+}
+
+impl Settings {
+    pub(super) fn directive(&mut self, directive: &str, value: &str) {
+        set(&mut self.own, directive, value);
+    }
+
+    pub(super) fn line(&mut self, line: &str) {
+        self.own.push_str(line);
+        self.own.push('\n');
+    }
+
+    /// The whole file; what a test chose comes last, since the last one counts.
+    pub(super) fn text(&self, ports: Ports, directory: &Path) -> String {
+        let mut text = String::new();
+        let mut say = |directive, value: &str| set(&mut text, directive, value);
+        say("bind", "127.0.0.1");
+        say("port", &ports.plain.to_string());
+        say("dir", &words(directory));
+        say("dbfilename", DUMP);
+        say("appendonly", "no");
+        // No dump by the clock: a test says when, or its data would depend on how long it took.
+        say("save", if self.persistent { "86400 1" } else { "" });
+        // A master otherwise waits 5 seconds for more replicas to come.
+        say("repl-diskless-sync-delay", "0");
+        if self.unix_socket {
+            say("unixsocket", &words(&directory.join(SOCKET)));
+            say("unixsocketperm", "700");
+        }
+        if let (Some(files), Some(port)) = (&self.tls, ports.tls) {
+            say("tls-port", &port.to_string());
+            say("tls-cert-file", &words(&files.certificate));
+            say("tls-key-file", &words(&files.key));
+            say("tls-ca-cert-file", &words(files.client_authority.as_ref().unwrap_or(&files.authority)));
+            say("tls-auth-clients", if files.client_authority.is_some() { "yes" } else { "no" });
+        }
+        if let Some(master) = self.master {
+            say("masteruser", OWN_USER);
+            say("masterauth", OWN_USER);
+            let _ = writeln!(text, "replicaof 127.0.0.1 {master}");
+        }
+        let _ = writeln!(text, "user {OWN_USER} on nopass ~* &* +@all");
+        text + &self.own
+    }
+}
+
+/// One directive with one value.
+fn set(text: &mut String, directive: &str, value: &str) {
+    let _ = writeln!(text, "{directive} {}", quoted(value));
+}
+
+/// A word as the server reads it back, whatever is in it.
+fn quoted(value: &str) -> String {
+    let mut text = String::from("\"");
+    for byte in value.bytes() {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => text.push(char::from(byte)),
+            _ => {
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+    }
+    text + "\""
+}
+
+fn words(path: &Path) -> String {
+    path.to_str().expect("the paths that a test gives to a server are UTF-8").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_in_a_value_stays_in_its_line() {
+        assert_eq!(quoted(""), r#""""#);
+        assert_eq!(quoted("a b"), r#""a b""#);
+        assert_eq!(quoted("\"\\"), r#""\"\\""#);
+        assert_eq!(quoted("ä\n"), r#""\xc3\xa4\x0a""#);
+    }
+}

@@ -1,0 +1,53 @@
+//! The data of a server at one moment, to come back to.
+
+use super::RedisServer;
+use std::{
+    fmt, fs,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How long a dump that is under way may hold up ours.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A copy of all data of a server. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
+#[derive(Clone)]
+pub struct Dump {
+    bytes: Vec<u8>,
+}
+
+impl Dump {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl RedisServer {
+    /// A copy of all its data as they are now (`SAVE`).
+    ///
+    /// # Panics
+    /// If the server does not answer or cannot save.
+    #[must_use]
+    #[track_caller]
+    pub fn dump(&self) -> Dump {
+        let mut raw = self.raw();
+        let begin = Instant::now();
+        loop {
+            let answer = raw.command(&["SAVE"]);
+            if !answer.is_error() {
+                break;
+            }
+            let busy = format!("{answer:?}").contains("in progress");
+            assert!(busy && begin.elapsed() < PATIENCE, "redis-server cannot save its data: {answer:?}");
+            sleep(Duration::from_millis(5));
+        }
+        let bytes = fs::read(self.home.dump_path()).expect("what redis-server saved can be read");
+        Dump { bytes }
+    }
+}
+
+impl fmt::Debug for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dump").field("bytes", &self.bytes.len()).finish()
+    }
+}

@@ -1,0 +1,76 @@
+//! Where a server lives: its directory, gone with the last that uses it.
+
+use super::{config::DUMP, watchdog::Watchdog};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+use tempfile::TempDir;
+
+/// The directory of one server, and the watchdog over both.
+#[derive(Debug)]
+pub(super) struct Home {
+    directory: TempDir,
+    pub(super) watchdog: Watchdog,
+}
+
+impl Home {
+    pub(super) fn new() -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("lock-testkit-redis-")
+            .tempdir()
+            .expect("a temporary directory can be made");
+        let watchdog = Watchdog::new(directory.path());
+        Self { directory, watchdog }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(super) fn config_path(&self) -> PathBuf {
+        self.path().join("redis.conf")
+    }
+
+    pub(super) fn dump_path(&self) -> PathBuf {
+        self.path().join(DUMP)
+    }
+
+    /// The log, to be written at its end. It takes what the process prints, and so the complaints of a process that
+    /// has not come to know yet where its log is.
+    pub(super) fn log_file(&self) -> File {
+        File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .expect("a file can be made in a directory of our own")
+    }
+
+    /// All of the log.
+    pub(super) fn log(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.path().join("redis.log")
+    }
+
+    /// Removes everything from which a server could take its data.
+    pub(super) fn forget_data(&self) {
+        absent(fs::remove_file(self.dump_path()));
+        absent(fs::remove_dir_all(self.path().join("appendonlydir")));
+        absent(fs::remove_file(self.path().join("appendonly.aof")));
+    }
+}
+
+/// What is to be removed may be missing.
+fn absent(removed: io::Result<()>) {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            panic!("the data of a redis-server could not be removed: {error}")
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,121 @@
+//! When a server has started: when this very process answers, and has read its data.
+
+use super::{
+    RawRedis, RedisServer, config,
+    config::{Ports, Settings},
+    home::Home,
+    process::Process,
+};
+use crate::ports;
+use std::{
+    fs, io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How long a start may take in all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long one question may take meanwhile.
+const QUESTION: Duration = Duration::from_secs(1);
+
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// What `INFO` says of a server that is ready.
+struct Ready {
+    process: Process,
+    version: String,
+}
+
+/// The first start, on ports that are free.
+#[track_caller]
+pub(super) fn first(settings: Settings) -> RedisServer {
+    let home = Arc::new(Home::new());
+    let choose = || Ports {
+        plain: settings.port.unwrap_or_else(ports::free),
+        tls: settings.tls.as_ref().map(|_| ports::free()),
+    };
+    let (ports, Ready { process, version }) = start(&home, &settings, choose);
+    RedisServer { process: Mutex::new(Some(process)), home, settings, ports, version }
+}
+
+/// Another start, on the same ports.
+#[track_caller]
+pub(super) fn again(server: &RedisServer) -> Process {
+    start(&server.home, &server.settings, || server.ports).1.process
+}
+
+/// Between the look at a port and its use somebody else may take it: then the next choice is tried, or the same one
+/// until the other is gone.
+#[track_caller]
+fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (Ports, Ready) {
+    let begin = Instant::now();
+    loop {
+        let ports = choose();
+        fs::write(home.config_path(), settings.text(ports, home.path()))
+            .expect("a file can be written in a directory of our own");
+        match attempt(home, ports) {
+            Ok(ready) => return (ports, ready),
+            Err(log) if log.contains("Address already in use") && begin.elapsed() < PATIENCE => {
+                sleep(Duration::from_millis(50));
+            }
+            Err(log) => panic!("redis-server did not start on port {}; it said:\n{log}", ports.plain),
+        }
+    }
+}
+
+/// One start; if it fails, what the process said.
+fn attempt(home: &Arc<Home>, ports: Ports) -> Result<Ready, String> {
+    let before = home.log().len();
+    let said = || home.log().split_off(before);
+    let mut process = Process::spawn(home.clone());
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if process.has_ended() {
+            return Err(said());
+        }
+        if let Ok(info) = info(ports.plain)
+            // Another server may have got the port, and answer, before ours complains.
+            && field(&info, "process_id") == Some(process.id().to_string().as_str())
+            && field(&info, "loading") == Some("0")
+        {
+            let version = field(&info, "redis_version").unwrap_or_default().to_owned();
+            return Ok(Ready { process, version });
+        }
+        sleep(PAUSE);
+    }
+    Err(said() + "\n(and then it did not answer)")
+}
+
+/// A replica has begun when it has what its master has.
+#[track_caller]
+pub(super) fn wait_for_master(server: &RedisServer) {
+    let begin = Instant::now();
+    while !info(server.port()).is_ok_and(|info| field(&info, "master_link_status") == Some("up")) {
+        assert!(begin.elapsed() < PATIENCE, "the replica has not reached its master:\n{}", server.log());
+        sleep(PAUSE);
+    }
+}
+
+/// A connection as the testkit's own user.
+pub(super) fn log_in(address: SocketAddr, timeout: Duration) -> io::Result<RawRedis> {
+    let mut raw = RawRedis::connect_within(address, timeout)?;
+    let answer = raw.try_command(&["AUTH", config::OWN_USER, config::OWN_USER])?;
+    if answer.is_error() { Err(io::Error::other(format!("{answer:?}"))) } else { Ok(raw) }
+}
+
+/// Answered also while a server is loading.
+fn info(port: u16) -> io::Result<String> {
+    let answer = log_in((Ipv4Addr::LOCALHOST, port).into(), QUESTION)?.try_command(&["INFO"])?;
+    if answer.is_error() {
+        Err(io::Error::other(format!("{answer:?}")))
+    } else {
+        Ok(answer.text().to_owned())
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}

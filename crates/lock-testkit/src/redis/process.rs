@@ -1,0 +1,102 @@
+//! One process of a server: how it begins, stands still, and ends.
+
+use super::{RedisServer, home::Home};
+use rustix::{
+    io::retry_on_intr,
+    process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
+};
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// It is killed and waited for when it is dropped, before its directory can go.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    home: Arc<Home>,
+}
+
+impl Process {
+    /// Runs the server of this home, with the configuration that is there.
+    pub(super) fn spawn(home: Arc<Home>) -> Self {
+        let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
+        let log = home.log_file();
+        let child = Command::new(&binary)
+            .arg(home.config_path())
+            .current_dir(home.path())
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().expect("a file can be opened twice"))
+            .stdout(log)
+            // Its own group: signals to the tests' group are not for it, and ours reach also what it forked to save.
+            .process_group(0)
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!(
+                    "`{}` cannot be run ({error}): install Redis, for example with `apt-get install redis-server`, \
+                     or name the binary in the environment variable {}",
+                    binary.display(),
+                    RedisServer::VARIABLE
+                )
+            });
+        home.watchdog.watch(Some(child.id()));
+        Self { child, home }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        let ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        if ended {
+            self.home.watchdog.watch(None);
+        }
+        ended
+    }
+
+    /// Returns when it stands still.
+    pub(super) fn pause(&mut self) {
+        self.signal(Signal::STOP);
+        // A signal is only sent when `kill` returns. `NOWAIT` leaves the news for whoever asks again: pausing twice is
+        // pausing once.
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped))
+            .expect("a running redis-server can be stopped");
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Asks it to end, and waits at most this long; dropping it does the rest.
+    pub(super) fn end(&mut self, patience: Duration) {
+        self.resume();
+        self.signal(Signal::TERM);
+        let begin = Instant::now();
+        while !self.has_ended() && begin.elapsed() < patience {
+            sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        // The id of a process that was waited for may be another's.
+        if !self.has_ended() {
+            let _ = kill_process_group(Pid::from_child(&self.child), signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        self.home.watchdog.watch(None);
+    }
+}
