@@ -1,0 +1,80 @@
+//! A table of one row that checks fencing tokens, on the read and on the write.
+
+use lock_core::FencingToken;
+use sqlx::{
+    SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions},
+};
+use std::{path::Path, time::Duration};
+
+/// The table; several processes may open the same file.
+#[derive(Debug, Clone)]
+pub struct FencedTable {
+    pool: SqlitePool,
+}
+
+impl FencedTable {
+    /// Opens it, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// That of the database.
+    ///
+    /// # Cancel safety
+    /// May leave a file without a table, which the next opening completes.
+    pub async fn open(path: &Path) -> Result<Self, sqlx::Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .busy_timeout(Duration::from_secs(10));
+        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
+        sqlx::query(
+            "create table if not exists fenced (id integer primary key, fence integer, value integer)",
+        )
+        .execute(&pool)
+        .await?;
+        sqlx::query("insert or ignore into fenced values (1, 0, 0)").execute(&pool).await?;
+        Ok(Self { pool })
+    }
+
+    /// Leaves the token and reads; `None` if a newer holder was here.
+    ///
+    /// # Errors
+    /// That of the database.
+    ///
+    /// # Cancel safety
+    /// The token may be left or not.
+    pub async fn read(&self, token: FencingToken) -> Result<Option<i64>, sqlx::Error> {
+        sqlx::query_scalar("update fenced set fence = ?1 where id = 1 and fence <= ?1 returning value")
+            .bind(token.as_i64())
+            .fetch_optional(&self.pool)
+            .await
+    }
+
+    /// Writes; `false` if anybody else has read since.
+    ///
+    /// # Errors
+    /// That of the database.
+    ///
+    /// # Cancel safety
+    /// The value may be written or not.
+    pub async fn write(&self, token: FencingToken, value: i64) -> Result<bool, sqlx::Error> {
+        let done = sqlx::query("update fenced set value = ?2 where id = 1 and fence = ?1")
+            .bind(token.as_i64())
+            .bind(value)
+            .execute(&self.pool)
+            .await?;
+        Ok(done.rows_affected() == 1)
+    }
+
+    /// What stands there.
+    ///
+    /// # Errors
+    /// That of the database.
+    ///
+    /// # Cancel safety
+    /// Reads only.
+    pub async fn value(&self) -> Result<i64, sqlx::Error> {
+        sqlx::query_scalar("select value from fenced where id = 1").fetch_one(&self.pool).await
+    }
+}

@@ -1,0 +1,53 @@
+//! What the executable does, one function a command.
+
+mod count;
+mod hold;
+mod orders;
+
+use crate::{
+    cli::{Cli, Command},
+    line::say,
+};
+use lock_core::{ForceOutcome, LockFactory, LockName, LockOptions};
+use lock_fred::RedisBackend;
+use orders::Orders;
+use std::error::Error;
+
+/// Why a process ends early.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Connects and does what it was told.
+///
+/// # Errors
+/// That of the connection or of the lock.
+///
+/// # Cancel safety
+/// Dropping it leaves what is held to its lease.
+pub async fn run(cli: &Cli) -> Result<(), Failure> {
+    let backend = RedisBackend::connect(&cli.url).await?;
+    let locks = LockFactory::builder(backend).options(LockOptions::new().lease(cli.lease)).build()?;
+    let mut orders = Orders::from_stdin();
+    match &cli.command {
+        Command::Count { lock, tasks, sections, counter } => {
+            let counter = count::Counter::connect(&cli.url, counter)?;
+            count::run(&locks.named(lock)?, *tasks, *sections, counter, &mut orders).await?;
+        }
+        Command::Hold { lock } => hold::obey(&locks.named(lock)?, &mut orders).await?,
+        Command::Handover { lock, rounds, pause } => {
+            hold::hand_over(&locks.named(lock)?, *rounds, *pause, &mut orders).await?;
+        }
+        Command::Force { lock } => {
+            let forced = locks.force_release(&LockName::new(lock)?).await?;
+            say(format_args!("forced {}", matches!(forced, ForceOutcome::Forced { .. })));
+        }
+        Command::Inspect { lock } => match locks.inspect(&LockName::new(lock)?).await?.stored {
+            Some(held) => {
+                let remaining = held.remaining.unwrap_or_default().as_millis();
+                say(format_args!("locked true remaining={remaining}"));
+            }
+            None => say("locked false"),
+        },
+    }
+    let left = locks.shutdown().await;
+    if left.is_clean() { Ok(()) } else { Err("a release was not confirmed".into()) }
+}

@@ -1,0 +1,66 @@
+//! One hold at a time, by order.
+
+use super::{Failure, Orders};
+use crate::{
+    fenced::FencedTable,
+    line::{now, say},
+};
+use lock_core::{Lock, LockGuard};
+use std::{path::Path, time::Duration};
+
+pub(super) async fn obey(lock: &Lock, orders: &mut Orders) -> Result<(), Failure> {
+    let mut guard = acquire(lock).await?;
+    let mut table: Option<FencedTable> = None;
+    let mut read = None;
+    loop {
+        let order = orders.next().await;
+        match order.split_once(' ').unwrap_or((&order, "")) {
+            ("release", _) => {
+                let outcome = guard.release().await?;
+                say(format_args!("released at={} was_held={}", now(), outcome.was_held()));
+                orders.wait_for("acquire").await;
+                guard = acquire(lock).await?;
+            }
+            ("is_held", _) => say(format_args!("is_held {}", guard.is_held())),
+            ("read", file) => {
+                // It stays open: a process that is paused while it closes a database locks it for all.
+                let opened = FencedTable::open(Path::new(file)).await?;
+                let value = table.insert(opened).read(guard.fencing_token()).await?;
+                say(format_args!("read {}", if value.is_some() { "fresh" } else { "stale" }));
+                read = value;
+            }
+            ("write", _) => {
+                let (Some(table), Some(before)) = (&table, read) else {
+                    return Err("a write comes after a fresh read".into());
+                };
+                let written = table.write(guard.fencing_token(), before + 1).await?;
+                say(format_args!("write {}", if written { "done" } else { "stale" }));
+            }
+            ("quit", _) => return Ok(()),
+            (other, _) => return Err(format!("the order {other:?} is unknown").into()),
+        }
+    }
+}
+
+pub(super) async fn hand_over(
+    lock: &Lock,
+    rounds: usize,
+    pause: Duration,
+    orders: &mut Orders,
+) -> Result<(), Failure> {
+    for _ in 0..rounds {
+        let guard = acquire(lock).await?;
+        orders.wait_for("release").await;
+        say(format_args!("releasing at={}", now()));
+        guard.release().await?;
+        tokio::time::sleep(pause).await;
+    }
+    say(format_args!("done rounds={rounds}"));
+    Ok(())
+}
+
+async fn acquire(lock: &Lock) -> Result<LockGuard, Failure> {
+    let guard = lock.acquire().await?;
+    say(format_args!("held token={} at={}", guard.fencing_token(), now()));
+    Ok(guard)
+}

@@ -1,0 +1,141 @@
+//! A process under test: started, told what to do, listened to, killed when dropped.
+
+use crate::line::Line;
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+/// How long a process may take for a line, on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running process that says lines.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    orders: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} starts: {error}"));
+        let orders = child.stdin.take().expect("stdin is a pipe");
+        let out = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        let (say, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines() {
+                let Ok(line) = line else { return };
+                if say.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, orders, lines }
+    }
+
+    /// Gives it an order. One that is gone does not hear it.
+    pub fn tell(&mut self, order: &str) {
+        let _ = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
+    }
+
+    /// The next line.
+    ///
+    /// # Panics
+    /// If none comes in time, or the process ended.
+    pub fn line(&mut self) -> Line {
+        self.line_within(PATIENCE).unwrap_or_else(|| panic!("a line within {PATIENCE:?}"))
+    }
+
+    /// The next line, if one comes in time.
+    ///
+    /// # Panics
+    /// If the process ended.
+    pub fn line_within(&mut self, time: Duration) -> Option<Line> {
+        match self.lines.recv_timeout(time) {
+            Ok(line) => Some(Line::new(line)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => panic!("it says no more: {:?}", self.child.wait()),
+        }
+    }
+
+    /// The next line, which must begin with this word.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn expect(&mut self, word: &str) -> Line {
+        let line = self.line();
+        assert_eq!(line.word(), word, "{line:?}");
+        line
+    }
+
+    /// All lines up to the one that begins with this word, and that one.
+    pub fn until(&mut self, word: &str) -> Vec<Line> {
+        let mut lines = vec![self.line()];
+        while lines.last().is_some_and(|line| line.word() != word) {
+            lines.push(self.line());
+        }
+        lines
+    }
+
+    /// Waits for its end, and whether it was a good one.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn ends(mut self) -> bool {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status.success();
+            }
+            assert!(begin.elapsed() < PATIENCE, "it ends within {PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Stops it in its tracks; returns when it stands.
+    #[cfg(unix)]
+    pub fn pause(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let stat = format!("/proc/{}/stat", self.child.id());
+        // Linux tells; elsewhere a moment has to do.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets it go on.
+    #[cfg(unix)]
+    pub fn resume(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("a child that was not waited for can be signalled");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

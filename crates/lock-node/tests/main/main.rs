@@ -1,0 +1,5 @@
+//! What only several processes can show: their kills and pauses are real.
+
+mod counting;
+mod killing;
+mod support;
