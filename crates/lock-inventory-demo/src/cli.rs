@@ -1,12 +1,13 @@
 //! The command line: becomes valid values, or one sentence that says what to do.
 
 use clap::Parser;
-use std::{error::Error, fmt, path::PathBuf, str::FromStr};
+use std::{convert::Infallible, error::Error, fmt, path::PathBuf, str::FromStr};
 
 /// A flash sale over several shop instances, once without and once with the distributed lock.
 ///
 /// Nothing is needed beside this program: stock and orders are in an SQLite database in a temporary directory,
-/// the lock is in memory, and each shop is its own process to the others.
+/// the lock is in memory, and each shop is its own process to the others. With --with-redis or --redis the lock is
+/// on Redis, and each shop is an operating-system process.
 ///
 /// Without the lock the shops sell pieces that do not exist. With it they sell none too many; and some orders
 /// stall in their payment until their lease is over, so that you see the store refuse a write that comes too
@@ -19,8 +20,22 @@ pub struct Cli {
     pub buyers: u32,
 
     /// How many shop instances there are, each with its own lock factory and database connection (1 to 64)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "4", value_parser = Range::parser(1, 64))]
-    pub shops: u32,
+    /// [default: 4]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = Range::parser(1, 64))]
+    pub shops: Option<u32>,
+
+    /// Keep the lock on a private redis-server, started for this run and gone after it
+    #[arg(long, conflicts_with = "redis")]
+    pub with_redis: bool,
+
+    /// Keep the lock on the Redis at this address
+    // Any text is taken here and judged later: what clap refuses it repeats, and this may have a password.
+    #[arg(long, value_name = "URL", help = REDIS, value_parser = Unjudged::take)]
+    pub redis: Option<Unjudged>,
+
+    /// With Redis: how many shops there are, each an operating-system process (1 to 16) [default: 3]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = Range::parser(1, 16))]
+    pub processes: Option<u32>,
 
     /// How many orders are placed (1 to 1000000)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = Range::parser(1, 1_000_000))]
@@ -38,7 +53,37 @@ pub struct Cli {
     /// and stock
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
+
+    /// Be a shop of the run that starts this, over its database
+    #[arg(long, value_name = "DATABASE", hide = true, exclusive = true)]
+    pub shop_process: Option<PathBuf>,
 }
+
+/// An address as it was typed. It may have a password, and does not show itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Unjudged(String);
+
+impl Unjudged {
+    fn take(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Unjudged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unjudged(…)")
+    }
+}
+
+const REDIS: &str = "\
+Keep the lock on the Redis at this address: redis://[user:password@]host[:port][/database], or \
+redis+unix:///path/of/socket. The names of the locks begin with an id of this run";
 
 const AFTER: &str = "\
 Exit code: 0 when the sale without the lock oversold and the one with it did not, 1 when an expectation is broken, \
@@ -47,6 +92,7 @@ Exit code: 0 when the sale without the lock oversold and the one with it did not
 Examples:
   lock-inventory-demo                            the quick version
   lock-inventory-demo --orders 60000 --shops 8   a larger sale
+  lock-inventory-demo --with-redis               three processes, the lock on Redis
   lock-inventory-demo --catalogue mine.csv       your own products";
 
 /// The values that an option takes.

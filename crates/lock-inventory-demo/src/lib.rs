@@ -6,9 +6,10 @@
 //! | [`careless`] | the same shop without the lock: the negative control |
 //! | [`store`] | stock and orders in SQLite: the fenced read, the fenced write, the rows for the audit |
 //! | [`domain`] | what needs no IO: products, demand, the rules of the audit and of the verdict |
-//! | [`sale`] | many buyers over several shops, and the stalled shop |
+//! | [`sale`] | many buyers over several shops, as tasks or as processes, and the stalled shop |
 //! | [`payment`] | the simulated system next door, which takes its time |
 //! | [`catalogue`], [`cli`] | the edges: a CSV file and a command line become valid values, or one clear sentence |
+//! | [`place`], [`redis`] | where the shops run, and where their locks are |
 //! | [`progress`], [`report`] | what a person sees |
 
 pub mod careless;
@@ -16,7 +17,9 @@ pub mod catalogue;
 pub mod cli;
 pub mod domain;
 pub mod payment;
+pub mod place;
 pub mod progress;
+pub mod redis;
 pub mod report;
 pub mod sale;
 pub mod shop;

@@ -1,13 +1,16 @@
 //! A flash sale without and with the distributed lock; see `--help`.
 
 use clap::Parser;
-use lock_inventory_demo::{cli::Cli, run};
+use lock_inventory_demo::{cli::Cli, run, sale};
 use std::{error::Error, io::stdout, iter::successors, process::ExitCode};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let (cli, mut out) = (Cli::parse(), stdout());
-    // A signal drops the run, and with it the temporary database.
+    if let Some(database) = &cli.shop_process {
+        return sale::serve(database).await;
+    }
+    // A signal drops the run, and with it its processes, its Redis and the temporary database.
     let ended = tokio::select! {
         ended = run(&cli, &mut out) => ended,
         code = asked_to_stop() => return code,

@@ -2,7 +2,7 @@
 
 use crate::{
     domain::{Breach, Catalogue, Evidence, Sku, Verdict, thousands},
-    sale::{Plan, STALLED_LEASE, Sale, Strategy},
+    sale::{Plan, STALLED_LEASE, Sale, Strategy, Venue},
 };
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use std::io::{self, Write};
@@ -25,12 +25,23 @@ pub fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
         plan.seed,
     )?;
     writeln!(out, "{} products are wanted more often than they are there.", plan.demand.contested())?;
+    let passes_on = match &plan.venue {
+        Venue::Tasks => {
+            writeln!(out, "The shops are tasks of this process, and the locks are in its memory.")?;
+            "the lock passes on"
+        }
+        Venue::Processes(redis) => {
+            let processes = if plan.shops == 1 { "process" } else { "processes" };
+            writeln!(out, "The shops are {} {processes}, and the locks are on {redis}.", plan.shops)?;
+            "the lock passes on to another process"
+        }
+    };
     match plan.demand.stalled().len() {
         0 => Ok(()),
         stalls => writeln!(
             out,
-            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}: \
-             the lock passes on,\nand what they write afterwards must be refused."
+            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}:\n\
+             {passes_on}, and what they write afterwards must be refused."
         ),
     }
 }

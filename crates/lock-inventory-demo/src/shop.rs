@@ -26,6 +26,7 @@ pub struct Shop {
     lease: Lease,
     store: Store,
     payments: Payments,
+    lock_prefix: String,
 }
 
 /// Who keeps the lock alive while a shop works.
@@ -41,7 +42,14 @@ impl Shop {
     /// A shop of this name.
     #[must_use]
     pub fn new(name: String, locks: LockFactory, lease: Lease, store: Store, payments: Payments) -> Self {
-        Self { name, locks, lease, store, payments }
+        Self { name, locks, lease, store, payments, lock_prefix: String::new() }
+    }
+
+    /// Puts `prefix` before the names of its locks. Shops over one stock need the same one; give another to those that
+    /// share only the Redis, such as a test beside production.
+    #[must_use]
+    pub fn with_lock_prefix(self, prefix: &str) -> Self {
+        Self { lock_prefix: prefix.into(), ..self }
     }
 
     /// Sells what `order` asks for, or says why not.
@@ -93,7 +101,7 @@ impl Shop {
     }
 
     fn lock(&self, sku: &Sku) -> Result<Lock, LockError> {
-        let lock = self.locks.named(format!("stock:{sku}"))?;
+        let lock = self.locks.named(format!("{}stock:{sku}", self.lock_prefix))?;
         match self.lease {
             Lease::Watched => Ok(lock),
             Lease::Fixed(lease) => lock.with_fixed_lease(lease),

@@ -1,28 +1,71 @@
-//! Where a buyer orders: a shop with the lock or one without, each with its own connection and lock factory, as
-//! if it were a process of its own.
+//! Where a buyer orders: a shop with the lock or one without, in this process or behind the pipes of another.
 
-use super::{Plan, STALLED_LEASE, SaleError};
+use super::{SaleError, process::ShopProcess};
 use crate::{
     careless::CarelessShop,
     domain::{Answer, Order},
     payment::Payments,
-    shop::{Lease, Shop, ShopError},
+    redis::Redis,
+    shop::{Lease, Shop},
     store::Store,
 };
-use lock_core::{LockFactory, MemoryBackend};
+use lock_core::{LockFactory, MemoryBackend, backend::SharedBackend};
 use std::{path::Path, sync::Arc};
 
 #[derive(Debug)]
 pub(super) enum Counter {
     Careful(Shop),
     Careless(CarelessShop),
+    Process(Arc<ShopProcess>),
+}
+
+/// Where locks are, and what their names begin with.
+#[derive(Debug)]
+pub(super) struct Locks {
+    backend: SharedBackend,
+    prefix: String,
+}
+
+impl Locks {
+    /// In the memory of this process, for this sale alone.
+    pub(super) fn in_memory() -> Self {
+        Self { backend: Arc::new(MemoryBackend::new()), prefix: String::new() }
+    }
+
+    pub(super) fn on(redis: &Redis) -> Self {
+        Self { backend: redis.backend(), prefix: redis.prefix().into() }
+    }
 }
 
 impl Counter {
-    pub(super) async fn sell(&self, order: &Order) -> Result<Answer, ShopError> {
+    /// A shop in this process that takes no lock, with a database connection of its own.
+    pub(super) async fn careless(
+        name: String,
+        database: &Path,
+        payments: &Payments,
+    ) -> Result<Self, SaleError> {
+        let store = Store::open(database).await?;
+        Ok(Self::Careless(CarelessShop::new(name, store, payments.clone())))
+    }
+
+    /// A shop in this process, with a lock factory and a database connection of its own.
+    pub(super) async fn careful(
+        name: String,
+        locks: &Locks,
+        lease: Lease,
+        database: &Path,
+        payments: &Payments,
+    ) -> Result<Self, SaleError> {
+        let factory = LockFactory::new(Arc::clone(&locks.backend));
+        let shop = Shop::new(name, factory, lease, Store::open(database).await?, payments.clone());
+        Ok(Self::Careful(shop.with_lock_prefix(&locks.prefix)))
+    }
+
+    pub(super) async fn sell(&self, order: &Order) -> Result<Answer, SaleError> {
         match self {
-            Self::Careful(shop) => shop.sell(order).await,
-            Self::Careless(shop) => shop.sell(order).await,
+            Self::Careful(shop) => Ok(shop.sell(order).await?),
+            Self::Careless(shop) => Ok(shop.sell(order).await?),
+            Self::Process(shop) => shop.sell(order).await,
         }
     }
 
@@ -37,51 +80,7 @@ impl Counter {
                 shop.close().await;
                 Ok(())
             }
+            Self::Process(shop) => shop.close().await,
         }
     }
-}
-
-pub(super) async fn careless(
-    plan: &Plan,
-    path: &Path,
-    payments: &Payments,
-) -> Result<Vec<Arc<Counter>>, SaleError> {
-    let mut shops = Vec::new();
-    for number in 1..=plan.shops {
-        let shop = CarelessShop::new(format!("shop {number}"), Store::open(path).await?, payments.clone());
-        shops.push(Arc::new(Counter::Careless(shop)));
-    }
-    Ok(shops)
-}
-
-pub(super) async fn careful(
-    plan: &Plan,
-    path: &Path,
-    locks: &MemoryBackend,
-    payments: &Payments,
-) -> Result<Vec<Arc<Counter>>, SaleError> {
-    let mut shops = Vec::new();
-    for number in 1..=plan.shops {
-        shops.push(locked(format!("shop {number}"), Lease::Watched, path, locks, payments).await?);
-    }
-    Ok(shops)
-}
-
-pub(super) async fn stalled(
-    path: &Path,
-    locks: &MemoryBackend,
-    payments: &Payments,
-) -> Result<Arc<Counter>, SaleError> {
-    locked("stalled shop".into(), Lease::Fixed(STALLED_LEASE), path, locks, payments).await
-}
-
-async fn locked(
-    name: String,
-    lease: Lease,
-    path: &Path,
-    locks: &MemoryBackend,
-    payments: &Payments,
-) -> Result<Arc<Counter>, SaleError> {
-    let (locks, store) = (LockFactory::new(locks.clone()), Store::open(path).await?);
-    Ok(Arc::new(Counter::Careful(Shop::new(name, locks, lease, store, payments.clone()))))
 }

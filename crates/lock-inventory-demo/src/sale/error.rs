@@ -1,5 +1,6 @@
 //! How a sale fails; an oversold piece is no failure here, the audit tells it.
 
+use super::ProcessEnd;
 use crate::{domain::Sku, shop::ShopError, store::StoreError};
 use lock_core::LockName;
 use std::{error::Error, fmt, io};
@@ -15,6 +16,15 @@ pub enum SaleError {
     Store(StoreError),
     /// A shop could not answer an order.
     Shop(ShopError),
+    /// The process of a shop could not be started.
+    Spawn(io::Error),
+    /// The process of a shop did not come to its end.
+    Process {
+        /// The shop's number.
+        shop: u32,
+        /// Why.
+        why: ProcessEnd,
+    },
     /// A buyer's task ended early.
     Task(JoinError),
     /// An order that was to stall was answered before.
@@ -52,6 +62,10 @@ impl fmt::Display for SaleError {
             Self::Directory(_) => write!(f, "could not create a temporary directory for the database"),
             Self::Store(_) => write!(f, "the database of the sale failed"),
             Self::Shop(_) => write!(f, "an order was not answered"),
+            Self::Spawn(_) => write!(f, "could not start this program again as a shop: allow more processes"),
+            Self::Process { shop, .. } => {
+                write!(f, "the process of shop {shop} did not come to the end of the sale")
+            }
             Self::Task(_) => write!(f, "a buyer's task ended early"),
             Self::DidNotStall { sku } => write!(f, "the order for {sku} was answered before it could stall"),
             Self::NobodyCame { sku } => {
@@ -68,6 +82,8 @@ impl Error for SaleError {
             Self::Directory(error) => Some(error),
             Self::Store(error) => Some(error),
             Self::Shop(error) => Some(error),
+            Self::Spawn(error) => Some(error),
+            Self::Process { why, .. } => Some(why),
             Self::Task(error) => Some(error),
             Self::DidNotStall { .. } | Self::NobodyCame { .. } | Self::LeftLocked { .. } => None,
         }

@@ -4,9 +4,13 @@ mod book;
 mod counter;
 mod crowd;
 mod error;
+mod process;
+mod shops;
 mod stall;
 
 pub use error::SaleError;
+pub use process::{ProcessEnd, serve};
+pub use shops::Venue;
 pub use stall::STALLED_LEASE;
 
 use crate::{
@@ -18,7 +22,7 @@ use crate::{
 use book::Book;
 use counter::Counter;
 use hdrhistogram::Histogram;
-use lock_core::MemoryBackend;
+use shops::Shops;
 use std::{
     path::Path,
     sync::Arc,
@@ -39,6 +43,8 @@ pub struct Plan {
     pub buyers: u32,
     /// What the delays of the payment service are derived from.
     pub seed: u64,
+    /// Where the shops run.
+    pub venue: Venue,
 }
 
 /// Whether the shops take the lock.
@@ -77,37 +83,44 @@ pub struct Sale {
 /// [`SaleError`] when a lock or a store fails, or a stall does not happen as it must.
 ///
 /// # Cancel safety
-/// Dropping this ends the sale; the database is removed.
+/// Dropping this ends the sale: its processes end, and the database is removed. That waits, for a moment as a rule and
+/// at most for a few seconds, until the processes have given back their locks.
 pub async fn run(plan: &Plan, strategy: Strategy, progress: Progress) -> Result<Sale, SaleError> {
     let directory = tempfile::tempdir().map_err(SaleError::Directory)?;
     let path = directory.path().join("shop.sqlite");
     let store = Store::create(&path, &plan.catalogue).await?;
     let book = Arc::new(Book::new(progress));
+    let stalls = match strategy {
+        Strategy::WithoutLock => Vec::new(),
+        Strategy::WithLock => stall::plan(plan.demand.stalled()),
+    };
+    let payments = Payments::new(plan.seed, stall::by_number(&stalls));
+    let shops = Shops::open(plan, strategy, &path, &payments).await?;
+    // After the shops, so that it is dropped before them: nobody orders any more when they end.
     let mut tasks = JoinSet::new();
 
-    let elapsed = match strategy {
-        Strategy::WithoutLock => {
-            let payments = Payments::new(plan.seed, stall::none());
-            let shops = counter::careless(plan, &path, &payments).await?;
+    let began = match &shops.stalled {
+        None => {
             let mut orders: Vec<Order> = [plan.demand.stalled(), plan.demand.crowd()].concat();
             orders.sort_by_key(|order| order.number);
             let began = Instant::now();
-            crowd::enter(&mut tasks, plan.buyers, orders.into(), &shops, &book);
-            finish(&mut tasks, began, shops.iter()).await?
+            crowd::enter(&mut tasks, plan.buyers, orders.into(), &shops.open, &book);
+            began
         }
-        Strategy::WithLock => {
-            let locks = MemoryBackend::new();
-            let stalls = stall::plan(plan.demand.stalled());
-            let payments = Payments::new(plan.seed, stall::by_number(&stalls));
-            let shops = counter::careful(plan, &path, &locks, &payments).await?;
-            let stalled = counter::stalled(&path, &locks, &payments).await?;
-            let hanging = stall::begin(&mut tasks, stalls, &stalled, &store, &book).await?;
+        Some(stalled) => {
+            let hanging = stall::begin(&mut tasks, stalls, stalled, &store, &book).await?;
             let began = Instant::now();
-            crowd::enter(&mut tasks, plan.buyers, plan.demand.crowd().into(), &shops, &book);
+            crowd::enter(&mut tasks, plan.buyers, plan.demand.crowd().into(), &shops.open, &book);
             tasks.spawn(stall::end(hanging, store.clone()));
-            finish(&mut tasks, began, shops.iter().chain([&stalled])).await?
+            began
         }
     };
+    // The first error ends the sale.
+    while let Some(ended) = tasks.join_next().await {
+        ended.map_err(SaleError::Task)??;
+    }
+    let elapsed = began.elapsed();
+    shops.close().await?;
 
     let audit = audit(plan, &path, &book).await?;
     store.close().await;
@@ -121,22 +134,6 @@ pub async fn run(plan: &Plan, strategy: Strategy, progress: Progress) -> Result<
         elapsed,
         waits: book.waits,
     })
-}
-
-/// Waits for all buyers, then closes the shops. The first error ends the sale.
-async fn finish(
-    tasks: &mut JoinSet<Result<(), SaleError>>,
-    began: Instant,
-    shops: impl Iterator<Item = &Arc<Counter>>,
-) -> Result<Duration, SaleError> {
-    while let Some(ended) = tasks.join_next().await {
-        ended.map_err(SaleError::Task)??;
-    }
-    let elapsed = began.elapsed();
-    for shop in shops {
-        shop.close().await?;
-    }
-    Ok(elapsed)
 }
 
 /// Reads the books on a connection of its own, after the shops have closed.

@@ -1,10 +1,14 @@
-//! The tests of the reference application: real SQLite, the in-memory lock, and the program itself.
+//! The tests of the reference application: real SQLite, real locks in memory and on Redis, real processes, and the
+//! program itself.
 
 // What they share may unwrap as they do.
 #![allow(clippy::unwrap_used)]
 
 mod audit;
 mod catalogue;
+mod place;
+#[cfg(target_os = "linux")] // they look into /proc
+mod processes;
 mod program;
 mod sale;
 mod shop;

@@ -4,16 +4,22 @@ use clap::{CommandFactory, Parser};
 use lock_inventory_demo::cli::Cli;
 use std::process::{Command, Output};
 
-fn program(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo")).args(arguments).output().unwrap()
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
+    command.args(arguments);
+    command
 }
 
-fn refusal(arguments: &[&str]) -> String {
+pub(crate) fn program(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+pub(crate) fn refusal(arguments: &[&str]) -> String {
     let all = ["lock-inventory-demo"].iter().chain(arguments);
     Cli::try_parse_from(all).unwrap_err().to_string()
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 

@@ -2,13 +2,13 @@ use crate::catalogue;
 use lock_inventory_demo::{
     domain::{Demand, DemandSize, Evidence, Verdict},
     progress::Progress,
-    sale::{Plan, Sale, Strategy, run},
+    sale::{Plan, Sale, Strategy, Venue, run},
 };
 
 fn plan(products: u32, stock: u32, orders: u32, stalls: u32) -> Plan {
     let catalogue = catalogue(products, stock);
     let demand = Demand::draw(&catalogue, DemandSize { orders, stalls, seed: 42 }).unwrap();
-    Plan { catalogue, demand, shops: 3, buyers: 40, seed: 42 }
+    Plan { catalogue, demand, shops: 3, buyers: 40, seed: 42, venue: Venue::Tasks }
 }
 
 async fn sell(plan: &Plan, strategy: Strategy) -> Sale {
