@@ -1,14 +1,13 @@
 //! How do I choose the store by configuration?
 //!
-//! `LOCK_URL=memory:shop cargo run -p examples --bin backend_by_url`; a program that is to know Redis as well adds
-//! the crate's connector with `Connectors::default().with(…)`, and nothing else changes.
+//! `LOCK_URL=memory:shop cargo run -p examples --bin backend_by_url`, or `LOCK_URL=redis://127.0.0.1:6379`.
 
 use lock_core::{Connectors, ErrorKind, LockFactory};
 use std::{env, error::Error};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let connectors = Connectors::default();
+    let connectors = Connectors::default().with(lock_fred::Redis); // each backend brings its own
     println!("known schemes: {}", connectors.schemes().join(", "));
 
     let url = env::var("LOCK_URL").unwrap_or_else(|_| "memory:".to_owned());
@@ -19,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.release().await?;
 
     // What a wrong URL says; only the scheme is repeated, since the rest may have a password.
-    for wrong in ["redis://:secret@localhost", "carrier-pigeon:coop", "localhost"] {
+    for wrong in ["redis://:secret@localhost/first", "carrier-pigeon:coop", "localhost"] {
         let Err(error) = connectors.connect(wrong).await else {
             return Err(format!("{wrong} was accepted").into());
         };

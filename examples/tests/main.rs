@@ -1,5 +1,6 @@
 //! Every example does what it says, in words and with its exit code; and every example is run here.
 
+use lock_testkit::RedisServer;
 use std::{
     collections::BTreeSet,
     fs,
@@ -51,7 +52,7 @@ fn run_stops_work_that_outlives_the_lock() {
 fn backend_by_url_explains_an_unknown_scheme() {
     shows(
         env!("CARGO_BIN_EXE_backend_by_url"),
-        "refused: the backend URL was refused: the scheme `redis` is not",
+        "refused: the backend URL was refused: the scheme `carrier-pigeon` is unknown",
     );
 }
 
@@ -63,6 +64,38 @@ fn backend_by_url_obeys_the_environment() {
     let unknown = finish(example().env("LOCK_URL", "carrier-pigeon:coop"));
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.stderr.contains("the scheme `carrier-pigeon` is unknown"), "{unknown:?}");
+    let server = RedisServer::start();
+    let redis = finish(example().env("LOCK_URL", server.url()));
+    assert_eq!(redis.code, Some(0), "{redis:?}");
+    assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"], "it was held there");
+}
+
+#[test]
+fn redis_excludes_and_wakes_another_process() {
+    let server = RedisServer::start();
+    let run = finish(Command::new(env!("CARGO_BIN_EXE_redis")).env("REDIS_URL", server.url()));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("there: held, with fencing token "), "{run:?}");
+    assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"]);
+}
+
+#[test]
+fn redis_without_a_server_says_so() {
+    // A port that nobody has: a listener had it a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let run = finish(Command::new(env!("CARGO_BIN_EXE_redis")).env("REDIS_URL", format!("redis://{free}")));
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(run.stderr.contains(&free.to_string()), "{run:?}");
+}
+
+#[test]
+fn redis_settings_are_taken_and_refused() {
+    let server = RedisServer::builder().password("example").start();
+    let url = format!("redis://:example@127.0.0.1:{}/1", server.port());
+    let run = finish(Command::new(env!("CARGO_BIN_EXE_redis_settings")).env("REDIS_URL", url));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("refused: the backend URL was refused: what stands"), "{run:?}");
+    assert!(!run.stdout.contains("ss/word"), "{run:?}");
 }
 
 #[test]

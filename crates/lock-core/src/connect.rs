@@ -44,7 +44,7 @@ pub struct Connectors {
 
 /// Schemes that this workspace serves, and the crate that does.
 const SERVED_BY: [(&str, &str); 3] =
-    [("redis", "lock-fred"), ("rediss", "lock-fred"), ("redlock", "lock-fred")];
+    [("redis", "lock-fred"), ("rediss", "lock-fred"), ("redis+unix", "lock-fred")];
 
 impl Connectors {
     /// Adds a kind; a later one wins over an earlier one with the same scheme.

@@ -113,8 +113,3 @@ pub mod model {
         terms::{Keep, Terms},
     };
 }
-
-/// The examples of the README compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -58,3 +58,8 @@ pub use fred;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use url::Redis;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -126,7 +126,11 @@ fn with_credentials(
 }
 
 fn database(number: &str) -> Result<u8, LockError> {
-    number.parse().map_err(|_| refused("what stands for the database is no number from 0 to 255"))
+    number.parse().map_err(|_| {
+        refused(
+            "what stands for the database is no number from 0 to 255; in a password, `/` is written `%2F`",
+        )
+    })
 }
 
 fn decoded(text: &str) -> Result<String, LockError> {

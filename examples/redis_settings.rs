@@ -1,0 +1,42 @@
+//! How do I connect with a password, a database, a timeout, or a configuration of fred's that I have already?
+//!
+//! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis_settings`; a URL may also be
+//! `redis://user:password@host:port/database`, `rediss://…` (TLS, feature `tls`), or `redis+unix:///path/of/socket`.
+
+use lock_core::{LockFactory, LockOptions};
+use lock_fred::{RedisBackendBuilder, fred::types::config::Config};
+use std::{env, error::Error, time::Duration};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
+
+    let backend = RedisBackendBuilder::from_url(&url)?
+        .connect_timeout(Duration::from_secs(2))
+        .retention(None) // keep fencing counters for ever: for fleets that share fenced locks with Redisson
+        .connect() // names what is missing: a password, a right, a master
+        .await?;
+    for warning in backend.warnings() {
+        println!("warning: {warning}");
+    }
+
+    // The terms of all locks of this factory; `docs/safety.md` says what follows from them.
+    let options = LockOptions::new().lease(Duration::from_secs(10)).max_hold(Duration::from_secs(300));
+    let locks = LockFactory::builder(backend).options(options).build()?;
+    let guard = locks.named("nightly-report")?.acquire().await?;
+    println!("held for {:?}, and renewed in time", guard.remaining());
+    guard.release().await?;
+
+    // Server, user, password, database and TLS come from fred's configuration; policies for retries do not.
+    let config = Config::from_url(&url)?;
+    let backend = RedisBackendBuilder::from_config(config).connect().await?;
+    let lock = LockFactory::new(backend).named("nightly-report")?;
+    println!("and by a configuration of fred's: {:?}", lock.acquire().await?.release().await?);
+
+    // What is wrong is said without the URL, which may have a password.
+    let error = RedisBackendBuilder::from_url("redis://:p@ss/word@cache")
+        .err()
+        .ok_or("a `/` in a password is `%2F`")?;
+    println!("refused: {error}");
+    Ok(())
+}
