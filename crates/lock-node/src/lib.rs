@@ -3,7 +3,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`cli`] | the command line of the executable |
-//! | [`line`] | the lines that a process says; the Java one in `interop/redisson` says the same |
+//! | [`line`](mod@line) | the lines that a process says; the Java one in `interop/redisson` says the same |
 //! | [`node`] | what the executable does |
 //! | [`fenced`] | a table that checks fencing tokens, for processes that outlive their lock |
 //! | [`process`] | a process under test: started, told what to do, listened to, killed when dropped |
