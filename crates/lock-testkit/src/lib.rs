@@ -2,6 +2,7 @@
 //!
 //! - [`mod@conformance`]: one plain async function per property of a store, and [`conformance!`], which makes a named
 //!   test of each. Adding a backend to the library means to pass it.
+//! - [`contender`]: a lease that asks a store for things: the hand with which the suite touches a backend.
 //! - [`FaultyBackend`]: any backend, with operations that hang, get lost, come late, come twice, or wait at a
 //!   [`Gate`].
 //! - [`History`]: what was held when, and whether two holds were valid at once or tokens fell.
@@ -34,6 +35,7 @@
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
 pub mod conformance;
+pub mod contender;
 mod faulty;
 mod history;
 #[cfg(all(unix, feature = "servers"))]

@@ -3,7 +3,7 @@
 use crate::support::{client, factory, name, redis};
 use lock_core::{BackendErrorKind, Connectors, ErrorKind, LockError, LockFactory};
 use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred};
-use lock_testkit::{RedisServer, TcpProxy, conformance::Contender};
+use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
 use std::{
     error::Error,
     time::{Duration, Instant},

@@ -7,7 +7,7 @@ use lock_core::{
 };
 use lock_testkit::{
     RedisServer,
-    conformance::{Contender, contender::next},
+    contender::{Contender, next},
 };
 use std::{sync::Arc, time::Duration};
 

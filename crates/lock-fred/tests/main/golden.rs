@@ -2,7 +2,7 @@
 
 use crate::support::{client, factory, name};
 use lock_core::backend::{Acquired, Publish, Released};
-use lock_testkit::{RawRedis, RedisServer, conformance::Contender};
+use lock_testkit::{RawRedis, RedisServer, contender::Contender};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);

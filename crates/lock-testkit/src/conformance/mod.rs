@@ -30,7 +30,6 @@
 //! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
 //! hold. [`NAMES`] lists them all.
 
-pub mod contender;
 mod harness;
 mod list;
 mod listener;
@@ -49,6 +48,6 @@ pub mod tokens;
 pub mod waiting;
 pub mod waking;
 
-pub use contender::Contender;
+use crate::contender;
 pub use harness::Harness;
 pub use list::NAMES;
