@@ -61,6 +61,26 @@ impl RedisBackend {
         &self.warnings
     }
 
+    /// Whether there is a connection for requests now, as far as is known without asking.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.inner.link.is_up()
+    }
+
+    /// Asks the server for a sign of life, and says how long it took: for health checks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) without a connection, or when it is lost meanwhile.
+    /// A server that is silent is waited for; set a time-out of your own.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ping(&self) -> Result<Duration, LockError> {
+        let (link, asked) = (&self.inner.link, Instant::now());
+        link.ask("ping", link.client.ping::<()>(None)).await?;
+        Ok(asked.elapsed())
+    }
+
     pub(crate) fn new(link: Link, subscriptions: Subscriptions, retention: Option<Duration>) -> Self {
         let inner = Inner { link, subscriptions, clock: ServerClock::default(), retention };
         Self { inner: Arc::new(inner), warnings: Arc::new([]) }

@@ -20,6 +20,13 @@ pub(crate) fn not_connected(what: &str) -> BackendError {
     backend_error(what, BackendErrorKind::Unavailable, Applied::No, "there is no connection to it now")
 }
 
+/// What carried the connection is gone, and no other will come.
+pub(crate) fn runtime_ended(what: &str) -> BackendError {
+    let why =
+        "the runtime in which it was connected has ended: connect in one that lives as long as the backend";
+    backend_error(what, BackendErrorKind::Misconfigured, Applied::No, why)
+}
+
 /// The connection was lost while the request was under way, and there is no other yet.
 pub(crate) fn connection_lost(what: &str) -> BackendError {
     backend_error(what, BackendErrorKind::Unavailable, Applied::Unknown, "the connection was lost")

@@ -1,7 +1,7 @@
 //! One connection to the server: kept up, known to be down when it is down, and replaced when it is of no use.
 
 use crate::{
-    error::{connection_lost, not_connected, translate},
+    error::{connection_lost, not_connected, runtime_ended, translate},
     pulse::{Pulse, SILENCE},
 };
 use fred::{
@@ -68,6 +68,9 @@ impl Link {
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, BackendError> {
         let mut up = self.up.clone();
+        if up.has_changed().is_err() {
+            return Err(runtime_ended(what));
+        }
         if !self.is_up() && tokio::time::timeout(GRACE, up.wait_for(|&up| up)).await.is_err() {
             return Err(not_connected(what));
         }

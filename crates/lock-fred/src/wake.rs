@@ -66,19 +66,25 @@ impl Subscriptions {
     /// Whether we may subscribe at all.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), BackendError> {
         let link = &self.shared.link;
-        self.shared.subscribe(vec![channel.clone()]).await?;
+        self.shared.queue(vec![channel.clone()]).await?;
+        self.shared.acknowledged().await?;
         link.ask("unsubscribe", link.client.unsubscribe(channel)).await
     }
 
     /// Returns when the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let channel = channel(&name);
-        let done = {
+        let queued = {
             let _turn = self.shared.one_at_a_time.lock().await;
-            // First, so that a message that comes with the acknowledgement finds its name.
+            // First, so that a message that comes with the acknowledgement finds its name, and a reconnect from here
+            // on subscribes to it as well.
             lock(&self.shared.names).insert(channel.clone(), name.clone());
             self.shared.watchers.watch(subscriber, name.clone());
-            self.shared.subscribe(vec![channel]).await
+            self.shared.queue(vec![channel]).await
+        };
+        let done = match queued {
+            Ok(()) => self.shared.acknowledged().await,
+            Err(error) => Err(error),
         };
         if done.is_err() {
             self.unwatch(subscriber, name).await?;
@@ -101,24 +107,24 @@ impl Subscriptions {
 }
 
 impl Shared {
-    /// fred's `subscribe` returns when the command is queued. The server answers in order, so once it has answered
-    /// the `PING` behind it the subscription stands.
-    async fn subscribe(&self, channels: Vec<String>) -> Result<(), BackendError> {
-        let client = &self.link.client;
-        let acknowledged = async {
-            client.subscribe(channels).await?;
-            client.ping::<()>(None).await
-        };
-        self.link.ask("subscribe", acknowledged).await
+    /// fred's `subscribe` returns when the command is queued.
+    async fn queue(&self, channels: Vec<String>) -> Result<(), BackendError> {
+        self.link.ask("subscribe", self.link.client.subscribe(channels)).await
+    }
+
+    /// The server answers in order, so once it has answered a `PING` the subscriptions before it stand. If there was
+    /// another connection in between, everybody is woken when they stand there.
+    async fn acknowledged(&self) -> Result<(), BackendError> {
+        self.link.ask("subscribe", self.link.client.ping(None)).await
     }
 
     async fn subscribe_again(&self) -> Result<(), BackendError> {
         let _turn = self.one_at_a_time.lock().await;
         let channels: Vec<String> = lock(&self.names).keys().cloned().collect();
         for some in channels.chunks(CHANNELS) {
-            self.subscribe(some.to_vec()).await?;
+            self.queue(some.to_vec()).await?;
         }
-        Ok(())
+        self.acknowledged().await
     }
 
     fn freed(&self, message: &Message) {

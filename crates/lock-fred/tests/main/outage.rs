@@ -80,6 +80,38 @@ async fn one_try_without_a_server_fails_soon_and_for_certain() {
     until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok()).await;
 }
 
+#[tokio::test]
+async fn a_health_check_tells_whether_the_server_is_there() {
+    let server = RedisServer::start();
+    let backend = redis(&server.url()).await;
+    assert!(backend.is_connected());
+    assert!(backend.ping().await.expect("it is there") < Duration::from_secs(5));
+    server.stop();
+    until("it is known to be down", async || !backend.is_connected()).await;
+    assert_eq!(backend.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    server.restart();
+    until("it is back", async || backend.ping().await.is_ok()).await;
+    assert!(backend.is_connected());
+}
+
+/// Its connections went with the runtime: nothing hangs, nothing panics.
+#[test]
+fn a_backend_that_outlives_its_runtime_says_so() {
+    let server = RedisServer::start();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let backend = first.block_on(redis(&server.url()));
+    drop(first);
+    let locks = LockFactory::new(backend);
+    runtime().block_on(async {
+        let begin = Instant::now();
+        let error = locks.named("x").unwrap().acquire().await.map(drop).unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
+        assert!(error.backend_error().unwrap().to_string().contains("runtime"), "{error:?}");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    });
+}
+
 /// A stopped process is not a closed connection: nothing is heard until it goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_server_keeps_holds_for_a_short_pause_and_loses_them_in_a_long_one() {

@@ -16,7 +16,7 @@ use std::{
     thread::sleep,
     time::Duration,
 };
-use support::{at_once, node};
+use support::{at_once, count_together, node};
 
 const LEASE: u64 = 3_000;
 
@@ -39,7 +39,7 @@ fn rust(url: &str, words: &[&str]) -> Process {
 }
 
 /// Two Java and two Rust processes, eight threads or tasks each, over one unguarded counter.
-fn count_together(kind: &str) {
+fn both_sides_count(kind: &str) {
     const EACH: usize = 1_250;
     let server = RedisServer::start();
     if kind == "fenced" {
@@ -52,25 +52,11 @@ fn count_together(kind: &str) {
         nodes.push(java(&url, &["count", "x", kind, "8", &each, "counter"]));
         nodes.push(rust(&url, &["count", "x", "8", &each, "counter"]));
     }
-    for node in &mut nodes {
-        node.expect("ready");
-    }
-    nodes.iter_mut().for_each(|node| node.tell("go"));
-    let mut grants = Vec::new();
-    for node in &mut nodes {
-        for line in node.until("done") {
-            if line.word() == "token" {
-                grants.push((line.at(2).parse::<u64>().unwrap(), line.at(1).parse::<u64>().unwrap()));
-            }
-        }
-    }
-    assert!(nodes.into_iter().all(Process::ends), "all end well");
+    let tokens = count_together(nodes);
     assert_eq!(server.command(&["GET", "counter"]).text(), (4 * EACH).to_string(), "no increment was lost");
     // A plain RLock draws no token.
-    assert_eq!(grants.len(), if kind == "fenced" { 4 * EACH } else { 2 * EACH });
-    grants.sort_unstable();
-    let falls = grants.windows(2).filter(|pair| pair[0].1 >= pair[1].1).count();
-    assert_eq!(falls, 0, "tokens of both sides rise strictly");
+    assert_eq!(tokens.len(), if kind == "fenced" { 4 * EACH } else { 2 * EACH });
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "tokens of both sides rise strictly");
     let left: Vec<_> = server.keys().into_iter().filter(|key| !key.contains("latch")).collect();
     assert_eq!(left, ["counter", "redisson_lock_token:{x}"]);
     eprintln!("2 Java and 2 Rust processes, {kind}: {} sections, none lost", 4 * EACH);
@@ -78,12 +64,12 @@ fn count_together(kind: &str) {
 
 #[test]
 fn plain_locks_of_both_sides_lose_no_increment() {
-    count_together("plain");
+    both_sides_count("plain");
 }
 
 #[test]
 fn fenced_locks_of_both_sides_lose_no_increment_and_tokens_rise() {
-    count_together("fenced");
+    both_sides_count("fenced");
 }
 
 /// The two hand the lock to one another; each waits while the other holds.
