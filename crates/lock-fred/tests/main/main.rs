@@ -8,6 +8,7 @@ mod counterexamples;
 mod golden;
 mod losses;
 mod outage;
+mod renewing;
 mod restarts;
 mod same_answers;
 mod support;
