@@ -10,10 +10,11 @@
 //! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
 //!   the data of yesterday; [`RawRedis`] to look into it.
 //! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
+//! - [`ClockShift`] (feature `servers`): a wall clock that can be set, for servers and other processes.
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `servers` | no | `RedisServer` and `TcpProxy`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh` |
+//! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
 //!
 //! ```
 //! use lock_core::{Backend, MemoryBackend};
@@ -34,6 +35,8 @@
 // The list above names also what only a feature has.
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
+#[cfg(all(unix, feature = "servers"))]
+mod clock_shift;
 pub mod conformance;
 pub mod contender;
 mod faulty;
@@ -46,6 +49,8 @@ mod proxy;
 mod redis;
 mod seed;
 
+#[cfg(all(unix, feature = "servers"))]
+pub use clock_shift::ClockShift;
 pub use faulty::{Fault, FaultyBackend, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]

@@ -1,5 +1,6 @@
 //! What only several processes can show: their kills and pauses are real.
 
+mod clocks;
 mod counting;
 mod killing;
 mod support;

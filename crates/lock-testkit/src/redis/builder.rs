@@ -1,6 +1,7 @@
 //! What a test can choose about its server.
 
 use super::{RedisServer, TlsFiles, config::Settings, launch};
+use crate::ClockShift;
 
 /// A [`RedisServer`] to be. Without options it has one plain port and forgets everything when it stops.
 #[derive(Debug, Clone, Default)]
@@ -60,6 +61,12 @@ impl RedisServerBuilder {
     /// Follows this server, whose data it has when it has [started](RedisServerBuilder::start).
     pub fn replica_of(mut self, master: &RedisServer) -> Self {
         self.settings.master = Some(master.port());
+        self
+    }
+
+    /// Has this wall clock.
+    pub fn clock(mut self, clock: &ClockShift) -> Self {
+        self.settings.clock = Some(clock.clone());
         self
     }
 

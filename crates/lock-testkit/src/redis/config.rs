@@ -1,5 +1,6 @@
 //! What a server's `redis.conf` says.
 
+use crate::ClockShift;
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -42,6 +43,7 @@ pub(super) struct Settings {
     pub(super) unix_socket: bool,
     pub(super) persistent: bool,
     pub(super) tls: Option<TlsFiles>,
+    pub(super) clock: Option<ClockShift>,
     own: String,
 }
 

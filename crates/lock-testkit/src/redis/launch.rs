@@ -56,7 +56,7 @@ fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (
         let ports = choose();
         fs::write(home.config_path(), settings.text(ports, home.path()))
             .expect("a file can be written in a directory of our own");
-        match attempt(home, ports) {
+        match attempt(home, settings, ports) {
             Ok(ready) => return (ports, ready),
             Err(log) if log.contains("Address already in use") && begin.elapsed() < PATIENCE => {
                 sleep(Duration::from_millis(50));
@@ -67,10 +67,10 @@ fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (
 }
 
 /// One start; if it fails, what the process said.
-fn attempt(home: &Arc<Home>, ports: Ports) -> Result<Ready, String> {
+fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready, String> {
     let before = home.log().len();
     let said = || home.log().split_off(before);
-    let mut process = Process::spawn(home.clone());
+    let mut process = Process::spawn(home.clone(), settings.clock.as_ref());
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         if process.has_ended() {

@@ -1,6 +1,7 @@
 //! One process of a server: how it begins, stands still, and ends.
 
 use super::{RedisServer, home::Home};
+use crate::ClockShift;
 use rustix::{
     io::retry_on_intr,
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
@@ -24,10 +25,14 @@ pub(super) struct Process {
 
 impl Process {
     /// Runs the server of this home, with the configuration that is there.
-    pub(super) fn spawn(home: Arc<Home>) -> Self {
+    pub(super) fn spawn(home: Arc<Home>, clock: Option<&ClockShift>) -> Self {
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
         let log = home.log_file();
-        let child = Command::new(&binary)
+        let mut command = Command::new(&binary);
+        if let Some(clock) = clock {
+            clock.give_to(&mut command);
+        }
+        let child = command
             .arg(home.config_path())
             .current_dir(home.path())
             .stdin(Stdio::null())

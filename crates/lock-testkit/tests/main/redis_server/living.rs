@@ -114,3 +114,23 @@ fn a_process_that_died_by_itself_can_be_restarted() {
     server.restart();
     assert_eq!(server.command(&["PING"]).text(), "PONG");
 }
+
+#[test]
+fn a_clock_that_is_set_moves_the_server_while_it_runs() {
+    let clock = lock_testkit::ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let mut raw = server.raw();
+    let mut ahead = || {
+        let here = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let there: u64 = raw.command(&["TIME"]).list()[0].text().parse().unwrap();
+        there.cast_signed() - here.cast_signed()
+    };
+    assert!(ahead().abs() <= 1);
+    for seconds in [3_600, -3_600, 0] {
+        clock.set(seconds);
+        assert!((ahead() - seconds).abs() <= 1, "{seconds}");
+    }
+    server.command(&["SET", "x", "1", "PX", "600000"]);
+    clock.set(601);
+    assert_eq!(server.keys(), [""; 0], "an expiry is a moment of the wall clock");
+}
