@@ -11,6 +11,7 @@ mod outage;
 mod renewing;
 mod restarts;
 mod same_answers;
+mod serving;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,203 @@
+//! Servers that refuse to serve for a while: who holds goes on holding, who waits goes on waiting, one try says why.
+
+use crate::support::{factory, redis, until};
+use lock_core::{ErrorKind, LockFactory, LockOptions, LostReason};
+use lock_testkit::RedisServer;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// Longer than a renewal interval, shorter than a lease.
+const TROUBLE: Duration = Duration::from_millis(1_500);
+
+/// A lock is held and another waited for, while the server is in trouble.
+async fn is_ridden_out(
+    server: RedisServer,
+    word: &str,
+    cause: impl FnOnce(&RedisServer) + Send + 'static,
+    cure: impl FnOnce(&RedisServer) + Send + 'static,
+) {
+    let locks = factory(&server.url(), LEASE).await;
+    let guard = locks.named("held").unwrap().acquire().await.unwrap();
+    let server = Arc::new(server);
+    blocking(&server, cause).await;
+    let begun = Instant::now();
+    let one_try = locks.named("tried").unwrap().try_acquire().await;
+    let error = one_try.map(drop).expect_err("the server does not serve");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{word}: {error:?}");
+    assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: nothing was done, {error:?}");
+    assert!(error.backend_error().expect("the server said why").to_string().contains(word), "{error:?}");
+    let waiting = tokio::spawn(locks.named("waited").unwrap().acquire());
+    tokio::time::sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
+    assert!(guard.is_held() && !waiting.is_finished(), "{word}");
+    blocking(&server, cure).await;
+    let second = tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("the wait ends");
+    second.unwrap().unwrap().release().await.unwrap();
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "{word}: it was renewed in time");
+    assert!(guard.release().await.unwrap().was_held(), "{word}");
+}
+
+async fn blocking(server: &Arc<RedisServer>, work: impl FnOnce(&RedisServer) + Send + 'static) {
+    let server = server.clone();
+    tokio::task::spawn_blocking(move || work(&server)).await.unwrap();
+}
+
+fn set(server: &RedisServer, name: &str, value: &str) {
+    let answer = server.command(&["CONFIG", "SET", name, value]);
+    assert!(!answer.is_error(), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_only() {
+    is_ridden_out(
+        RedisServer::start(),
+        "READONLY",
+        // A master that nobody can reach.
+        |server| drop(server.command(&["REPLICAOF", "127.0.0.1", "1"])),
+        |server| drop(server.command(&["REPLICAOF", "NO", "ONE"])),
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full() {
+    let cure = |server: &RedisServer| set(server, "maxmemory", "0");
+    is_ridden_out(RedisServer::start(), "OOM", |server| set(server, "maxmemory", "1"), cure).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_enough_replicas() {
+    let cure = |server: &RedisServer| set(server, "min-replicas-to-write", "0");
+    let cause = |server: &RedisServer| set(server, "min-replicas-to-write", "1");
+    is_ridden_out(RedisServer::start(), "NOREPLICAS", cause, cure).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unable_to_save() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = directory.path().join("data");
+    std::fs::create_dir(&place).unwrap();
+    let server = RedisServer::builder().persistent().config("dir", place.to_str().unwrap()).start();
+    let save = |server: &RedisServer, outcome: &str| {
+        server.command(&["BGSAVE"]);
+        let says = || server.command(&["INFO", "persistence"]).text().to_owned();
+        let done = format!("rdb_last_bgsave_status:{outcome}");
+        while !(says().contains(&done) && says().contains("rdb_bgsave_in_progress:0")) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let again = place.clone();
+    let cause = move |server: &RedisServer| {
+        std::fs::remove_dir_all(&place).unwrap();
+        save(server, "err");
+    };
+    let cure = move |server: &RedisServer| {
+        std::fs::create_dir(&again).unwrap();
+        // It still stands in the directory that is gone.
+        server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    };
+    is_ridden_out(server, "MISCONF", cause, cure).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn busy_with_a_script() {
+    let server = RedisServer::builder().config("lua-time-limit", "10").start();
+    let cause = |server: &RedisServer| {
+        server.raw().send(&["EVAL", "while true do end", "0"]).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    // Nobody can log in meanwhile; this one is logged in.
+    let mut killer = server.raw();
+    is_ridden_out(server, "BUSY", cause, move |_| drop(killer.command(&["SCRIPT", "KILL"]))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loading_its_data() {
+    let server = RedisServer::builder().config("enable-debug-command", "yes").start();
+    let cause = |server: &RedisServer| {
+        server.command(&["DEBUG", "POPULATE", "3000"]);
+        set(server, "key-load-delay", "600");
+        set(server, "loading-process-events-interval-bytes", "1024");
+        server.raw().send(&["DEBUG", "RELOAD"]).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    is_ridden_out(server, "LOADING", cause, |_| {}).await;
+}
+
+/// A refusal that no retry cures is an error for who acquires; a hold lives on until its deadline, for rights come
+/// back as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
+    let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
+    let locks = factory(&format!("redis://shop:secret@127.0.0.1:{}", server.port()), LEASE).await;
+    let guard = locks.named("held").unwrap().acquire().await.unwrap();
+    server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
+    tokio::time::sleep(TROUBLE).await;
+    assert!(guard.is_held());
+    server.command(&["ACL", "SETUSER", "shop", "+evalsha"]);
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "it was renewed in time");
+
+    server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
+    let revoked = Instant::now();
+    assert_eq!(guard.lost().await, LostReason::Expired);
+    let after = revoked.elapsed();
+    assert!(after > LEASE / 2 && after <= LEASE, "{after:?}");
+}
+
+/// Every policy but `noeviction` deletes locks sooner or later. The holder is told, and tokens go on rising.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eviction_is_a_loss_that_is_told() {
+    for policy in [
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-ttl",
+        "volatile-random",
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+    ] {
+        let server = RedisServer::builder()
+            .config("maxmemory-policy", policy)
+            .config("maxmemory", "3mb")
+            .config("lfu-log-factor", "0")
+            .start();
+        let options = LockOptions::new().lease(LEASE).outage_budget(Duration::from_secs(60));
+        let backend = redis(&server.url()).await;
+        assert_eq!(backend.warnings().len(), 1, "{policy}");
+        let locks = LockFactory::builder(backend).options(options).build().unwrap();
+        let guard = locks.named("held").unwrap().acquire().await.unwrap();
+        let server = Arc::new(server);
+        blocking(&server, |server| {
+            let mut raw = server.raw();
+            let value = "x".repeat(10_000);
+            for number in 0..100_000 {
+                // What expires, so that the volatile policies have a choice.
+                let filler = format!("filler:{number}");
+                raw.command(&["SET", &filler, &value, "PX", "600000"]);
+                // Used more than the lock, for the policies that count.
+                for _ in 0..20 {
+                    raw.send(&["TOUCH", &filler]).unwrap();
+                }
+                for _ in 0..20 {
+                    raw.receive().unwrap();
+                }
+                // Asked such that it does not count as use.
+                if raw.command(&["OBJECT", "ENCODING", "held"]).is_nil() {
+                    return;
+                }
+            }
+            panic!("the lock was never evicted");
+        })
+        .await;
+        let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("at the next renewal");
+        assert_eq!(lost, LostReason::Gone, "{policy}");
+        blocking(&server, |server| drop(server.command(&["FLUSHALL"]))).await;
+        let again = locks.named("held").unwrap().acquire().await.unwrap();
+        assert!(again.fencing_token() > guard.fencing_token(), "{policy}");
+        until("it is given back", async || again.is_held()).await;
+    }
+}
