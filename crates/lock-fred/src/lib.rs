@@ -59,6 +59,11 @@ pub use fred;
 pub use tls::Tls;
 pub use url::Redis;
 
+/// What reads replies and names keys, for fuzzers. Not covered by any promise of stability.
+#[cfg(feature = "unstable-model")]
+#[doc(hidden)]
+pub mod model;
+
 /// The examples of the README compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

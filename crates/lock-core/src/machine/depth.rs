@@ -116,7 +116,9 @@ impl Machine {
             Ok(Acquired::Reentered) => {
                 hold.depth.settle(to);
                 hold.deadline = hold.deadline.max(deadline(sent, &terms));
-                s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
+                if !hold.ended {
+                    s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
+                }
                 self.backend_answered();
                 return self.grant_entrants(s, waiters);
             }

@@ -1,0 +1,318 @@
+//! Events to the state machine, in any order that a driver could produce, and what must hold whatever they are.
+
+use crate::Bytes;
+use lock_core::{
+    Applied, FencingToken, Moment, ServerTime,
+    backend::{Acquired, Released, Renewed, Reply, Wish},
+    model::{
+        Command, Ended, Entry, Event, Failure, HoldId, Keep, Machine, Outside, OwnerId, Patience, Rules,
+        Terms, Ticket, WaiterId, WatchAnswer,
+    },
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// More events than that tell nothing new.
+const EVENTS: usize = 400;
+const WAITERS: usize = 8;
+
+/// Events to the state machine.
+///
+/// # Panics
+/// If an invariant breaks.
+pub fn events(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let mut world = World::new();
+    for _ in 0..EVENTS {
+        if bytes.is_empty() {
+            break;
+        }
+        world.step(&mut bytes);
+    }
+    world.end();
+}
+
+/// Lease ids that are never twice, and a server clock that goes with ours.
+struct Dice {
+    drawn: u64,
+    now: Moment,
+}
+
+impl Outside for Dice {
+    fn random(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn
+    }
+    fn server_now(&mut self) -> ServerTime {
+        ServerTime::from_micros(1_000_000_000 + self.now.as_micros())
+    }
+}
+
+struct World {
+    machine: Machine,
+    dice: Dice,
+    token: u64,
+    next: u64,
+    /// IO that was asked for; each is answered exactly once.
+    asked: Vec<Command>,
+    waiting: BTreeSet<WaiterId>,
+    /// Guards by hold.
+    guards: BTreeMap<HoldId, u32>,
+    ended: BTreeSet<HoldId>,
+    tickets: BTreeSet<Ticket>,
+}
+
+impl World {
+    fn new() -> Self {
+        let rules = Rules { max_waiters: WAITERS, ..Rules::default() };
+        let dice = Dice { drawn: 0, now: Moment::START };
+        let (asked, waiting, guards) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
+        let (ended, tickets) = (BTreeSet::new(), BTreeSet::new());
+        Self { machine: Machine::new(rules), dice, token: 1, next: 0, asked, waiting, guards, ended, tickets }
+    }
+
+    fn step(&mut self, bytes: &mut Bytes<'_>) {
+        match bytes.choice(12) {
+            0..=1 => self.enter(bytes),
+            2 => {
+                if let Some(waiter) = nth(&self.waiting, bytes) {
+                    self.waiting.remove(&waiter);
+                    self.feed(Event::Leave { waiter });
+                }
+            }
+            3..=6 => self.answer(bytes),
+            7 => self.put_down(bytes),
+            8 => self.feed([Event::Woken, Event::Suspicion][usize::from(bytes.choice(2))].clone()),
+            9 => {
+                if let Some((_, hold, _, deadline)) = self.machine.holder()
+                    && deadline <= self.dice.now
+                {
+                    self.feed(Event::Expired { hold });
+                }
+            }
+            10 => self.pass(Duration::from_millis(bytes.number() % 40_000)),
+            _ => self.tick(),
+        }
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn enter(&mut self, bytes: &mut Bytes<'_>) {
+        let waiter = WaiterId(self.fresh());
+        let owner = OwnerId(u64::from(bytes.choice(3)));
+        let join = bytes.flag().then(|| nth(&self.guards.keys().copied().collect(), bytes)).flatten();
+        let patience = match bytes.choice(3) {
+            0 => Patience::Once,
+            1 => Patience::Until(self.dice.now + Duration::from_millis(bytes.number() % 60_000)),
+            _ => Patience::Forever,
+        };
+        self.waiting.insert(waiter);
+        self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms: terms(bytes), patience, join }));
+    }
+
+    /// Answers any of the questions, in any way.
+    fn answer(&mut self, bytes: &mut Bytes<'_>) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let command = self.asked.swap_remove(usize::from(bytes.byte()) % self.asked.len());
+        let now = self.dice.server_now();
+        let failure = Failure {
+            applied: if bytes.flag() { Applied::No } else { Applied::Unknown },
+            retryable: bytes.choice(4) > 0,
+        };
+        let fails = bytes.choice(4) == 0;
+        let event = match command {
+            Command::TryAcquire { lease, wish, .. } => {
+                let reentry = matches!(wish, Wish::Keep { .. });
+                let outcome = match bytes.choice(6) {
+                    0..=2 if !reentry => {
+                        self.token += 1 + u64::from(bytes.choice(3));
+                        let token = FencingToken::new(self.token);
+                        Acquired::Granted { first: token, last: token }
+                    }
+                    0..=2 => Acquired::Reentered,
+                    3 if !reentry => {
+                        Acquired::Busy { remaining: bytes.flag().then(|| bytes.duration()), counter: None }
+                    }
+                    4 if reentry => Acquired::Gone,
+                    _ => Acquired::Late,
+                };
+                Event::Acquired {
+                    lease,
+                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
+                }
+            }
+            Command::Renew { lease, sent, .. } => {
+                let outcome = [Renewed::Renewed, Renewed::Renewed, Renewed::Gone, Renewed::Late]
+                    [usize::from(bytes.choice(4))];
+                Event::Renewed {
+                    lease,
+                    sent,
+                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
+                }
+            }
+            Command::Release { lease, depth_left, .. } => {
+                let outcome = match bytes.choice(3) {
+                    0 => Released::Gone { held_by_other: bytes.flag() },
+                    _ if depth_left > 0 => Released::Kept,
+                    _ => Released::Released { listeners: bytes.flag().then(|| bytes.byte().into()) },
+                };
+                Event::Released {
+                    lease,
+                    depth_left,
+                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
+                }
+            }
+            Command::Watch => Event::Watched(watch(fails)),
+            Command::Unwatch => Event::Unwatched(watch(fails)),
+            other => unreachable!("{other:?} is no question"),
+        };
+        self.feed(event);
+    }
+
+    /// A guard is released by hand or dropped, at any time.
+    fn put_down(&mut self, bytes: &mut Bytes<'_>) {
+        let Some(hold) = nth(&self.guards.keys().copied().collect(), bytes) else { return };
+        let left = self.guards.get_mut(&hold).expect("it was chosen from these");
+        *left -= 1;
+        if *left == 0 {
+            self.guards.remove(&hold);
+        }
+        if bytes.flag() {
+            let ticket = Ticket(self.fresh());
+            self.tickets.insert(ticket);
+            self.feed(Event::Release { hold, ticket });
+        } else {
+            self.feed(Event::Drop { hold });
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.dice.now = self.dice.now + time;
+        self.feed(Event::Tick);
+    }
+
+    /// To when it wants to be woken, or a little on.
+    fn tick(&mut self) {
+        let at = self.machine.wake_at().unwrap_or(self.dice.now + Duration::from_millis(1));
+        self.dice.now = self.dice.now.max(at);
+        self.feed(Event::Tick);
+    }
+
+    fn feed(&mut self, event: Event) {
+        self.handle(event);
+        // What ends at this very moment may take another look, not more: the driver would spin.
+        for _ in 0..2 {
+            if self.machine.wake_at().is_some_and(|at| at <= self.dice.now) {
+                self.handle(Event::Tick);
+            }
+        }
+        let wake_at = self.machine.wake_at();
+        assert!(
+            wake_at.is_none_or(|at| at > self.dice.now),
+            "{wake_at:?} at {:?}: {:#?}",
+            self.dice.now,
+            self.machine
+        );
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut commands = Vec::new();
+        self.machine.handle(self.dice.now, event, &mut self.dice, &mut commands);
+        commands.into_iter().for_each(|command| self.obey(command));
+        let next = |asked: &&Command| matches!(asked, Command::TryAcquire { wish: Wish::Next { .. }, .. });
+        assert!(self.asked.iter().filter(next).count() <= 1, "one acquire in flight");
+        assert_eq!(self.machine.waiters(), self.waiting.len(), "nobody is forgotten, nobody kept");
+        if let Some((_, hold, guards, deadline)) = self.machine.holder() {
+            assert!(deadline > self.dice.now, "a hold past its deadline is over");
+            assert!(!self.ended.contains(&hold), "a hold that is over stays over");
+            assert_eq!(self.guards.get(&hold).copied().unwrap_or_default(), guards);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::TryAcquire { .. }
+            | Command::Renew { .. }
+            | Command::Release { .. }
+            | Command::Watch
+            | Command::Unwatch => self.asked.push(command),
+            Command::Grant { waiter, grant } => {
+                assert!(self.waiting.remove(&waiter), "a grant for one who waits");
+                assert!(!self.ended.contains(&grant.hold) && grant.deadline > self.dice.now);
+                let guards = self.guards.entry(grant.hold).or_default();
+                *guards += 1;
+                assert_eq!(*guards, grant.depth);
+            }
+            Command::Refuse { waiter, .. } => {
+                assert!(self.waiting.remove(&waiter), "a refusal for one who waits")
+            }
+            Command::Extended { hold, deadline } => {
+                assert!(!self.ended.contains(&hold), "extended after its end");
+                assert!(deadline > self.dice.now, "extended to {deadline:?} at {:?}", self.dice.now);
+            }
+            Command::Ended { hold, how } => {
+                assert!(self.ended.insert(hold), "a hold ends once");
+                // Lost is also a hold whose last guard waits for an answer.
+                assert!(
+                    how != Ended::Released || !self.guards.contains_key(&hold),
+                    "released by its last guard"
+                );
+            }
+            Command::ReleaseAnswered { ticket, .. } => {
+                assert!(self.tickets.remove(&ticket), "each release is answered once")
+            }
+            Command::Notice(_) => {}
+        }
+    }
+
+    /// Closes, answers everything well, lets time pass: nothing may be left.
+    fn end(mut self) {
+        self.feed(Event::Close);
+        assert!(self.waiting.is_empty(), "a close ends every wait");
+        let calm = [0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 0];
+        for _ in 0..EVENTS * 4 {
+            while !self.asked.is_empty() {
+                self.answer(&mut Bytes::new(&calm));
+            }
+            if let Some(hold) = self.guards.keys().next().copied() {
+                self.guards.remove(&hold);
+                self.feed(Event::Drop { hold });
+            } else if self.machine.is_quiet() && self.tickets.is_empty() {
+                return;
+            } else {
+                self.tick();
+            }
+        }
+        panic!("it never comes to rest: {:?}, tickets {:?}", self.machine, self.tickets);
+    }
+}
+
+fn watch(fails: bool) -> WatchAnswer {
+    if fails { WatchAnswer::Failed } else { WatchAnswer::Acknowledged }
+}
+
+fn terms(bytes: &mut Bytes<'_>) -> Terms {
+    let lease = Duration::from_millis(500 + bytes.number() % 60_000);
+    let keep = if bytes.choice(4) == 0 { Keep::Fixed } else { Keep::Renewed { every: lease / 3 } };
+    Terms {
+        lease,
+        keep,
+        operation_timeout: lease / 10,
+        margin: lease / 100 + Duration::from_millis(2),
+        outage_budget: lease,
+        max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
+        token_floor: None,
+    }
+}
+
+fn nth<T: Copy + Ord>(of: &BTreeSet<T>, bytes: &mut Bytes<'_>) -> Option<T> {
+    let at = usize::from(bytes.byte());
+    if of.is_empty() { None } else { of.iter().nth(at % of.len()).copied() }
+}
