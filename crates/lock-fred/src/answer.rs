@@ -78,8 +78,14 @@ impl Raw {
         let outcome = match self.word.as_str() {
             "free" => Inspected::Free,
             "held" => {
-                let depth = u32::try_from(self.number(1)?).map_err(|_| nonsense(self.what))?;
-                Inspected::Held(StoredHold { lease: self.text(0)?, depth, remaining: self.remaining(2)? })
+                let (lease, depth) =
+                    (self.text(0), self.number(1).ok().and_then(|depth| u32::try_from(depth).ok()));
+                let (Ok(lease), Some(depth)) = (lease, depth) else {
+                    let message =
+                        "inspect on redis: the key is a hash that is no lock: use another lock name";
+                    return Err(BackendError::new(BackendErrorKind::WrongType, Applied::No, message));
+                };
+                Inspected::Held(StoredHold { lease, depth, remaining: self.remaining(2)? })
             }
             _ => return Err(nonsense(self.what)),
         };

@@ -5,6 +5,7 @@ use crate::{
     builder::RedisBackendBuilder,
     check::ConnectWarning,
     clock::ServerClock,
+    error::is_read_only,
     keys::Keys,
     link::Link,
     script::{self, Script},
@@ -12,6 +13,7 @@ use crate::{
 };
 use async_trait::async_trait;
 use fred::interfaces::ClientLike;
+use futures_util::future::join_all;
 use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ServerTime,
     backend::{
@@ -105,7 +107,8 @@ impl RedisBackend {
     /// Runs a script and learns the server's clock from its answer.
     async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<String>) -> Result<Raw, BackendError> {
         let sent = Instant::now();
-        let raw = Raw::read(script.name, script.run(&self.inner.link, keys, args).await?)?;
+        let answer = script.run(&self.inner.link, keys, args).await;
+        let raw = Raw::read(script.name, answer.inspect_err(|error| self.look_at(error))?)?;
         self.inner.clock.learn(sent, raw.now);
         Ok(raw)
     }
@@ -120,9 +123,19 @@ impl RedisBackend {
             [item.lease.to_string(), millis(item.duration), item.not_after.as_micros().to_string()]
         };
         let args = items.iter().flat_map(item_args).collect();
-        let (now, answers) = renewals(script::RENEW.run(&self.inner.link, keys, args).await?, items.len())?;
+        let answer = script::RENEW.run(&self.inner.link, keys, args).await;
+        let (now, answers) = renewals(answer.inspect_err(|error| self.look_at(error))?, items.len())?;
         self.inner.clock.learn(sent, now);
+        answers.iter().filter_map(|answer| answer.as_ref().err()).for_each(|error| self.look_at(error));
         Ok(answers)
+    }
+
+    /// A master that has become a replica: both connections are made anew, to whoever is behind the address now.
+    fn look_at(&self, error: &BackendError) {
+        if is_read_only(error) {
+            self.inner.link.replace();
+            self.inner.subscriptions.link().replace();
+        }
     }
 }
 
@@ -145,7 +158,8 @@ impl Backend for RedisBackend {
     }
 
     async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.subscriptions.unwatch(subscriber, name).await
+        self.inner.subscriptions.unwatch(subscriber, &name);
+        Ok(())
     }
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -180,6 +194,12 @@ impl Backend for RedisBackend {
         }
         match self.renew_together(&items).await {
             Ok(answers) => answers,
+            // The server looks at the rights on all keys of a script before it runs: each is asked for by itself.
+            Err(error) if error.kind() == BackendErrorKind::Denied && items.len() > 1 => {
+                let alone = |item| async move { self.renew_together(std::slice::from_ref(item)).await };
+                let answers = join_all(items.iter().map(alone)).await.into_iter();
+                answers.map(|answer| answer.and_then(|mut one| one.remove(0))).collect()
+            }
             Err(error) => items.iter().map(|_| Err(error.clone())).collect(),
         }
     }
@@ -201,8 +221,9 @@ impl Backend for RedisBackend {
     }
 }
 
+/// At least one: an expiry of 0 would be none.
 fn millis(d: Duration) -> String {
-    d.as_millis().to_string()
+    d.as_millis().max(1).to_string()
 }
 
 impl fmt::Debug for RedisBackend {

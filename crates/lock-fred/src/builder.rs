@@ -13,6 +13,10 @@ use std::{fmt, time::Duration};
 
 /// How long an unused fencing counter is kept by default.
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Below it, counters in use would be lost.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
+/// Above it, servers refuse an expiry some day.
+const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// How long a connection may take to be made by default.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Requests that the server does not answer for that long fail, whatever their callers want: the backstop behind the
@@ -74,7 +78,7 @@ impl RedisBackendBuilder {
     }
 
     /// How long the fencing counter of a name is kept after it was made. `None` keeps it for ever, which a fleet needs
-    /// that shares *fenced* locks with Redisson: Redisson restarts a missing counter at 1.
+    /// that shares *fenced* locks with Redisson: Redisson restarts a missing counter at 1. From 1 s to 100 years.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self
@@ -107,9 +111,9 @@ impl RedisBackendBuilder {
     /// Dropping it closes the connections.
     pub async fn connect(self) -> Result<RedisBackend, LockError> {
         let (retention, limit) = (self.retention, self.connect_timeout);
-        if retention.is_some_and(|retention| retention < Duration::from_secs(1)) {
+        if retention.is_some_and(|retention| !(SHORTEST_RETENTION..=LONGEST_RETENTION).contains(&retention)) {
             return Err(misconfigured(
-                "a retention below 1 s would lose counters in use: give more, or `None`",
+                "the retention is not from 1 s to 100 years: give another, or `None` for ever",
             ));
         }
         let place = place(&self.config.server)?;

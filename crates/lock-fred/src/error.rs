@@ -20,6 +20,16 @@ pub(crate) fn not_connected(what: &str) -> BackendError {
     backend_error(what, BackendErrorKind::Unavailable, Applied::No, "there is no connection to it now")
 }
 
+/// What came back cannot be trusted to be the answer.
+pub(crate) fn out_of_step(what: &str, why: &str) -> BackendError {
+    backend_error(what, BackendErrorKind::Unavailable, Applied::Unknown, why)
+}
+
+/// Whether the server says that it has become a replica: another one may be behind its address by now.
+pub(crate) fn is_read_only(error: &BackendError) -> bool {
+    error.to_string().contains("READONLY")
+}
+
 /// What carried the connection is gone, and no other will come.
 pub(crate) fn runtime_ended(what: &str) -> BackendError {
     let why =
@@ -38,32 +48,25 @@ fn backend_error(what: &str, kind: BackendErrorKind, applied: Applied, details: 
 }
 
 /// What no retry cures, by the word in the server's text.
-const FINAL: [(&str, BackendErrorKind); 9] = [
+const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
     ("NOPERM", BackendErrorKind::Denied),
-    // Of a command inside of a script, before and since Redis 7.
+    // Of a command inside of a script: since Redis 7.2, and before.
+    ("has no permissions", BackendErrorKind::Denied),
     ("can't run this command", BackendErrorKind::Denied),
     ("can't access at least one of the keys", BackendErrorKind::Denied),
     ("can't publish to the channel", BackendErrorKind::Denied),
     ("WRONGTYPE", BackendErrorKind::WrongType),
+    // Our own scripts'.
+    ("TOKENS", BackendErrorKind::Misconfigured),
     ("CROSSSLOT", BackendErrorKind::Misconfigured),
     ("MOVED", BackendErrorKind::Misconfigured),
 ];
 
 /// What a server refuses before a script has written anything, and a retry may cure, by the first word.
-const REFUSALS: [&str; 10] = [
-    "READONLY",
-    "OOM",
-    "MISCONF",
-    "LOADING",
-    "BUSY",
-    "NOREPLICAS",
-    "CLUSTERDOWN",
-    "TRYAGAIN",
-    "MASTERDOWN",
-    "NOSCRIPT",
-];
+const REFUSALS: [&str; 9] =
+    ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
 fn classify(error: &Error) -> (BackendErrorKind, Applied) {
     use BackendErrorKind as Kind;
@@ -76,6 +79,10 @@ fn classify(error: &Error) -> (BackendErrorKind, Applied) {
     let first = details.split_whitespace().next().unwrap_or_default();
     if REFUSALS.contains(&first) {
         return (Kind::Unavailable, Applied::No);
+    }
+    // fred answers everything under way with it.
+    if first == "CLUSTERDOWN" {
+        return (Kind::Unavailable, Applied::Unknown);
     }
     // Redis 6 wraps what a script runs into.
     if details.starts_with("ERR Error running script")
@@ -104,7 +111,10 @@ fn classify(error: &Error) -> (BackendErrorKind, Applied) {
             (Kind::Unavailable, Applied::Unknown)
         }
         // Its tasks are gone: the runtime in which it was connected has ended.
-        ErrorKind::Unknown if details.starts_with("Client is not initialized") => {
+        ErrorKind::Unknown
+            if details.starts_with("Client is not initialized")
+                || details.starts_with("Failed to send command to router") =>
+        {
             (Kind::Unavailable, Applied::No)
         }
         // An error of a script midway, and whatever later versions add.
@@ -118,11 +128,12 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
             ": give user and password in the URL"
         }
-        BackendErrorKind::Denied if says("NOPERM") || says("can't") => {
+        BackendErrorKind::Denied if says("NOPERM") || says("can't") || says("has no permissions") => {
             ": give the user the rights listed in `docs/protocol.md`"
         }
         BackendErrorKind::Denied => ": check user and password",
         BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
+        BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
             ": Redis Cluster is not supported, use a standalone server"
         }
@@ -184,6 +195,13 @@ mod tests {
             ),
             unknown(Kind::Denied)
         );
+        assert_eq!(
+            said(
+                "ERR ACL failure in script: User locks has no permissions to run the 'hset' command script: 1f"
+            ),
+            unknown(Kind::Denied)
+        );
+        assert_eq!(said("CLUSTERDOWN Hash slot not served"), unknown(Kind::Unavailable));
         assert_eq!(
             said(
                 "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed"

@@ -11,9 +11,15 @@ use fred::{
     types::{Builder, ConnectHandle},
 };
 use lock_core::BackendError;
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
 use tokio::{
-    sync::{Notify, broadcast::error::RecvError, watch},
+    sync::{broadcast::error::RecvError, watch},
     task::JoinHandle,
     time::sleep,
 };
@@ -22,6 +28,8 @@ use tokio::{
 const GRACE: Duration = Duration::from_millis(300);
 /// After that time fred's own state is true again: it goes on saying "connected" until its first new attempt.
 const SETTLED: Duration = Duration::from_millis(300);
+/// Between two replacements of a connection.
+const BREATH: Duration = Duration::from_millis(200);
 /// Between two starts of a client that gave up.
 const RESTART: Duration = Duration::from_secs(1);
 
@@ -34,26 +42,32 @@ pub(crate) struct Link {
 }
 
 /// How it shows that another connection is needed.
-#[derive(Default)]
 struct Useless {
     pulse: Pulse,
-    /// The server has become a replica: behind the same address there may be a master by now.
-    replica: Notify,
+    /// Somebody says so: the server has become a replica, or answers are out of step.
+    asked: watch::Sender<Option<Instant>>,
 }
 
 impl Link {
     /// Connects. Everything that carries the connection runs on the current runtime.
     pub(crate) async fn open(builder: &Builder) -> Result<Self, Error> {
         let client = builder.build()?;
-        let (is_up, up) = watch::channel(true);
-        // What is dropped before it is open leaves nothing running.
-        let mut link = Self { client, up, useless: Arc::default(), tasks: Vec::new() };
-        let follow = follow(link.client.clone(), is_up);
-        let carried = Carried(link.client.init().await?);
-        link.tasks.push(tokio::spawn(follow));
-        link.tasks.push(tokio::spawn(keep_up(link.client.clone(), carried)));
-        link.tasks.push(tokio::spawn(replace(link.client.clone(), link.useless.clone())));
-        Ok(link)
+        let is_up = Arc::new(watch::Sender::new(true));
+        let useless = Arc::new(Useless { pulse: Pulse::default(), asked: watch::Sender::default() });
+        let follow = follow(client.clone(), is_up.clone());
+        // What is dropped before it is open leaves nothing running; fred's own `init` would.
+        let carried = connect(&client).await?;
+        let tasks = vec![
+            tokio::spawn(follow),
+            tokio::spawn(keep_up(client.clone(), carried)),
+            tokio::spawn(replace(client.clone(), useless.clone(), is_up.clone())),
+        ];
+        Ok(Self { client, up: is_up.subscribe(), useless, tasks })
+    }
+
+    /// Asks for another connection.
+    pub(crate) fn replace(&self) {
+        self.useless.asked.send_replace(Some(Instant::now()));
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -68,11 +82,15 @@ impl Link {
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, BackendError> {
         let mut up = self.up.clone();
-        if up.has_changed().is_err() {
+        if self.tasks.iter().any(JoinHandle::is_finished) {
             return Err(runtime_ended(what));
         }
-        if !self.is_up() && tokio::time::timeout(GRACE, up.wait_for(|&up| up)).await.is_err() {
-            return Err(not_connected(what));
+        if !self.is_up() {
+            match tokio::time::timeout(GRACE, up.wait_for(|&up| up)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => return Err(runtime_ended(what)),
+                Err(_) => return Err(not_connected(what)),
+            }
         }
         let sent = self.useless.pulse.sent();
         let answer = tokio::select! {
@@ -85,12 +103,7 @@ impl Link {
             Err(error) if *error.kind() == ErrorKind::Timeout => {}
             _ => sent.heard(),
         }
-        answer.map_err(|error| {
-            if error.details().starts_with("READONLY") {
-                self.useless.replica.notify_one();
-            }
-            translate(what, &error)
-        })
+        answer.map_err(|error| translate(what, &error))
     }
 }
 
@@ -101,8 +114,9 @@ async fn stays_down(mut up: watch::Receiver<bool>) {
             // Nobody follows the connection any more.
             return;
         }
-        if tokio::time::timeout(GRACE, up.wait_for(|&up| up)).await.is_err() {
-            return;
+        match tokio::time::timeout(GRACE, up.wait_for(|&up| up)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return,
         }
     }
 }
@@ -111,6 +125,19 @@ impl Drop for Link {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// Makes the first connection. Dropping this, or what it gives, ends it.
+async fn connect(client: &Client) -> Result<Carried, Error> {
+    let mut made = pin!(client.wait_for_connect());
+    // It listens from its first poll on; the news may come before a second one.
+    let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
+    let carried = Carried(client.connect());
+    match early {
+        Poll::Ready(made) => made?,
+        Poll::Pending => made.await?,
+    }
+    Ok(carried)
 }
 
 /// The task of fred that carries a connection; aborted with this.
@@ -123,7 +150,7 @@ impl Drop for Carried {
 }
 
 /// Says whether there is a connection, from the moment on at which one is lost.
-fn follow(client: Client, up: watch::Sender<bool>) -> impl Future<Output = ()> {
+fn follow(client: Client, up: Arc<watch::Sender<bool>>) -> impl Future<Output = ()> {
     // Before the connection is made, so that nothing is missed.
     let (mut errors, mut reconnects) = (client.error_rx(), client.reconnect_rx());
     async move {
@@ -160,18 +187,25 @@ async fn keep_up(client: Client, mut carried: Carried) {
     }
 }
 
-async fn replace(client: Client, useless: Arc<Useless>) {
+async fn replace(client: Client, useless: Arc<Useless>, up: Arc<watch::Sender<bool>>) {
+    let (mut dead, mut asked) = (useless.pulse.deaths(), useless.asked.subscribe());
+    let mut made = Instant::now();
     loop {
-        tokio::select! {
-            () = useless.pulse.died() => {
-                tracing::warn!("redis has not answered for {SILENCE:?}, the connection is made anew");
-            }
-            () = useless.replica.notified() => {
-                tracing::warn!("redis has become a replica, the connection is made anew");
-            }
-        }
+        let why = tokio::select! {
+            _ = dead.changed() => format!("it has not answered for {SILENCE:?}"),
+            _ = asked.changed() => match *asked.borrow_and_update() {
+                Some(at) if at > made => "it is of no use any more".to_owned(),
+                // That was said of the one before.
+                _ => continue,
+            },
+        };
+        tracing::warn!("a connection to redis is made anew: {why}");
+        // Requests wait for the new one, and are not queued behind it.
+        up.send_replace(false);
         let _ = client.force_reconnection().await;
+        made = Instant::now();
+        dead.mark_unchanged();
         // Whoever is behind the address now gets some time to become a master.
-        sleep(RESTART).await;
+        sleep(BREATH).await;
     }
 }

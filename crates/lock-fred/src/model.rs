@@ -28,9 +28,6 @@ pub fn read(value: Value, renewed: usize) -> Vec<BackendError> {
         failure(raw().and_then(Raw::forced)),
         failure(raw().and_then(Raw::probed)),
     ];
-    match renewals(value.clone(), renewed) {
-        Ok((_, answers)) => failures.extend(answers.into_iter().map(failure)),
-        Err(error) => failures.push(Some(error)),
-    }
+    failures.push(failure(renewals(value.clone(), renewed)));
     failures.into_iter().flatten().collect()
 }

@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
     time::{Duration, Instant},
 };
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 /// A connection on which requests were under way for that long in all, without one answer in between, is taken for
 /// dead. TCP itself would need a quarter of an hour to notice that the other side is gone.
@@ -15,7 +15,7 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Pulse {
     state: Mutex<State>,
-    dead: Notify,
+    dead: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -42,9 +42,9 @@ impl Pulse {
         Sent { pulse: self, heard: false }
     }
 
-    /// Returns when the connection is taken for dead.
-    pub(crate) async fn died(&self) {
-        self.dead.notified().await;
+    /// Changes whenever the connection is taken for dead.
+    pub(crate) fn deaths(&self) -> watch::Receiver<()> {
+        self.dead.subscribe()
     }
 
     fn ended(&self, heard: bool) {
@@ -57,7 +57,7 @@ impl Pulse {
         state.since = (state.under_way > 0).then_some(now);
         drop(state);
         if dead {
-            self.dead.notify_one();
+            self.dead.send_replace(());
         }
     }
 }
@@ -86,44 +86,35 @@ mod tests {
     use super::*;
     use std::thread::sleep;
 
-    fn is_dead(pulse: &Pulse) -> bool {
-        futures_now(pulse.died())
-    }
-
-    /// Whether it is ready at once.
-    fn futures_now(future: impl Future<Output = ()>) -> bool {
-        let mut future = std::pin::pin!(future);
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        future.as_mut().poll(&mut context).is_ready()
-    }
-
     #[test]
     fn silence_adds_up_over_impatient_requests() {
         let pulse = Pulse::default();
+        let deaths = pulse.deaths();
         for _ in 0..3 {
             let sent = pulse.sent();
             sleep(SILENCE / 4);
             drop(sent);
         }
-        assert!(!is_dead(&pulse));
+        assert!(!deaths.has_changed().unwrap());
         let sent = pulse.sent();
         sleep(SILENCE / 2);
         drop(sent);
-        assert!(is_dead(&pulse));
+        assert!(deaths.has_changed().unwrap());
     }
 
     #[test]
     fn idle_time_and_answered_requests_are_no_silence() {
         let pulse = Pulse::default();
+        let deaths = pulse.deaths();
         drop(pulse.sent());
         sleep(SILENCE + SILENCE / 10);
         drop(pulse.sent());
-        assert!(!is_dead(&pulse), "nothing was under way");
+        assert!(!deaths.has_changed().unwrap(), "nothing was under way");
         let (first, second) = (pulse.sent(), pulse.sent());
         sleep(SILENCE * 3 / 4);
         first.heard();
         sleep(SILENCE / 2);
         drop(second);
-        assert!(!is_dead(&pulse), "the first was answered in between");
+        assert!(!deaths.has_changed().unwrap(), "the first was answered in between");
     }
 }

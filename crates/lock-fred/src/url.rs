@@ -142,14 +142,16 @@ fn decoded(text: &str) -> Result<String, LockError> {
 /// silently connect without what it asked for.
 fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N], LockError> {
     let mut values = [const { None }; N];
-    for (name, value) in url.query_pairs() {
+    // Percent-decoding alone: in the form encoding of web pages a `+` would become a blank.
+    for option in url.query().unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let Some(at) = known.iter().position(|known| *known == name) else {
             return Err(refused(&match N {
                 0 => format!("`{}://` has no options after a `?`", url.scheme()),
                 _ => format!("it has an unknown option: `{}://` knows {}", url.scheme(), known.join(", ")),
             }));
         };
-        values[at] = Some(value.into_owned());
+        values[at] = Some(decoded(value)?);
     }
     Ok(values)
 }

@@ -35,6 +35,9 @@ counter = counter and tonumber(counter)
 local first = counter and math.max(counter + 1, now) or now + 1000
 if ARGV[5] ~= '' then first = math.max(first, tonumber(ARGV[5]) + 1) end
 local last = math.max(first, math.min(first + tonumber(ARGV[4]), now + 1000))
+if last >= 9007199254740992 then
+  return {int(now), 'refused', 'TOKENS the next fencing token would not be below 2^53'}
+end
 if counter then
   redis.call('SET', KEYS[2], int(last), 'KEEPTTL')
 elseif ARGV[6] == '' then

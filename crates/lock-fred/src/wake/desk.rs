@@ -1,0 +1,233 @@
+//! What is wanted of the subscriber's connection, what stands there, and who waits for the difference.
+
+use lock_core::{BackendError, LockName};
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// How many channels one round names.
+const CHANNELS: usize = 1_000;
+/// How long a channel that the server refused is left alone: rights may come back.
+const LEFT_ALONE: Duration = Duration::from_secs(30);
+
+pub(super) type Told = oneshot::Receiver<Result<(), BackendError>>;
+
+/// The channels of all names that somebody of this process waits for.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    /// By channel; `a` and `{a}` have the same.
+    wanted: HashMap<String, HashSet<LockName>>,
+    /// What the server has acknowledged on the present connection.
+    standing: HashSet<String>,
+    waiting: HashMap<String, Vec<oneshot::Sender<Result<(), BackendError>>>>,
+    /// What the server refused, and until when it is left alone.
+    refused: HashMap<String, Instant>,
+    /// When it refused some channel of a round: how many the next round may name, to find out which.
+    most: Option<usize>,
+}
+
+/// What to say to the server next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Round {
+    pub(super) subscribe: Vec<String>,
+    pub(super) unsubscribe: Vec<String>,
+}
+
+impl Desk {
+    /// Wants the channel of a name; the answer comes when the server has acknowledged it.
+    pub(super) fn want(&mut self, channel: String, name: LockName) -> Told {
+        let (tell, told) = oneshot::channel();
+        if self.standing.contains(&channel) {
+            let _ = tell.send(Ok(()));
+        } else {
+            // Who asks anew is not told what was said to others some time ago.
+            self.refused.remove(&channel);
+            self.waiting.entry(channel.clone()).or_default().push(tell);
+        }
+        self.wanted.entry(channel).or_default().insert(name);
+        told
+    }
+
+    pub(super) fn unwant(&mut self, channel: &str, name: &LockName) {
+        if let Some(names) = self.wanted.get_mut(channel) {
+            names.remove(name);
+            if names.is_empty() {
+                self.wanted.remove(channel);
+                self.waiting.remove(channel);
+            }
+        }
+    }
+
+    /// Whose release a message of this channel tells.
+    pub(super) fn names(&self, channel: &str) -> Vec<LockName> {
+        self.wanted.get(channel).into_iter().flatten().cloned().collect()
+    }
+
+    /// What is still to be said. What is to be given up does not stand any more from here on: whoever wants it
+    /// meanwhile has it subscribed to again, behind that.
+    pub(super) fn next_round(&mut self) -> Round {
+        let now = Instant::now();
+        self.refused.retain(|_, until| *until > now);
+        let subscribe: Vec<_> = self.missing().take(self.most.unwrap_or(CHANNELS)).cloned().collect();
+        if subscribe.is_empty() {
+            self.most = None;
+        }
+        let useless = self.standing.iter().filter(|channel| !self.wanted.contains_key(*channel));
+        let unsubscribe: Vec<_> = useless.take(CHANNELS).cloned().collect();
+        for channel in &unsubscribe {
+            self.standing.remove(channel);
+        }
+        Round { subscribe, unsubscribe }
+    }
+
+    pub(super) fn acknowledged(&mut self, round: Round) {
+        for channel in round.subscribe {
+            for tell in self.waiting.remove(&channel).unwrap_or_default() {
+                let _ = tell.send(Ok(()));
+            }
+            self.standing.insert(channel);
+        }
+    }
+
+    /// The server did not take it. Who waits for it is told; it stays wanted while somebody has watched it before.
+    pub(super) fn failed(&mut self, round: Round, error: &BackendError) {
+        let refused = !error.is_retryable();
+        if refused && round.subscribe.len() > 1 {
+            self.most = Some(round.subscribe.len() / 2);
+            return;
+        }
+        for channel in round.subscribe {
+            for tell in self.waiting.remove(&channel).unwrap_or_default() {
+                let _ = tell.send(Err(error.clone()));
+            }
+            if refused {
+                self.refused.insert(channel, Instant::now() + LEFT_ALONE);
+                self.most = None;
+            }
+        }
+    }
+
+    /// Another connection: nothing stands there.
+    pub(super) fn start_over(&mut self) {
+        self.standing.clear();
+    }
+
+    /// What is wanted, does not stand, and was not refused just now.
+    fn missing(&self) -> impl Iterator<Item = &String> {
+        let stands =
+            |channel: &&String| self.standing.contains(*channel) || self.refused.contains_key(*channel);
+        self.wanted.keys().filter(move |channel| !stands(channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lock_core::{Applied, BackendErrorKind};
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("a good name")
+    }
+
+    fn subscribe(round: &Round) -> Vec<&str> {
+        let mut channels: Vec<_> = round.subscribe.iter().map(String::as_str).collect();
+        channels.sort_unstable();
+        channels
+    }
+
+    fn answered(told: &mut Told) -> Option<bool> {
+        told.try_recv().ok().map(|answer| answer.is_ok())
+    }
+
+    fn denied() -> BackendError {
+        BackendError::new(BackendErrorKind::Denied, Applied::No, "no")
+    }
+
+    #[test]
+    fn many_that_come_at_once_are_one_round() {
+        let mut desk = Desk::default();
+        let (mut a, mut b) = (desk.want("a".into(), name("a")), desk.want("b".into(), name("b")));
+        let round = desk.next_round();
+        assert_eq!(subscribe(&round), ["a", "b"]);
+        desk.acknowledged(round);
+        assert_eq!((answered(&mut a), answered(&mut b)), (Some(true), Some(true)));
+        assert_eq!(answered(&mut desk.want("a".into(), name("a"))), Some(true), "it stands already");
+        assert_eq!(desk.next_round(), Round::default());
+    }
+
+    #[test]
+    fn names_that_share_a_channel_are_all_told_and_give_it_up_together() {
+        let mut desk = Desk::default();
+        let _told = (desk.want("c".into(), name("a")), desk.want("c".into(), name("{a}")));
+        let round = desk.next_round();
+        desk.acknowledged(round);
+        assert_eq!(desk.names("c").len(), 2);
+        desk.unwant("c", &name("{a}"));
+        assert_eq!(desk.names("c"), [name("a")]);
+        assert_eq!(desk.next_round(), Round::default());
+        desk.unwant("c", &name("a"));
+        assert_eq!(desk.next_round().unsubscribe, ["c"]);
+    }
+
+    #[test]
+    fn what_is_wanted_again_while_it_is_given_up_is_subscribed_to_again() {
+        let mut desk = Desk::default();
+        let _told = desk.want("a".into(), name("a"));
+        let round = desk.next_round();
+        desk.acknowledged(round);
+        desk.unwant("a", &name("a"));
+        let giving_up = desk.next_round();
+        let mut again = desk.want("a".into(), name("a"));
+        desk.acknowledged(giving_up);
+        assert_eq!(answered(&mut again), None, "the old one is being given up");
+        let round = desk.next_round();
+        assert_eq!(subscribe(&round), ["a"]);
+        desk.acknowledged(round);
+        assert_eq!(answered(&mut again), Some(true));
+    }
+
+    #[test]
+    fn one_channel_that_is_refused_costs_the_others_nothing() {
+        let mut desk = Desk::default();
+        let names: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
+        let mut told: Vec<_> = names.iter().map(|text| desk.want(text.clone(), name(text))).collect();
+        let mut rounds = 0;
+        loop {
+            let round = desk.next_round();
+            if round == Round::default() {
+                break;
+            }
+            rounds += 1;
+            assert!(rounds < 150, "it is found by halves");
+            match round.subscribe.iter().any(|channel| channel == "c7") {
+                true => {
+                    desk.failed(round, &denied());
+                    desk.start_over();
+                }
+                false => desk.acknowledged(round),
+            }
+        }
+        for (number, told) in told.iter_mut().enumerate() {
+            assert_eq!(answered(told), Some(number != 7), "{number}");
+        }
+        assert!(names.iter().all(|name| name == "c7" || desk.standing.contains(name)));
+        let _again = desk.want("c7".into(), name("c7"));
+        assert_eq!(desk.next_round().subscribe, ["c7"], "who asks anew is asked for anew");
+    }
+
+    #[test]
+    fn what_fails_for_a_while_is_tried_again() {
+        let mut desk = Desk::default();
+        let mut told = desk.want("a".into(), name("a"));
+        let round = desk.next_round();
+        desk.failed(round, &BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, "down"));
+        assert_eq!(answered(&mut told), Some(false));
+        assert_eq!(subscribe(&desk.next_round()), ["a"]);
+        let round = desk.next_round();
+        desk.acknowledged(round);
+        desk.start_over();
+        assert_eq!(subscribe(&desk.next_round()), ["a"], "another connection");
+    }
+}
