@@ -10,20 +10,25 @@ use tokio::sync::oneshot;
 /// How many channels one round names.
 const CHANNELS: usize = 1_000;
 /// How long a channel that the server refused is left alone: rights may come back.
-const LEFT_ALONE: Duration = Duration::from_secs(30);
+const LEFT_ALONE: Duration = Duration::from_secs(5);
 
 pub(super) type Told = oneshot::Receiver<Result<(), BackendError>>;
 
-/// The channels of all names that somebody of this process waits for.
+/// The channels of all names that somebody of this process waits for. Every step costs what it changes, however many
+/// there are.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     /// By channel; `a` and `{a}` have the same.
     wanted: HashMap<String, HashSet<LockName>>,
     /// What the server has acknowledged on the present connection.
     standing: HashSet<String>,
-    waiting: HashMap<String, Vec<oneshot::Sender<Result<(), BackendError>>>>,
+    /// Wanted, not standing, not refused just now.
+    missing: HashSet<String>,
+    /// Standing, not wanted.
+    useless: HashSet<String>,
     /// What the server refused, and until when it is left alone.
     refused: HashMap<String, Instant>,
+    waiting: HashMap<String, Vec<oneshot::Sender<Result<(), BackendError>>>>,
     /// When it refused some channel of a round: how many the next round may name, to find out which.
     most: Option<usize>,
 }
@@ -40,10 +45,12 @@ impl Desk {
     pub(super) fn want(&mut self, channel: String, name: LockName) -> Told {
         let (tell, told) = oneshot::channel();
         if self.standing.contains(&channel) {
+            self.useless.remove(&channel);
             let _ = tell.send(Ok(()));
         } else {
             // Who asks anew is not told what was said to others some time ago.
             self.refused.remove(&channel);
+            self.missing.insert(channel.clone());
             self.waiting.entry(channel.clone()).or_default().push(tell);
         }
         self.wanted.entry(channel).or_default().insert(name);
@@ -51,11 +58,15 @@ impl Desk {
     }
 
     pub(super) fn unwant(&mut self, channel: &str, name: &LockName) {
-        if let Some(names) = self.wanted.get_mut(channel) {
-            names.remove(name);
-            if names.is_empty() {
-                self.wanted.remove(channel);
-                self.waiting.remove(channel);
+        let Some(names) = self.wanted.get_mut(channel) else { return };
+        names.remove(name);
+        if names.is_empty() {
+            self.wanted.remove(channel);
+            self.waiting.remove(channel);
+            self.missing.remove(channel);
+            self.refused.remove(channel);
+            if self.standing.contains(channel) {
+                self.useless.insert(channel.to_owned());
             }
         }
     }
@@ -69,14 +80,16 @@ impl Desk {
     /// meanwhile has it subscribed to again, behind that.
     pub(super) fn next_round(&mut self) -> Round {
         let now = Instant::now();
-        self.refused.retain(|_, until| *until > now);
-        let subscribe: Vec<_> = self.missing().take(self.most.unwrap_or(CHANNELS)).cloned().collect();
+        for (channel, _) in self.refused.extract_if(|_, until| *until <= now) {
+            self.missing.insert(channel);
+        }
+        let subscribe: Vec<_> = self.missing.iter().take(self.most.unwrap_or(CHANNELS)).cloned().collect();
         if subscribe.is_empty() {
             self.most = None;
         }
-        let useless = self.standing.iter().filter(|channel| !self.wanted.contains_key(*channel));
-        let unsubscribe: Vec<_> = useless.take(CHANNELS).cloned().collect();
+        let unsubscribe: Vec<_> = self.useless.iter().take(CHANNELS).cloned().collect();
         for channel in &unsubscribe {
+            self.useless.remove(channel);
             self.standing.remove(channel);
         }
         Round { subscribe, unsubscribe }
@@ -86,6 +99,10 @@ impl Desk {
         for channel in round.subscribe {
             for tell in self.waiting.remove(&channel).unwrap_or_default() {
                 let _ = tell.send(Ok(()));
+            }
+            self.missing.remove(&channel);
+            if !self.wanted.contains_key(&channel) {
+                self.useless.insert(channel.clone());
             }
             self.standing.insert(channel);
         }
@@ -103,8 +120,10 @@ impl Desk {
                 let _ = tell.send(Err(error.clone()));
             }
             if refused {
-                self.refused.insert(channel, Instant::now() + LEFT_ALONE);
                 self.most = None;
+                if self.missing.remove(&channel) {
+                    self.refused.insert(channel, Instant::now() + LEFT_ALONE);
+                }
             }
         }
     }
@@ -112,13 +131,9 @@ impl Desk {
     /// Another connection: nothing stands there.
     pub(super) fn start_over(&mut self) {
         self.standing.clear();
-    }
-
-    /// What is wanted, does not stand, and was not refused just now.
-    fn missing(&self) -> impl Iterator<Item = &String> {
-        let stands =
-            |channel: &&String| self.standing.contains(*channel) || self.refused.contains_key(*channel);
-        self.wanted.keys().filter(move |channel| !stands(channel))
+        self.useless.clear();
+        self.missing =
+            self.wanted.keys().filter(|channel| !self.refused.contains_key(*channel)).cloned().collect();
     }
 }
 
