@@ -81,6 +81,7 @@ impl Connectors {
                 self.schemes().join(", ")
             )));
         };
+        let scheme = &*scheme.to_ascii_lowercase();
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
             Some(connector) => connector.connect(url).await,
             None => Err(LockError::invalid_url(self.unknown(scheme))),

@@ -10,7 +10,8 @@ use std::{error::Error, fmt, sync::Arc};
 
 /// Something about a lock did not work; [`kind`](LockError::kind) says what, to branch on.
 ///
-/// The text is one clause that says what was attempted; the cause is in [`source`](Error::source).
+/// The text is one clause that says what was attempted; the cause is in [`source`](Error::source), and `{error:#}` has
+/// both.
 #[derive(Clone)]
 pub struct LockError(Box<Inner>);
 
@@ -178,9 +179,12 @@ impl fmt::Display for LockError {
         if let Some(name) = &self.0.name {
             write!(f, " (lock `{name}`)")?;
         }
-        match &self.0.detail {
-            Some(detail) => write!(f, ": {detail}"),
-            None => Ok(()),
+        if let Some(detail) = &self.0.detail {
+            write!(f, ": {detail}")?;
+        }
+        match &self.0.source {
+            Some(source) if f.alternate() => write!(f, ": {source}"),
+            _ => Ok(()),
         }
     }
 }

@@ -101,7 +101,7 @@ impl RedisBackend {
     pub(crate) async fn probe(&self, keys: Keys) -> Result<(), BackendError> {
         let Keys { lock, counter, channel } = keys;
         self.inner.subscriptions.probe(channel.clone()).await?;
-        self.run(&script::PROBE, vec![lock, counter, channel], Vec::new()).await?.probed()
+        self.run(&script::PROBE, vec![lock, counter], vec![channel]).await?.probed()
     }
 
     /// Runs a script and learns the server's clock from its answer.
@@ -206,9 +206,10 @@ impl Backend for RedisBackend {
 
     async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
-        let publish = if r.publish == Publish::Yes { "1" } else { "0" };
-        let args = vec![r.lease.to_string(), r.depth_left.to_string(), publish.to_owned()];
-        self.run(&script::RELEASE, vec![lock, channel], args).await?.released()
+        // The channel is an argument: as a key it would want a right to a key of its name.
+        let channel = if r.publish == Publish::Yes { channel } else { String::new() };
+        let args = vec![r.lease.to_string(), r.depth_left.to_string(), channel];
+        self.run(&script::RELEASE, vec![lock], args).await?.released()
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
@@ -217,7 +218,7 @@ impl Backend for RedisBackend {
 
     async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
-        self.run(&script::FORCE, vec![lock, channel], vec![r.seen]).await?.forced()
+        self.run(&script::FORCE, vec![lock], vec![r.seen, channel]).await?.forced()
     }
 }
 

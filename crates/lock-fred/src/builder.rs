@@ -1,6 +1,6 @@
 //! The settings of a backend, and how its connections are made.
 
-use crate::{backend::RedisBackend, check, error::refused, link::Link, url, wake::Subscriptions};
+use crate::{backend::RedisBackend, check, error::connecting, link::Link, url, wake::Subscriptions};
 use fred::{
     error::Error,
     types::{
@@ -31,8 +31,8 @@ const MESSAGES: usize = 8_192;
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 7 days | how long the fencing counter of an unused name is kept |
-/// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made |
+/// | [`retention`](Self::retention) | 7 days | how long the fencing counter of a name is kept after it was made |
+/// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made, now and later |
 /// | `tls` (feature `tls`) | by the URL | whom to trust, which certificate to show |
 ///
 /// ```no_run
@@ -66,7 +66,8 @@ impl RedisBackendBuilder {
     }
 
     /// Of a configuration of fred, for programs that have one: server, user, password, database and TLS are taken
-    /// from it. Policies for retries, timeouts and reconnection are not part of it; locks need their own.
+    /// from it. Policies for retries, timeouts and reconnection are not part of it; locks need their own: a client of yours
+    /// cannot be shared, since it may send a command twice.
     pub fn from_config(config: Config) -> Self {
         Self {
             config,
@@ -77,20 +78,22 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// How long the fencing counter of a name is kept after it was made. `None` keeps it for ever, which a fleet needs
+    /// How long the fencing counter of a name is kept after it was made; 7 days by default. Tokens go on rising over its
+    /// end, so it only bounds what names leave behind: about 100 bytes each. `None` keeps it for ever, which a fleet needs
     /// that shares *fenced* locks with Redisson: Redisson restarts a missing counter at 1. From 1 s to 100 years.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self
     }
 
-    /// How long a connection may take to be made.
+    /// How long a connection may take to be made, and then to be checked; later also how long it may take to be made
+    /// anew. 5 s by default, not zero.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Secures the connections.
+    /// Secures the connections, whatever the URL says: also those of a `redis://`.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: crate::tls::Tls) -> Self {
         self.tls = Some(tls);
@@ -116,7 +119,11 @@ impl RedisBackendBuilder {
                 "the retention is not from 1 s to 100 years: give another, or `None` for ever",
             ));
         }
+        if limit.is_zero() {
+            return Err(misconfigured("a `connect_timeout` of zero leaves no time to connect: give some"));
+        }
         let place = place(&self.config.server)?;
+        let tls = self.is_secured();
         let builder = self.client_builder()?;
         let open = async {
             let (commands, wake_ups) = (Link::open(&builder).await?, Link::open(&builder).await?);
@@ -124,13 +131,13 @@ impl RedisBackendBuilder {
         };
         let (commands, wake_ups) = match tokio::time::timeout(limit, open).await {
             Ok(Ok(links)) => links,
-            Ok(Err(error)) => return Err(refused(&format!("connect to {place}"), &error).into()),
-            Err(_) => return Err(nobody_answers(&place, limit)),
+            Ok(Err(error)) => return Err(connecting(&place, tls, &error).into()),
+            Err(_) => return Err(nobody_answers(&place, tls, limit)),
         };
         let backend = RedisBackend::new(commands, Subscriptions::new(wake_ups), retention);
         match tokio::time::timeout(limit, check::run(backend)).await {
             Ok(checked) => checked,
-            Err(_) => Err(nobody_answers(&place, limit)),
+            Err(_) => Err(nobody_answers(&place, tls, limit)),
         }
     }
 
@@ -168,9 +175,14 @@ impl RedisBackendBuilder {
         self.config
     }
 
-    #[cfg(all(test, feature = "tls"))]
+    #[cfg(feature = "tls")]
     pub(crate) fn is_secured(&self) -> bool {
-        self.tls.is_some()
+        self.tls.is_some() || self.config.tls.is_some()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn is_secured(&self) -> bool {
+        false
     }
 }
 
@@ -190,8 +202,12 @@ fn misconfigured(why: &str) -> LockError {
     BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message).into()
 }
 
-fn nobody_answers(place: &str, limit: Duration) -> LockError {
-    let message = format!("connect to {place}: no answer within {limit:?}: is it a redis, and does it run?");
+fn nobody_answers(place: &str, tls: bool, limit: Duration) -> LockError {
+    let cure = match tls {
+        true => "does it run, and does it speak TLS? If not, write `redis://`",
+        false => "is it a redis, and does it run?",
+    };
+    let message = format!("connect to redis at {place}: no answer within {limit:?}: {cure}");
     BackendError::new(BackendErrorKind::Timeout, Applied::No, message).into()
 }
 

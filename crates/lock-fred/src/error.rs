@@ -1,12 +1,41 @@
 //! What an error of fred says about the operation: not sent, refused, or unknown.
 
 use fred::error::{Error, ErrorKind};
-use lock_core::{Applied, BackendError, BackendErrorKind};
+use lock_core::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind};
 
 /// Translates an error of the client while it did `what`.
 pub(crate) fn translate(what: &str, error: &Error) -> BackendError {
     let (kind, applied) = classify(error);
     backend_error(what, kind, applied, error.details())
+}
+
+/// Of making a connection to `place`: nothing was asked yet.
+pub(crate) fn connecting(place: &str, tls: bool, error: &Error) -> BackendError {
+    let (kind, _) = classify(error);
+    let details = error.details();
+    let reset = ["reset", "Connection closed", "UnexpectedEof"].iter().any(|word| details.contains(word));
+    let (kind, cure) = match kind {
+        Kind::Denied => (kind, cure(kind, details)),
+        _ if details.contains("Certificate") => (
+            Kind::Misconfigured,
+            ": give the authority that signed it, or have the certificate made for this host",
+        ),
+        // What it says of itself makes no sense to us, or it does not take what we want of it.
+        Kind::Protocol => (Kind::Misconfigured, ": is it a redis, and is the database one that it has?"),
+        Kind::Unavailable if details.contains("refused") || details.contains("No such file") => {
+            (kind, ": does redis run there?")
+        }
+        Kind::Unavailable if reset && !tls => (kind, ": if it speaks TLS, write `rediss://`"),
+        Kind::Unavailable | Kind::Misconfigured if tls => {
+            (kind, ": does it speak TLS? If not, write `redis://`")
+        }
+        _ => (kind, cure(kind, details)),
+    };
+    BackendError::new(
+        kind,
+        Applied::No,
+        format!("connect to redis at {place}: {}{cure}", first_words(details)),
+    )
 }
 
 /// Where nothing can have been done, whatever the error: a script says so, or nothing was asked yet.
@@ -69,7 +98,6 @@ const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
 fn classify(error: &Error) -> (BackendErrorKind, Applied) {
-    use BackendErrorKind as Kind;
     let details = error.details();
     if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
         // At the front, the server refused the request; further inside, a script ended midway.
@@ -126,10 +154,10 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
     let says = |word| details.contains(word);
     match kind {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
-            ": give user and password in the URL"
+            ": give the right user and password"
         }
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says("has no permissions") => {
-            ": give the user the rights listed in `docs/protocol.md`"
+            ": give the user the rights that `docs/protocol.md` lists"
         }
         BackendErrorKind::Denied => ": check user and password",
         BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
@@ -144,16 +172,26 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
     }
 }
 
-/// Enough of a text to recognise it; servers quote whole scripts.
+/// Enough of a text to recognise it: servers quote whole scripts and give lessons, and the client prints errors of the
+/// system as Rust does.
 fn first_words(details: &str) -> String {
     let line = details.lines().next().unwrap_or_default();
+    let between = |text: &str, from: &str, to: &str| {
+        let (_, rest) = text.split_once(from)?;
+        Some(rest.rsplit_once(to)?.0.to_owned())
+    };
+    if line.starts_with("NOAUTH") {
+        return "NOAUTH, it wants a password".to_owned();
+    }
+    let line = between(line, "message: \"", "\"")
+        .or_else(|| between(line, "error: ", " }"))
+        .unwrap_or(line.to_owned());
     line.trim_end_matches('.').chars().take(200).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use BackendErrorKind as Kind;
 
     fn of(kind: ErrorKind, details: &'static str) -> (BackendErrorKind, Applied) {
         let error = translate("acquire", &Error::new(kind, details));
@@ -179,6 +217,31 @@ mod tests {
         );
         assert_eq!(of(ErrorKind::Backpressure, "Max buffer length exceeded"), no(Kind::Unavailable));
         assert_eq!(refused("acquire", &Error::new(ErrorKind::Unknown, "WRONGTYPE x")).applied(), Applied::No);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_made_says_why_and_what_to_do() {
+        let said = |tls, kind, details: &'static str| {
+            connecting("cache:1", tls, &Error::new(kind, details)).to_string()
+        };
+        let refused = r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#;
+        assert_eq!(
+            said(false, ErrorKind::IO, refused),
+            "connect to redis at cache:1: Connection refused: does redis run there?"
+        );
+        let reset = r#"Os { code: 104, kind: ConnectionReset, message: "Connection reset by peer" }"#;
+        assert!(said(false, ErrorKind::IO, reset).contains("write `rediss://`"));
+        let forged = "Custom { kind: InvalidData, error: InvalidCertificate(BadSignature) }";
+        let forged = connecting("cache:1", true, &Error::new(ErrorKind::IO, forged));
+        assert_eq!(forged.kind(), Kind::Misconfigured);
+        assert!(forged.to_string().contains(": InvalidCertificate(BadSignature): give the authority"));
+        let lesson = "NOAUTH HELLO must be called with the client already authenticated, otherwise …";
+        assert_eq!(
+            said(false, ErrorKind::Auth, lesson),
+            "connect to redis at cache:1: NOAUTH, it wants a password: give the right user and password"
+        );
+        let index = Error::new(ErrorKind::Unknown, "ERR DB index is out of range");
+        assert!(!connecting("cache:1", false, &index).is_retryable());
     }
 
     #[test]

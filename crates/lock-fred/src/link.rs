@@ -168,7 +168,12 @@ fn follow(client: Client, up: Arc<watch::Sender<bool>>) -> impl Future<Output = 
                 },
                 () = sleep(SETTLED), if !*up.borrow() => client.is_connected(),
             };
-            up.send_if_modified(|up| std::mem::replace(up, is_up) != is_up);
+            if up.send_if_modified(|up| std::mem::replace(up, is_up) != is_up) {
+                match is_up {
+                    true => tracing::info!("connected to redis again"),
+                    false => tracing::warn!("a connection to redis was lost"),
+                }
+            }
         }
     }
 }

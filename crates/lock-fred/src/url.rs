@@ -41,6 +41,14 @@ impl Connector for Redis {
 /// Reads a URL.
 pub(crate) fn parse(text: &str) -> Result<RedisBackendBuilder, LockError> {
     // The parser's own error may quote the text.
+    if text.trim().is_empty() {
+        return Err(refused("it is empty: write `redis://host:port`"));
+    }
+    if !text.contains("://") {
+        return Err(refused(
+            "it has no scheme: write `redis://` before host and port, for example `redis://localhost:6379`",
+        ));
+    }
     let url = Url::parse(text).map_err(|_| {
         refused("it is no URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, `#` is `%23`)")
     })?;
@@ -54,6 +62,10 @@ pub(crate) fn parse(text: &str) -> Result<RedisBackendBuilder, LockError> {
         }
         "rediss" => secured(&url),
         "redis+unix" => unix(&url),
+        "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
+        other if other.contains("sentinel") || other.contains("cluster") => {
+            Err(refused("Sentinel and Cluster are not supported: give the address of one standalone server"))
+        }
         _ => Err(refused("its scheme is none of `redis`, `rediss` and `redis+unix`")),
     }
 }

@@ -42,16 +42,6 @@ pub enum Command {
         /// The lock
         lock: String,
     },
-    /// Each round: `held …`, waits for `release`, `releasing at=<at>`, releases, pauses
-    Handover {
-        /// The lock
-        lock: String,
-        /// How many rounds
-        rounds: usize,
-        /// Milliseconds between a release and the next acquire
-        #[arg(default_value = "0", value_parser = millis)]
-        pause: Duration,
-    },
     /// Frees the lock whoever holds it; says `forced true` or `forced false`
     Force {
         /// The lock

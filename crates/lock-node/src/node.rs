@@ -33,9 +33,6 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             count::run(&locks.named(lock)?, *tasks, *sections, counter, &mut orders).await?;
         }
         Command::Hold { lock } => hold::obey(&locks.named(lock)?, &mut orders).await?,
-        Command::Handover { lock, rounds, pause } => {
-            hold::hand_over(&locks.named(lock)?, *rounds, *pause, &mut orders).await?;
-        }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;
             say(format_args!("forced {}", matches!(forced, ForceOutcome::Forced { .. })));

@@ -7,7 +7,7 @@ use super::{
     seat::ReleaseSeat,
 };
 use crate::{
-    backend::Renewed,
+    backend::{BackendError, Renewed},
     ids::LeaseId,
     machine::{
         Command, Ended, Event, Grant, GrantedBy, HoldId, Notice, Outside, ReleaseAnswer, ReleaseOutcome,
@@ -48,12 +48,27 @@ struct After {
 
 /// What observers are told.
 enum Told {
-    Granted { token: FencingToken, lease: LeaseId, by: GrantedBy },
-    Ended { hold: Arc<HoldState>, how: Ended },
-    Released { answer: ReleaseAnswer, by: By },
-    Renewal { outcome: RenewalOutcome, took: std::time::Duration, remaining: std::time::Duration },
+    Granted {
+        token: FencingToken,
+        lease: LeaseId,
+        by: GrantedBy,
+    },
+    Ended {
+        hold: Arc<HoldState>,
+        how: Ended,
+    },
+    Released {
+        answer: ReleaseAnswer,
+        by: By,
+    },
+    Renewal {
+        outcome: RenewalOutcome,
+        took: std::time::Duration,
+        remaining: std::time::Duration,
+    },
     Wake(WakeUp),
-    Notice(Notice),
+    /// And what the store said last.
+    Notice(Notice, Option<Arc<BackendError>>),
 }
 
 struct World<'a>(&'a Driver);
@@ -206,7 +221,7 @@ impl Driver {
                     after.wakers.extend(waker);
                 }
             }
-            Command::Notice(notice) => after.told.push(Told::Notice(notice)),
+            Command::Notice(notice) => after.told.push(Told::Notice(notice, state.last_error.clone())),
         }
     }
 
@@ -277,11 +292,11 @@ impl Driver {
                 self.observe(&LockEvent::Renewal { name, outcome, took, remaining });
             }
             Told::Wake(wake) => self.observe(&LockEvent::WakeUp { name, wake }),
-            Told::Notice(Notice::SelfDeadlock { token, waited }) => {
+            Told::Notice(Notice::SelfDeadlock { token, waited }, _) => {
                 self.observe(&LockEvent::SelfDeadlock { name, token, waited });
             }
-            Told::Notice(Notice::RenewalFailed { token, remaining }) => {
-                self.observe(&LockEvent::Suspect { name, token, remaining });
+            Told::Notice(Notice::RenewalFailed { token, remaining }, error) => {
+                self.observe(&LockEvent::Suspect { name, token, remaining, error: error.as_deref() });
             }
         }
     }

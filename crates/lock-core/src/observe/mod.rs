@@ -9,6 +9,7 @@ pub use otel::OtelObserver;
 
 pub use crate::machine::GrantedBy;
 use crate::{
+    backend::BackendError,
     driver::Driver,
     ids::LeaseId,
     machine::{Ended, LostReason, ReleaseAnswer},
@@ -123,6 +124,8 @@ pub enum LockEvent<'a> {
         token: FencingToken,
         /// How long the hold is still valid.
         remaining: Duration,
+        /// What the store said, if it said anything.
+        error: Option<&'a BackendError>,
     },
     /// Waiters were woken.
     WakeUp {

@@ -47,10 +47,11 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal"
             )
         }
-        LockEvent::Suspect { token, remaining, .. } => tracing::warn!(
+        LockEvent::Suspect { token, remaining, error, .. } => tracing::warn!(
             lock.name = name,
             lock.token = token.get(),
             remaining = seconds(remaining),
+            error = error.map(tracing::field::display),
             "renewal failed, retrying until the deadline"
         ),
         LockEvent::WakeUp { wake, .. } => {

@@ -1,8 +1,8 @@
 -- Frees a lock if the holder that was seen still holds it. Repeating it frees no later holder, and what is no
 -- lock is not deleted.
 --
--- KEYS 1 lock   2 channel
--- ARGV 1 lease id that was seen
+-- KEYS 1 lock
+-- ARGV 1 lease id that was seen   2 channel
 --
 -- replies, each after the server's time in µs:
 --   forced
@@ -14,5 +14,5 @@ local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(there) == 'table' then return {now, 'refused', there.err} end
 if there == 0 then return {now, 'changed'} end
 redis.call('DEL', KEYS[1])
-redis.call('PUBLISH', KEYS[2], '0')
+redis.call('PUBLISH', ARGV[2], '0')
 return {now, 'forced'}

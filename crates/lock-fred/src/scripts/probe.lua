@@ -1,12 +1,14 @@
 -- Tries every command that the other scripts use, on keys of its own, and names those that are refused.
 --
--- KEYS 1 a lock that nobody has   2 its counter   3 its channel
+-- KEYS 1 a lock that nobody has   2 its counter
+-- ARGV 1 its channel
 --
 -- replies, each after the server's time in µs:
 --   fit
 --   lacks, names            the commands that are refused, separated by spaces
 --   failed, name, error     the first command that failed for another reason
-local time = redis.call('TIME')
+local time = redis.pcall('TIME')
+if time.err then return {'0', 'lacks', 'TIME'} end
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 local lacks, failed = {}, nil
 
@@ -29,7 +31,7 @@ try('EXISTS', KEYS[1])
 try('PTTL', KEYS[1])
 try('PEXPIRE', KEYS[1], '1000')
 try('GET', KEYS[2])
-try('PUBLISH', KEYS[3], '0')
+try('PUBLISH', ARGV[1], '0')
 local cleans = try('DEL', KEYS[1])
 try('SET', KEYS[2], '1', 'PX', '1')
 if cleans then

@@ -1,7 +1,7 @@
 -- Lowers the depth of a lease, or frees the lock and wakes who waits.
 --
--- KEYS 1 lock   2 channel
--- ARGV 1 lease id   2 depth left   3 publish: 1 or 0
+-- KEYS 1 lock
+-- ARGV 1 lease id   2 depth left   3 channel to publish on, or ''
 --
 -- replies, each after the server's time in µs:
 --   released, listeners   the lock is free; -1 listeners if nothing was published
@@ -20,5 +20,5 @@ end
 redis.call('DEL', KEYS[1])
 -- A Java client that waits counts the payload down: it must be the number 0.
 local listeners = -1
-if ARGV[3] == '1' then listeners = redis.call('PUBLISH', KEYS[2], '0') end
+if ARGV[3] ~= '' then listeners = redis.call('PUBLISH', ARGV[3], '0') end
 return {now, 'released', listeners}

@@ -45,7 +45,11 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
         ("redis+unix://host/path", "redis+unix:///path"),
         ("redis+unix://", "no path"),
         ("redis+unix:///run/redis.sock?database=1", "knows db, user, pass"),
-        ("canary", "no URL"),
+        ("canary", "no scheme"),
+        ("localhost:6379", "`redis://localhost:6379`"),
+        ("", "is empty"),
+        ("unix:///run/redis.sock", "redis+unix:///"),
+        ("redis-sentinel://:canary@host", "not supported"),
     ];
     for (url, cure) in cases {
         let error = parse(url).map(drop).unwrap_err();

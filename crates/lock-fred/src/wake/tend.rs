@@ -72,6 +72,8 @@ async fn settle(shared: &Shared) -> bool {
         match said {
             Ok(()) => lock(&shared.desk).acknowledged(round),
             Err(error) => {
+                let retryable = error.is_retryable();
+                tracing::warn!(%error, retryable, "no wake-ups for now: waiters ask again at least every 5 s");
                 lock(&shared.desk).failed(round, &error);
                 if shared.link.is_up() {
                     // An answer may still be on its way, and would be taken for that of the next round.

@@ -37,7 +37,7 @@ async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
 async fn a_server_with_a_password_says_so() {
     let server = RedisServer::builder().password("canary").start();
     let port = server.port();
-    refused(&server.url(), BackendErrorKind::Denied, "give user and password in the URL").await;
+    refused(&server.url(), BackendErrorKind::Denied, "give the right user and password").await;
     refused(&format!("redis://:canary2@127.0.0.1:{port}"), BackendErrorKind::Denied, "WRONGPASS").await;
     refused(&format!("redis://app:canary@127.0.0.1:{port}"), BackendErrorKind::Denied, "WRONGPASS").await;
     let backend = redis(&format!("redis://:canary@127.0.0.1:{port}")).await;

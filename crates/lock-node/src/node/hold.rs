@@ -6,7 +6,7 @@ use crate::{
     line::{now, say},
 };
 use lock_core::{Lock, LockGuard};
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 pub(super) async fn obey(lock: &Lock, orders: &mut Orders) -> Result<(), Failure> {
     let mut guard = acquire(lock).await?;
@@ -40,23 +40,6 @@ pub(super) async fn obey(lock: &Lock, orders: &mut Orders) -> Result<(), Failure
             (other, _) => return Err(format!("the order {other:?} is unknown").into()),
         }
     }
-}
-
-pub(super) async fn hand_over(
-    lock: &Lock,
-    rounds: usize,
-    pause: Duration,
-    orders: &mut Orders,
-) -> Result<(), Failure> {
-    for _ in 0..rounds {
-        let guard = acquire(lock).await?;
-        orders.wait_for("release").await;
-        say(format_args!("releasing at={}", now()));
-        guard.release().await?;
-        tokio::time::sleep(pause).await;
-    }
-    say(format_args!("done rounds={rounds}"));
-    Ok(())
 }
 
 async fn acquire(lock: &Lock) -> Result<LockGuard, Failure> {

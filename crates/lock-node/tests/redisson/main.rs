@@ -72,31 +72,33 @@ fn fenced_locks_of_both_sides_lose_no_increment_and_tokens_rise() {
     both_sides_count("fenced");
 }
 
-/// The two hand the lock to one another; each waits while the other holds.
+/// The two hand the lock to one another, by order; each waits while the other holds.
 #[test]
 fn each_side_wakes_the_other_within_milliseconds() {
     const ROUNDS: usize = 200;
     let server = RedisServer::start();
-    let rounds = (ROUNDS + 1).to_string();
-    let mut java = java(&server.url(), &["handover", "x", "fenced", &rounds, "15"]);
+    let mut java = java(&server.url(), &["hold", "x", "fenced"]);
     java.expect("held");
-    let mut rust = rust(&server.url(), &["handover", "x", &rounds, "15"]);
-    sleep(Duration::from_millis(500));
+    let mut rust = rust(&server.url(), &["hold", "x"]);
+    assert!(rust.line_within(Duration::from_millis(500)).is_none(), "it waits");
     let (mut from_java, mut from_rust) = (Vec::new(), Vec::new());
+    // Whoever holds releases, and waits again; how long until the other has it.
+    let hand_over = |holder: &mut Process, waiter: &mut Process| {
+        let ordered = now();
+        holder.tell("release");
+        let granted = waiter.expect("held").number("at");
+        holder.expect("released");
+        holder.tell("acquire");
+        // By the next round it waits for a message.
+        sleep(Duration::from_millis(25));
+        granted.saturating_sub(ordered)
+    };
     for round in 0..ROUNDS {
-        // The other one waits for a message by now.
-        sleep(Duration::from_millis(25));
-        java.tell("release");
-        let released = java.expect("releasing").number("at");
-        let granted = rust.expect("held").number("at");
-        sleep(Duration::from_millis(25));
-        rust.tell("release");
-        let released_again = rust.expect("releasing").number("at");
-        let granted_again = java.expect("held").number("at");
+        let times = (hand_over(&mut java, &mut rust), hand_over(&mut rust, &mut java));
         // A virtual machine that has just begun is slow.
         if round >= 10 {
-            from_java.push(granted.saturating_sub(released));
-            from_rust.push(granted_again.saturating_sub(released_again));
+            from_java.push(times.0);
+            from_rust.push(times.1);
         }
     }
     for (which, mut times) in [("Java to Rust", from_java), ("Rust to Java", from_rust)] {

@@ -14,7 +14,6 @@ interface Command {
         return switch (invocation.command()) {
             case "count" -> Count.parse(invocation);
             case "hold" -> Hold.parse(invocation);
-            case "handover" -> Handover.parse(invocation);
             case "force" -> Force.parse(invocation);
             case "inspect" -> Inspect.parse(invocation);
             default -> throw new UsageException("no command: " + invocation.command());

@@ -38,12 +38,7 @@ record Invocation(String uri, long watchdogMillis, String command, List<String> 
 
     /** Ends with a usage error unless the command has as many arguments as it wants. */
     void want(int count) {
-        want(count, count);
-    }
-
-    /** The same for a command which can do without its last arguments. */
-    void want(int least, int most) {
-        if (args.size() < least || args.size() > most) {
+        if (args.size() != count) {
             throw new UsageException(command + ": wrong number of arguments: " + args.size());
         }
     }

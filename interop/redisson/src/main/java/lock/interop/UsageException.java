@@ -7,7 +7,6 @@ final class UsageException extends RuntimeException {
             usage: redisson-node [--lock-watchdog-timeout <ms>] <redis-uri> <command> <args>
               count <lock> <plain|fenced> <threads> <sections> <counter-key>
               hold <lock> <plain|fenced>
-              handover <lock> <plain|fenced> <rounds> [<pause-ms>]
               force <lock> <plain|fenced>
               inspect <lock>
             """;
