@@ -58,7 +58,7 @@ async fn a_missing_right_is_named_when_connecting() {
         refused(&url, BackendErrorKind::Denied, &format!("({command})")).await;
         server.command(&["ACL", "SETUSER", "shop", &format!("+{}", command.to_lowercase())]);
     }
-    for command in ["evalsha", "eval", "subscribe", "ping"] {
+    for command in ["evalsha", "eval", "subscribe", "unsubscribe", "ping"] {
         server.command(&["SCRIPT", "FLUSH"]);
         server.command(&["ACL", "SETUSER", "shop", &format!("-{command}")]);
         refused(&url, BackendErrorKind::Denied, &format!("'{command}'")).await;
