@@ -100,7 +100,9 @@ async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() 
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.cut();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
+    // It takes effect at the next look of the script, and is answered before.
     killer.command(&["SCRIPT", "KILL"]);
+    while killer.command(&["PING"]).is_error() {}
     until("it waits for messages again", async || server.subscriptions() == 1).await;
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
