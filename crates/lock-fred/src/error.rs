@@ -93,7 +93,8 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
     ("MOVED", BackendErrorKind::Misconfigured),
 ];
 
-/// What a server refuses before a script has written anything, and a retry may cure, by the first word.
+/// What a server refuses before a script has written anything, and a retry may cure, by the first word. Each of our scripts
+/// runs into it at its first write, if not before.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
@@ -114,9 +115,9 @@ fn classify(error: &Error) -> (BackendErrorKind, Applied) {
     }
     // Redis 6 wraps what a script runs into.
     if details.starts_with("ERR Error running script")
-        && REFUSALS.iter().any(|refusal| details.contains(&format!("-{refusal}")))
+        && REFUSALS.iter().any(|refusal| details.contains(&format!(": -{refusal} ")))
     {
-        return (Kind::Unavailable, Applied::Unknown);
+        return (Kind::Unavailable, Applied::No);
     }
     match error.kind() {
         ErrorKind::Auth => (Kind::Denied, Applied::No),
@@ -210,6 +211,10 @@ mod tests {
         assert_eq!(said("LOADING Redis is loading the dataset in memory"), no(Kind::Unavailable));
         assert_eq!(said("BUSY Redis is busy running a script."), no(Kind::Unavailable));
         assert_eq!(said("Failed to route command."), no(Kind::Unavailable));
+        let wrapped = said(
+            "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed",
+        );
+        assert_eq!(wrapped, no(Kind::Unavailable));
         assert_eq!(of(ErrorKind::Auth, "WRONGPASS invalid username-password pair"), no(Kind::Denied));
         assert_eq!(
             said("NOPERM this user has no permissions to run the 'evalsha' command"),
