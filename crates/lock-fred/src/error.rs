@@ -270,11 +270,5 @@ mod tests {
             unknown(Kind::Denied)
         );
         assert_eq!(said("CLUSTERDOWN Hash slot not served"), unknown(Kind::Unavailable));
-        assert_eq!(
-            said(
-                "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed"
-            ),
-            unknown(Kind::Unavailable)
-        );
     }
 }
