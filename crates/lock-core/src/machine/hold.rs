@@ -140,7 +140,8 @@ impl Machine {
         }
         // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            self.retire(s, Retired::new(hold.id.lease, hold.traces).answering(hold.depth.tickets));
+            let retired = Retired::new(hold.id.lease, hold.traces);
+            self.retire(s, retired.in_time(hold.deadline, hold.depth.tickets));
         }
     }
 

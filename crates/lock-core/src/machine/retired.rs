@@ -28,6 +28,8 @@ pub(super) struct Retired {
     failures: u32,
     /// An earlier release may have been carried out: *gone* then means that it was.
     in_doubt: bool,
+    /// The last guard left before this deadline of its hold: what it protected was protected.
+    left_before: Option<Moment>,
     /// No answer yet: the next acquire waits, or it would find our own lease in its way.
     unanswered: bool,
 }
@@ -42,13 +44,14 @@ impl Retired {
             next_at: Moment::START,
             failures: 0,
             in_doubt: false,
+            left_before: None,
             unanswered: true,
         }
     }
 
-    /// Somebody waits for the answer.
-    pub(super) fn answering(self, tickets: Tickets) -> Self {
-        Self { tickets, ..self }
+    /// Of a hold that ended in time; somebody may wait for the answer.
+    pub(super) fn in_time(self, deadline: Moment, tickets: Tickets) -> Self {
+        Self { left_before: Some(deadline), tickets, ..self }
     }
 
     pub(super) fn wake_at(&self) -> Moment {
@@ -118,8 +121,11 @@ impl Machine {
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
+                // Past its deadline, a lease that ended by itself cannot be told from one that was lost before.
+                let over = retired.left_before.is_some_and(|deadline| s.now >= deadline);
                 match (retired.in_doubt, held_by_other) {
                     (true, _) => (now, Ok(ReleaseOutcome::Released)),
+                    (false, _) if over => (now, Err(Unconfirmed)),
                     (false, true) => (now, Ok(ReleaseOutcome::HeldByOther)),
                     (false, false) => (now, Ok(ReleaseOutcome::AlreadyExpired)),
                 }

@@ -2,8 +2,8 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, Ended, Hold, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
-    LockOptions, LostReason, Moment, ReleaseOutcome,
+    BackendErrorKind, Clock, Ended, ErrorKind, Hold, LockEvent, LockFactory, LockGuard, LockName,
+    LockObserver, LockOptions, LostReason, Moment, ReleaseOutcome,
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
 use std::sync::{Arc, Mutex};
@@ -312,4 +312,23 @@ async fn a_re_entry_that_is_stuck_on_the_way_does_not_keep_a_lost_lease_alive() 
     tokio::time::sleep(millis(2_000)).await;
     drop(guard);
     assert_eq!(memory.held(), Vec::<LockName>::new());
+}
+
+/// The answer to a release that was sent in time comes after the lease is over: what was done under the lock was
+/// protected, and nobody may say that it was not.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_overtaken_by_the_end_of_its_lease_is_unconfirmed_and_not_lost() {
+    for fault in [Fault::Delay(millis(50)), Fault::FailBefore(BackendErrorKind::Unavailable)] {
+        let world = World::new();
+        let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(1)).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        tokio::time::sleep(millis(980)).await;
+        assert!(guard.is_held(), "its deadline is at 0.988 s");
+        world.faulty.next(Op::Release, fault);
+        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed, "{fault:?}");
+
+        world.faulty.next(Op::Release, fault);
+        let done = lock.run(|_| tokio::time::sleep(millis(980))).await;
+        assert!(done.is_ok(), "the result of work that ended in time is not thrown away: {done:?}");
+    }
 }
