@@ -185,6 +185,10 @@ async fn keep_up(client: Client, mut carried: Carried) {
         match (&mut carried.0).await {
             Ok(Ok(())) => tracing::debug!("a connection to redis ended, it is made anew"),
             Ok(Err(error)) => tracing::warn!(%error, "a connection to redis ended, it is made anew"),
+            Err(error) if error.is_panic() => {
+                tracing::error!("the client of redis panicked, it is started again")
+            }
+            // The runtime ends.
             Err(_) => return,
         }
         sleep(RESTART).await;
