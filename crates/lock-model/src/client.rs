@@ -1,0 +1,129 @@
+//! A process: its machine, the calls that its driver waits for, and what its application believes.
+
+use crate::{belief::Belief, message::Ask};
+use lock_core::{
+    LeaseNumber, Moment,
+    model::{Machine, Rules},
+};
+use std::time::Duration;
+
+/// A set of small numbers, such as those of leases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Leases(u64);
+
+impl Leases {
+    pub(crate) fn add(&mut self, lease: LeaseNumber) {
+        self.0 |= 1 << (lease.get() % 64);
+    }
+
+    pub(crate) fn has(self, lease: LeaseNumber) -> bool {
+        self.0 & (1 << (lease.get() % 64)) != 0
+    }
+}
+
+/// A request that was sent and is not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Call {
+    pub(crate) due: Moment,
+    pub(crate) sent: Moment,
+    pub(crate) ask: Ask,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    pub(crate) machine: Machine,
+    /// How many lease ids were drawn.
+    pub(crate) drawn: u64,
+    pub(crate) calls: Vec<Call>,
+    /// How much of its script was played.
+    pub(crate) entered: usize,
+    /// Those who wait: the place of each in the script, and until when.
+    pub(crate) waiting: Vec<(usize, Moment)>,
+    /// Those who went away: the machine may say to them what nobody hears.
+    pub(crate) left: Vec<usize>,
+    pub(crate) beliefs: Vec<Belief>,
+    /// Releases by hand that wait for an answer, each with whether its hold was valid when it was released.
+    pub(crate) tickets: Vec<(u64, bool)>,
+    pub(crate) tickets_drawn: u64,
+    pub(crate) paused: bool,
+    pub(crate) closed: bool,
+    /// By how many microseconds it is wrong about the server's clock.
+    pub(crate) wrong_by: i64,
+    /// The subscription was acknowledged and not ended.
+    pub(crate) watching: bool,
+    /// Leases that were given up.
+    pub(crate) retired: Leases,
+    /// Leases that became a hold.
+    pub(crate) granted: Leases,
+    /// Leases that the store did not find.
+    pub(crate) gone: Leases,
+}
+
+impl Client {
+    pub(crate) fn new(wrong_by: i64) -> Self {
+        let rules =
+            Rules { max_waiters: 8, push: true, linger: Duration::from_secs(2), longest_wait: LONGEST_WAIT };
+        Self {
+            machine: Machine::new(rules),
+            drawn: 0,
+            calls: Vec::new(),
+            entered: 0,
+            waiting: Vec::new(),
+            left: Vec::new(),
+            beliefs: Vec::new(),
+            tickets: Vec::new(),
+            tickets_drawn: 0,
+            paused: false,
+            closed: false,
+            wrong_by,
+            watching: false,
+            retired: Leases::default(),
+            granted: Leases::default(),
+            gone: Leases::default(),
+        }
+    }
+
+    /// `false` if it did not wait.
+    pub(crate) fn waits_no_longer(&mut self, place: usize) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|(waiting, _)| *waiting != place);
+        self.waiting.len() + 1 == before
+    }
+
+    pub(crate) fn is_calling(&self, ask: Ask, sent: Moment) -> bool {
+        self.calls.iter().any(|call| call.ask == ask && call.sent == sent)
+    }
+
+    /// Ends one such call: a suspicion can send a second renewal beside the first, at the same moment.
+    pub(crate) fn answered(&mut self, ask: Ask, sent: Moment) {
+        if let Some(at) = self.calls.iter().position(|call| call.ask == ask && call.sent == sent) {
+            self.calls.remove(at);
+        }
+    }
+
+    pub(crate) fn tries(&self) -> bool {
+        self.calls.iter().any(|call| call.ask.is_acquire())
+    }
+
+    pub(crate) fn call(&mut self, call: Call) {
+        let at = self.calls.binary_search(&call).unwrap_or_else(|at| at);
+        self.calls.insert(at, call);
+    }
+
+    /// The machine wants to be called.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        self.machine.wake_at().is_some_and(|at| at <= now)
+    }
+
+    pub(crate) fn overdue(&self, now: Moment) -> Option<Call> {
+        self.calls.first().copied().filter(|call| call.due <= now)
+    }
+
+    /// Nothing is held, wanted or under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.machine.is_quiet() && self.calls.is_empty() && self.waiting.is_empty() && self.beliefs.is_empty()
+    }
+}
+
+/// The longest time between two tries of a waiter.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,197 @@
+//! The end of the faults: everything runs until nobody wants anything, and nothing may be left.
+//!
+//! First the world calms down while everybody keeps what he holds: the stored depth must be that of the guards. Then
+//! every guard is dropped as soon as it is there, and everybody who waits must be granted within a bound; then the store
+//! must be empty. Only then the messages arrive that were still slow, and it must be empty again.
+
+use crate::{
+    act::Act,
+    client::LONGEST_WAIT,
+    config::{Config, LONG, TIMEOUT},
+    laws::{Broken, Law},
+    message::{Body, Message},
+    store::id_of,
+    world::World,
+};
+use std::{
+    hash::{Hash, Hasher},
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// Within this, the world is calm: what was lost has timed out and was repeated.
+const CALM: Duration = Duration::from_secs(3);
+/// Within this, everybody is granted: who heard of no release asks again, with a little jitter.
+const BOUND: Duration = LONGEST_WAIT.saturating_add(Duration::from_millis(500));
+/// Within this, if old data came back: the lease of somebody who is gone, and the requests before and after.
+const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
+/// More steps than any end needs.
+const STEPS: u32 = 3_000;
+
+/// What came of it, once it is known; no part of a state.
+#[derive(Debug, Default)]
+pub(crate) struct Memo(OnceLock<Broken>);
+
+impl Memo {
+    pub(crate) fn get(&self, find: impl FnOnce() -> Broken) -> Broken {
+        *self.0.get_or_init(find)
+    }
+}
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Memo {}
+
+impl Hash for Memo {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    /// What was broken.
+    pub broken: Broken,
+    /// How long the last of those who waited did so, from the moment on when guards were dropped.
+    pub waited: Duration,
+    /// The steps, with the time of each.
+    pub acts: Vec<(Duration, Act)>,
+}
+
+struct Run<'a> {
+    config: &'a Config,
+    world: World,
+    acts: Vec<(Duration, Act)>,
+    steps: u32,
+    keep_acts: bool,
+}
+
+/// Runs this state to its end.
+#[must_use]
+pub fn drain(config: &Config, world: &World, keep_acts: bool) -> Drained {
+    let mut run = Run { config, world: world.clone(), acts: Vec::new(), steps: 0, keep_acts };
+    let late = run.faults_stop();
+    let calm_at = world.time() + CALM;
+    while run.is_before(calm_at) && run.moves(false) {}
+    run.depths_agree();
+    let from = run.world.time();
+    let bound = if world.store.haunted { BOUND_IF_HAUNTED } else { BOUND };
+    let mut waited = Duration::ZERO;
+    while !run.is_over() && run.moves(true) {
+        if run.world.clients.iter().any(|client| !client.waiting.is_empty()) {
+            waited = run.world.time() - from;
+            run.world.broken.unless(waited <= bound, Law::BoundedWait);
+        }
+    }
+    let all_granted = run.world.clients.iter().all(|client| client.waiting.is_empty());
+    run.world.broken.unless(all_granted, Law::NoDeadWait);
+    run.nothing_is_left();
+    for message in late {
+        run.world.send(Message { slow: false, ..message });
+    }
+    while !run.is_over() && run.moves(true) {}
+    run.nothing_is_left();
+    run.world.count(config);
+    Drained { broken: run.world.broken, waited, acts: run.acts }
+}
+
+impl Run<'_> {
+    /// Gives back the requests that are still slow; slow replies and wake-ups are lost.
+    fn faults_stop(&mut self) -> Vec<Message> {
+        let (slow, prompt): (Vec<_>, _) = self.world.net.drain(..).partition(|message| message.slow);
+        self.world.net = prompt;
+        self.world.store.announced &= !slow.iter().any(|message| message.body == Body::Wake);
+        for process in 0..self.world.clients.len() {
+            if self.world.clients[process].paused {
+                self.act(Act::Resume(process));
+            }
+        }
+        slow.into_iter().filter(|message| matches!(message.body, Body::Request { .. })).collect()
+    }
+
+    fn act(&mut self, act: Act) {
+        self.world.step(self.config, act);
+        if self.keep_acts {
+            self.acts.push((self.world.time(), act));
+        }
+        self.steps += 1;
+        self.world.broken.unless(self.steps < STEPS, Law::NoPanic);
+    }
+
+    /// Nobody wants anything, nothing is under way, or it went wrong.
+    fn is_over(&self) -> bool {
+        !self.world.broken.is_none()
+            || self.world.clients.iter().all(|client| client.is_quiet()) && self.world.net.is_empty()
+    }
+
+    /// There is something to do before that time.
+    fn is_before(&self, time: Duration) -> bool {
+        let next = || self.world.next_moment(self.config).map(Duration::from_micros);
+        !self.world.is_settled(self.config) || next().is_some_and(|next| next <= time)
+    }
+
+    /// One step; `false` if there is none.
+    fn moves(&mut self, drops: bool) -> bool {
+        if !self.world.broken.is_none() {
+            return false;
+        }
+        let act = self.next(drops);
+        act.into_iter().for_each(|act| self.act(act));
+        act.is_some()
+    }
+
+    fn next(&self, drops: bool) -> Option<Act> {
+        if let Some(message) = self.world.net.first().copied() {
+            return Some(match message.body {
+                Body::Request { .. } => Act::Execute(message),
+                Body::Reply { .. } | Body::Wake => Act::Deliver(message),
+            });
+        }
+        for (process, client) in self.world.clients.iter().enumerate() {
+            if self.world.overdue(self.config, process).is_some() {
+                return Some(Act::TimeOut(process));
+            }
+            if self.world.is_due(self.config, process) {
+                return Some(Act::Tick(process));
+            }
+            let held = client.beliefs.iter().position(|belief| belief.guards > 0);
+            if let (true, Some(at)) = (drops, held) {
+                return Some(Act::Drop(process, at));
+            }
+        }
+        self.world.next_moment(self.config).map(|_| Act::Advance)
+    }
+
+    fn depths_agree(&mut self) {
+        let stored = self.world.store.held(self.world.now);
+        let mut broken = Broken::default();
+        for (process, client) in self.world.clients.iter().enumerate() {
+            let now = self.world.local(self.config, process);
+            let valid = client.beliefs.iter().filter(|belief| belief.is_valid(now));
+            for belief in valid.filter(|belief| belief.epoch == self.world.store.epoch) {
+                let own = stored.filter(|(lease, ..)| *lease == id_of(process, belief.id.lease));
+                let agrees = |depth| depth == belief.guards || self.world.store.blurred;
+                broken.unless(own.is_some_and(|(_, depth, _)| agrees(depth)), Law::Depth);
+            }
+        }
+        self.world.broken.join(broken);
+        self.world.count(self.config);
+    }
+
+    /// An old state that came back may hold a lease of somebody who is long gone; it ends by itself.
+    fn nothing_is_left(&mut self) {
+        let left = self.world.store.held(self.world.now).is_some() && !self.world.store.haunted;
+        self.world.broken.unless(!left || !self.world.broken.is_none(), Law::NoOrphan);
+        let answered = self.world.clients.iter().all(|client| client.tickets.is_empty());
+        self.world.broken.unless(answered || !self.world.broken.is_none(), Law::NoPanic);
+    }
+}

@@ -1,0 +1,185 @@
+//! A process's driver: takes an event to the machine and does what it commands, as `lock-core`'s driver does.
+
+use crate::{
+    client::Call,
+    config::{Config, TIMEOUT, Wait},
+    laws::Law,
+    message::{Ask, Body, Message},
+    mutant::Mutant,
+    store::server_time,
+    world::World,
+};
+use lock_core::{
+    Moment, ServerTime,
+    backend::{Released, Renewed, Reply, Wish},
+    model::{Command, Ended, Event, GrantedBy, Outside, Refusal, WatchAnswer},
+};
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+/// Lease ids are counted, and all jitter is a few microseconds, so that a path has one future.
+struct Draws {
+    next: u64,
+    server: ServerTime,
+}
+
+impl Outside for Draws {
+    fn random(&mut self) -> u64 {
+        self.next
+    }
+
+    fn server_now(&mut self) -> ServerTime {
+        self.server
+    }
+}
+
+impl World {
+    /// `epoch` is that of the reply that brought the event.
+    pub(crate) fn feed(&mut self, config: &Config, process: usize, event: Event, epoch: u8) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let Some(event) = self.rewritten(config, process, event) else { continue };
+            let now = self.local(config, process);
+            let server = self.now.saturating_add_signed(self.clients[process].wrong_by);
+            let client = self.client(process);
+            let mut draws = Draws { next: client.drawn + 1, server: server_time(server) };
+            let mut commands = Vec::new();
+            let handled = catch_unwind(AssertUnwindSafe(|| {
+                client.machine.handle(now, event, &mut draws, &mut commands);
+            }));
+            self.broken.unless(handled.is_ok(), Law::NoPanic);
+            for command in commands {
+                events.extend(self.obey(config, process, now, command, epoch));
+            }
+        }
+    }
+
+    /// Where a bug changes what the machine hears.
+    fn rewritten(&self, config: &Config, process: usize, event: Event) -> Option<Event> {
+        match event {
+            Event::Woken if config.has(Mutant::WakeIgnoredDuringAttempt) && self.clients[process].tries() => {
+                None
+            }
+            Event::Renewed { lease, sent, outcome: Err(_) } if config.has(Mutant::RenewalErrorIsLoss) => {
+                let outcome = Ok(Reply::new(self.server(), Renewed::Gone));
+                Some(Event::Renewed { lease, sent, outcome })
+            }
+            Event::Renewed { lease, sent, outcome: Err(_) } if config.has(Mutant::RenewalErrorIsFine) => {
+                let outcome = Ok(Reply::new(self.server(), Renewed::Renewed));
+                Some(Event::Renewed { lease, sent, outcome })
+            }
+            event => Some(event),
+        }
+    }
+
+    fn obey(
+        &mut self,
+        config: &Config,
+        process: usize,
+        now: Moment,
+        command: Command,
+        epoch: u8,
+    ) -> Option<Event> {
+        match command {
+            Command::TryAcquire { lease, terms, not_after, wish } => {
+                let duration = terms.lease;
+                let ask = match wish {
+                    Wish::Keep { depth } => Ask::Keep { lease, duration, not_after, depth },
+                    _ => Ask::Take { lease, duration, not_after },
+                };
+                let client = self.client(process);
+                client.drawn = client.drawn.max(lease.get());
+                let again = client.retired.has(lease);
+                self.broken.unless(!again, Law::NoResurrection);
+                self.call(process, now, ask, terms.operation_timeout);
+                None
+            }
+            Command::Renew { lease, terms, not_after, sent: _ } => {
+                let ask = Ask::Renew { lease, duration: terms.lease, not_after };
+                self.call(process, now, ask, terms.operation_timeout);
+                None
+            }
+            Command::Release { lease, depth_left, publish: _, timeout } => {
+                let client = self.client(process);
+                if depth_left == 0 {
+                    client.retired.add(lease);
+                    if config.has(Mutant::NoUndo) && !client.granted.has(lease) {
+                        let reply =
+                            Reply::new(self.server() + TIMEOUT * 10, Released::Gone { held_by_other: false });
+                        return Some(Event::Released { lease, depth_left, outcome: Ok(reply) });
+                    }
+                }
+                self.call(process, now, Ask::Release { lease, depth_left }, timeout);
+                None
+            }
+            Command::Watch if config.has(Mutant::CheckThenSubscribe) => {
+                let body = Body::Request { ask: Ask::Watch, sent: now, mute: true };
+                self.send(Message { process, slow: false, body });
+                self.client(process).watching = true;
+                Some(Event::Watched(WatchAnswer::Acknowledged))
+            }
+            Command::Watch => {
+                self.call(process, now, Ask::Watch, TIMEOUT);
+                None
+            }
+            Command::Unwatch => {
+                self.client(process).watching = false;
+                self.call(process, now, Ask::Unwatch, TIMEOUT);
+                None
+            }
+            Command::Grant { waiter, mut grant } => {
+                if config.has(Mutant::DeadlineFromReply) && grant.by == GrantedBy::Store {
+                    let terms = config.scripts[process][place_of(waiter.0)].terms;
+                    grant.deadline = now + terms.lease - terms.margin;
+                }
+                self.granted(config, process, place_of(waiter.0), grant, epoch);
+                None
+            }
+            Command::Refuse { waiter, refusal } => {
+                let place = place_of(waiter.0);
+                let client = self.client(process);
+                let waited = client.waits_no_longer(place) || client.left.contains(&place);
+                let right = match refusal {
+                    Refusal::Lost => true,
+                    Refusal::ShutDown => client.closed,
+                    Refusal::Timeout | Refusal::Outage => {
+                        matches!(config.scripts[process][place].wait, Wait::For(_))
+                    }
+                    _ => config.scripts[process][place].wait == Wait::Once,
+                };
+                self.broken.unless(waited && right, Law::BoundedWait);
+                None
+            }
+            Command::Extended { hold, deadline } => self.extended(process, hold, deadline),
+            Command::Ended { how: Ended::Lost(_), .. } if config.has(Mutant::LossNotTold) => None,
+            Command::Ended { hold, how } => {
+                self.ended(process, now, hold, how);
+                None
+            }
+            Command::ReleaseAnswered { ticket, answer } => {
+                let client = self.client(process);
+                let open = client.tickets.iter().position(|(open, _)| *open == ticket.0);
+                let was_valid = open.map(|at| client.tickets.remove(at).1);
+                self.broken.unless(was_valid.is_some(), Law::NoPanic);
+                // Who released what was lost is not told that it was protected.
+                let claims = answer.is_ok_and(|outcome| outcome.was_held());
+                self.broken.unless(!claims || was_valid != Some(false), Law::LostToldOnce);
+                None
+            }
+            Command::Notice(_) => None,
+        }
+    }
+
+    fn call(&mut self, process: usize, sent: Moment, ask: Ask, timeout: Duration) {
+        self.client(process).call(Call { due: sent + timeout, sent, ask });
+        self.send(Message { process, slow: false, body: Body::Request { ask, sent, mute: false } });
+    }
+}
+
+/// Waiters are numbered by their place in the script, from 1.
+fn place_of(waiter: u64) -> usize {
+    usize::try_from(waiter).unwrap_or(usize::MAX).saturating_sub(1)
+}

@@ -1,0 +1,91 @@
+//! What must hold in every state, by looking at it.
+
+use crate::{
+    client::LONGEST_WAIT,
+    config::Config,
+    laws::{Broken, Law},
+    message::Ask,
+    store::id_of,
+    world::World,
+};
+use lock_core::Moment;
+use std::time::Duration;
+
+/// Who heard that the lock is free tries again within this: a back-off after a failure is shorter.
+const SOON: Duration = Duration::from_secs(1);
+
+impl World {
+    /// Adds what this state breaks.
+    pub(crate) fn look(&mut self, config: &Config) {
+        let mut broken = Broken::default();
+        self.look_at_holds(config, &mut broken);
+        self.look_at_bounds(&mut broken);
+        if self.is_settled(config) {
+            self.look_at_what_is_overdue(config, &mut broken);
+        }
+        self.broken.join(broken);
+    }
+
+    fn look_at_holds(&self, config: &Config, broken: &mut Broken) {
+        let stored = self.store.held(self.now);
+        let mut valid = Vec::new();
+        for (process, client) in self.clients.iter().enumerate() {
+            let now = self.local(config, process);
+            for belief in client.beliefs.iter().filter(|belief| belief.is_valid(now)) {
+                valid.push(belief.epoch);
+                if belief.epoch == self.store.epoch {
+                    // Its own clock reaches the deadline before the store lets go.
+                    let until = Self::true_time(config, process, belief.deadline);
+                    let kept = stored.is_some_and(|(lease, _, left)| {
+                        lease == id_of(process, belief.id.lease)
+                            && u128::from(until) <= u128::from(self.now) + left.as_micros()
+                    });
+                    broken.unless(kept, Law::Deadline);
+                }
+            }
+        }
+        let twice = valid.iter().enumerate().any(|(at, epoch)| valid[..at].contains(epoch));
+        broken.unless(!twice, Law::Exclusion);
+    }
+
+    fn look_at_bounds(&self, broken: &mut Broken) {
+        for client in &self.clients {
+            let takes = client.calls.iter().filter(|call| matches!(call.ask, Ask::Take { .. })).count();
+            let depths = client.calls.iter().filter(|call| call.ask.changes_depth());
+            let mut leases: Vec<_> = depths.map(|call| call.ask.lease()).collect();
+            leases.sort_unstable();
+            let alone = takes <= 1 && leases.windows(2).all(|two| two[0] != two[1]);
+            let bounded = client.calls.len() <= 12 && client.machine.waiters() <= 8;
+            broken.unless(alone && bounded, Law::NoPanic);
+            broken.unless(client.machine.waiters() == client.waiting.len(), Law::NoPanic);
+        }
+    }
+
+    /// Nothing more happens at this moment.
+    fn look_at_what_is_overdue(&self, config: &Config, broken: &mut Broken) {
+        let kept = self.store.epoch == 0;
+        let announced = self.store.announced || config.punctual && kept;
+        let announced = announced && self.store.held(self.now).is_none();
+        for (process, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.paused) {
+            let now = self.local(config, process);
+            let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
+            broken.unless(!untold, Law::LostToldOnce);
+            // Who waits for a time is answered then.
+            broken.unless(client.waiting.iter().all(|(_, until)| now < *until), Law::BoundedWait);
+            if client.waiting.is_empty() || !client.calls.is_empty() {
+                continue;
+            }
+            let wake = client.machine.wake_at();
+            let wakes_by = |at| wake.is_some_and(|wake| wake <= at);
+            broken.unless(wakes_by(Moment::FAR), Law::NoDeadWait);
+            if client.machine.holder().is_some() {
+                continue; // they wait for their own process
+            }
+            broken.unless(wakes_by(now + LONGEST_WAIT + SOON), Law::NoDeadWait);
+            let hears = self.net.iter().any(|message| message.process == process);
+            if announced && client.watching && !hears {
+                broken.unless(wakes_by(now + SOON), Law::NoDeadWait);
+            }
+        }
+    }
+}

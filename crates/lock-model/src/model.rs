@@ -1,0 +1,79 @@
+//! The world as stateright sees it.
+
+use crate::{act::Act, config::Config, drain::drain, laws::Law, world::World};
+use stateright::{Model, Property};
+
+/// A search.
+#[derive(Debug, Clone)]
+pub struct LockModel {
+    /// What is searched.
+    pub config: Config,
+}
+
+impl LockModel {
+    /// A search of this.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        Self { config }
+    }
+}
+
+impl Model for LockModel {
+    type State = World;
+    type Action = Act;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.config)]
+    }
+
+    fn actions(&self, world: &World, acts: &mut Vec<Act>) {
+        world.acts(&self.config, acts);
+    }
+
+    fn next_state(&self, world: &World, act: Act) -> Option<World> {
+        let mut next = world.clone();
+        next.step(&self.config, act);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            law::<{ Law::Exclusion as usize }>(),
+            law::<{ Law::Deadline as usize }>(),
+            law::<{ Law::OneHold as usize }>(),
+            law::<{ Law::TokenOrder as usize }>(),
+            law::<{ Law::Fence as usize }>(),
+            law::<{ Law::OwnOnly as usize }>(),
+            law::<{ Law::NoResurrection as usize }>(),
+            law::<{ Law::NoOrphan as usize }>(),
+            law::<{ Law::LostToldOnce as usize }>(),
+            law::<{ Law::Depth as usize }>(),
+            law::<{ Law::NoDeadWait as usize }>(),
+            law::<{ Law::BoundedWait as usize }>(),
+            law::<{ Law::NoPanic as usize }>(),
+            Property::sometimes("a lock is held", |model: &Self, world: &World| holders(model, world) == 1),
+            Property::sometimes("holds overlap after a loss of data", |model: &Self, world: &World| {
+                holders(model, world) > 1
+            }),
+            Property::sometimes("a hold is lost under its guard", |_: &Self, world: &World| {
+                (0..world.clients.len()).any(|process| world.has_lost(process))
+            }),
+        ]
+    }
+}
+
+fn law<const LAW: usize>() -> Property<LockModel> {
+    Property::always(Law::ALL[LAW].name(), |model: &LockModel, world: &World| {
+        !world.broken().has(Law::ALL[LAW]) && !broken_in_the_end(&model.config, world, Law::ALL[LAW])
+    })
+}
+
+/// Where something is still on its way that arrives in no time, the end is that of a state that comes.
+fn broken_in_the_end(config: &Config, world: &World, law: Law) -> bool {
+    let ends = world.broken().is_none() && world.is_settled(config);
+    ends && world.memo.get(|| drain(config, world, false).broken).has(law)
+}
+
+fn holders(model: &LockModel, world: &World) -> usize {
+    (0..world.clients.len()).filter(|process| world.believes(&model.config, *process)).count()
+}

@@ -1,0 +1,53 @@
+//! A path, told to people.
+
+use crate::{act::Act, config::Config, drain::drain, message::Body, world::World};
+use std::fmt::Write;
+
+/// The steps to a state that breaks a promise, and those after it if it is broken only in the end. Also says how many
+/// steps there are.
+#[must_use]
+pub fn tell(config: &Config, path: Vec<(World, Option<Act>)>) -> (usize, String) {
+    let mut text = String::new();
+    let mut steps = 0;
+    let last = path.last().map(|(world, _)| world.clone());
+    for (world, act) in path {
+        if let Some(act) = act {
+            steps += 1;
+            let _ = writeln!(text, "  {:7.3} s  {}", world.time().as_secs_f64(), words(act));
+        }
+    }
+    if let Some(world) = last
+        && world.broken().is_none()
+    {
+        let _ = writeln!(text, "  the faults stop");
+        let end = drain(config, &world, true);
+        for (time, act) in &end.acts {
+            let _ = writeln!(text, "  {:7.3} s  … {}", time.as_secs_f64(), words(*act));
+        }
+        let _ = writeln!(text, "  broken in the end: {:?}", end.broken.first());
+    }
+    (steps, text)
+}
+
+fn words(act: Act) -> String {
+    let (what, message) = match act {
+        Act::Execute(message) => ("the store carries out", message),
+        Act::Deliver(message) => ("delivered", message),
+        Act::Lose(message) => ("LOST", message),
+        Act::Delay(message) => ("SLOW", message),
+        Act::Duplicate(message) => ("TWICE", message),
+        other => return format!("{other:?}"),
+    };
+    let who = message.process;
+    let slow = if message.slow { "slow " } else { "" };
+    match message.body {
+        Body::Request { ask, mute, .. } => {
+            format!(
+                "{what}: {slow}request of {who}: {ask:?}{}",
+                if mute { ", nobody hears the answer" } else { "" }
+            )
+        }
+        Body::Reply { ask, answer, .. } => format!("{what}: {slow}reply to {who}: {answer:?} to {ask:?}"),
+        Body::Wake => format!("{what}: {slow}wake-up of {who}"),
+    }
+}

@@ -1,0 +1,236 @@
+//! What a step does to the world.
+
+use crate::{
+    act::Act,
+    client::Call,
+    config::{Config, Wait},
+    laws::Law,
+    message::{Answer, Ask, Body, Message},
+    mutant::Mutant,
+    world::World,
+};
+use lock_core::{
+    Moment,
+    model::{Entry, Event, OwnerId, Patience, Ticket, WaiterId},
+};
+
+impl World {
+    /// Takes the step, and looks at what came of it.
+    pub(crate) fn step(&mut self, config: &Config, act: Act) {
+        match act {
+            Act::Enter(process) => self.enter(config, process),
+            Act::Leave(process, place) => {
+                self.budget.cancel = self.budget.cancel.saturating_sub(1);
+                let client = self.client(process);
+                client.waits_no_longer(place);
+                client.left.push(place);
+                client.left.sort_unstable();
+                self.feed(config, process, Event::Leave { waiter: waiter_at(place) }, 0);
+            }
+            Act::Drop(process, at) => self.drop_guard(config, process, at),
+            Act::Execute(message) => self.execute(config, message),
+            Act::Deliver(message) => self.deliver(config, message),
+            Act::TimeOut(process) => self.time_out(config, process),
+            Act::Tick(process) => self.feed(config, process, Event::Tick, 0),
+            Act::Advance => self.advance(config),
+            Act::Lose(message) => {
+                self.take(&message);
+                if message.body == Body::Wake {
+                    self.budget.lose_wake -= 1;
+                    self.store.announced = false;
+                } else {
+                    self.budget.lose -= 1;
+                }
+            }
+            Act::Delay(message) => {
+                self.budget.delay -= 1;
+                self.take(&message);
+                self.send(Message { slow: true, ..message });
+            }
+            Act::Duplicate(message) => self.duplicate(config, message),
+            Act::Suspect(process) => {
+                self.budget.suspect -= 1;
+                self.feed(config, process, Event::Suspicion, 0);
+            }
+            Act::Close(process) => {
+                self.budget.close -= 1;
+                self.client(process).closed = true;
+                self.feed(config, process, Event::Close, 0);
+            }
+            Act::Pause(process) => {
+                self.budget.pause -= 1;
+                self.client(process).paused = true;
+            }
+            Act::Resume(process) => self.client(process).paused = false,
+            Act::Save => self.store.save(),
+            Act::Restart => {
+                self.budget.restart -= 1;
+                self.store.restart_empty();
+            }
+            Act::Restore => {
+                self.budget.restore -= 1;
+                self.store.restore();
+            }
+            Act::Evict => {
+                self.budget.evict -= 1;
+                self.store.evict(self.now);
+            }
+        }
+        self.look(config);
+        self.count(config);
+    }
+
+    /// Forgets what does not count.
+    pub(crate) fn count(&mut self, config: &Config) {
+        if let Some(law) = config.only {
+            self.broken.keep_only(law);
+        }
+    }
+
+    fn enter(&mut self, config: &Config, process: usize) {
+        let now = self.local(config, process);
+        let client = self.client(process);
+        let place = client.entered;
+        let want = config.scripts[process][place];
+        let (patience, until) = match want.wait {
+            Wait::Forever => (Patience::Forever, Moment::FAR),
+            Wait::Once => (Patience::Once, Moment::FAR),
+            Wait::For(time) => (Patience::Until(now + time), now + time),
+        };
+        client.entered += 1;
+        client.waiting.push((place, until));
+        let entry = Entry {
+            waiter: waiter_at(place),
+            owner: OwnerId(want.owner),
+            owned: true,
+            terms: want.terms,
+            patience,
+            join: None,
+        };
+        self.feed(config, process, Event::Enter(entry), 0);
+    }
+
+    fn drop_guard(&mut self, config: &Config, process: usize, at: usize) {
+        let now = self.local(config, process);
+        let client = self.client(process);
+        let Some(belief) = client.beliefs.get_mut(at) else { return };
+        let valid = belief.is_valid(now);
+        belief.guards -= 1;
+        let (hold, by_hand, guards) = (belief.id, belief.by_hand, belief.guards);
+        client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
+        let raises = client.calls.iter().any(|call| matches!(call.ask, Ask::Keep { .. }));
+        let event = if by_hand {
+            client.tickets_drawn += 1;
+            client.tickets.push((client.tickets_drawn, valid));
+            Event::Release { hold, ticket: Ticket(client.tickets_drawn) }
+        } else {
+            Event::Drop { hold }
+        };
+        if raises && config.has(Mutant::DepthOverlap) {
+            let ask = Ask::Release { lease: hold.lease, depth_left: guards };
+            self.send(Message { process, slow: false, body: Body::Request { ask, sent: now, mute: true } });
+        }
+        self.feed(config, process, event, 0);
+    }
+
+    fn execute(&mut self, config: &Config, message: Message) {
+        self.take(&message);
+        let Body::Request { ask, sent, mute } = message.body else { return };
+        let process = message.process;
+        let (answer, broken) = self.store.execute(config, self.now, process, ask);
+        self.broken.join(broken);
+        if let Answer::Granted { first, .. } = answer {
+            self.broken.unless(first > self.fence, Law::TokenOrder);
+        }
+        if let Answer::Released { .. } = answer {
+            for watcher in self.store.watchers() {
+                let wake = Message { process: watcher, slow: false, body: Body::Wake };
+                if !self.net.contains(&wake) {
+                    self.send(wake);
+                }
+            }
+        }
+        let awaited = self.clients[process].is_calling(ask, sent);
+        self.store.blurred |= answer == Answer::Kept && !awaited;
+        if !mute && awaited {
+            let (at, epoch) = (self.server(), self.store.epoch);
+            self.send(Message { process, slow: false, body: Body::Reply { ask, sent, answer, at, epoch } });
+        }
+    }
+
+    fn deliver(&mut self, config: &Config, message: Message) {
+        self.take(&message);
+        let process = message.process;
+        match message.body {
+            Body::Wake => self.feed(config, process, Event::Woken, 0),
+            Body::Reply { ask, sent, answer, at, epoch } => {
+                let client = self.client(process);
+                client.answered(ask, sent);
+                client.wrong_by = 0;
+                client.watching |= ask == Ask::Watch;
+                if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
+                    client.gone.add(lease);
+                }
+                self.feed(config, process, ask.answered(sent, at, answer), epoch);
+            }
+            Body::Request { .. } => {}
+        }
+    }
+
+    fn time_out(&mut self, config: &Config, process: usize) {
+        let Some(Call { ask, sent, .. }) = self.overdue(config, process) else { return };
+        self.client(process).calls.remove(0);
+        let dies = matches!(ask, Ask::Watch | Ask::Unwatch);
+        let twin = self.clients[process].is_calling(ask, sent);
+        self.net.retain(|message| match message.body {
+            // A reply finds nobody any more.
+            Body::Reply { ask: to, sent: at, .. } => {
+                twin || message.process != process || to != ask || at != sent
+            }
+            Body::Request { ask: to, sent: at, .. } => {
+                !dies || message.process != process || to != ask || at != sent
+            }
+            Body::Wake => true,
+        });
+        self.feed(config, process, ask.unknown(sent), 0);
+    }
+
+    fn advance(&mut self, config: &Config) {
+        let Some(next) = self.next_moment(config) else { return };
+        self.now = next;
+        for process in 0..self.clients.len() {
+            let now = self.local(config, process);
+            let sees = |client: &crate::client::Client| {
+                !client.paused
+                    && client
+                        .beliefs
+                        .iter()
+                        .any(|belief| !belief.ended && !belief.seen_over && belief.deadline <= now)
+            };
+            if sees(&self.clients[process]) {
+                let beliefs = &mut self.client(process).beliefs;
+                beliefs.iter_mut().for_each(|belief| belief.seen_over |= belief.deadline <= now);
+            }
+        }
+    }
+
+    fn duplicate(&mut self, config: &Config, message: Message) {
+        let Body::Request { ask, sent, .. } = message.body else { return };
+        self.budget.duplicate -= 1;
+        let answered = match ask {
+            Ask::Take { .. } | Ask::Keep { .. } => false,
+            Ask::Release { depth_left, .. } => depth_left == 0,
+            Ask::Renew { .. } | Ask::Watch | Ask::Unwatch => true,
+        };
+        let copy = Body::Request { ask, sent, mute: true };
+        self.send(Message { slow: true, body: copy, ..message });
+        if !answered && !config.resends_answered {
+            self.take(&message);
+            self.send(Message { slow: true, body: copy, ..message });
+        }
+    }
+}
+
+fn waiter_at(place: usize) -> WaiterId {
+    WaiterId(place as u64 + 1)
+}

@@ -1,0 +1,149 @@
+//! The store: the real rules, what it loses, and whether each request touched only what it may.
+
+mod answer;
+
+use crate::{
+    config::Config,
+    laws::{Broken, Law},
+    message::{Answer, Ask},
+};
+use lock_core::{LeaseId, LeaseNumber, ProcessId, ServerTime, model::Slot};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The server's clock at the beginning.
+const BEGIN: ServerTime = ServerTime::from_micros(1_000_000_000_000);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Store {
+    slot: Slot,
+    /// An older state, as a dump or a replica keeps it.
+    saved: Option<Box<(Slot, u64)>>,
+    /// How often data was lost.
+    pub(crate) epoch: u8,
+    /// The processes that subscribed, as bits.
+    watchers: u8,
+    /// An old state came back: it may hold leases that nobody knows any more.
+    pub(crate) haunted: bool,
+    /// The lock became free by a release, and every wake-up of it arrives.
+    pub(crate) announced: bool,
+    /// A release that leaves some depth was carried out after its call had timed out: nothing but a picture for people,
+    /// yet the picture may be wrong until the depth changes again.
+    pub(crate) blurred: bool,
+    /// When the last token was drawn.
+    pub(crate) drawn_at: u64,
+    /// The counter of [`Mutant::StaleCounter`].
+    plain: u64,
+}
+
+/// Who has the lock, how deeply, for how long.
+pub(crate) type Held = Option<(LeaseId, u32, Duration)>;
+
+pub(crate) fn server_time(now: u64) -> ServerTime {
+    BEGIN + Duration::from_micros(now)
+}
+
+pub(crate) fn id_of(process: usize, lease: LeaseNumber) -> LeaseId {
+    LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(process as u128 + 1)), lease)
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self {
+            slot: Slot::default(),
+            saved: None,
+            epoch: 0,
+            watchers: 0,
+            haunted: false,
+            announced: false,
+            blurred: false,
+            drawn_at: u64::MAX,
+            plain: 0,
+        }
+    }
+
+    pub(crate) fn held(&self, now: u64) -> Held {
+        self.slot.clone().inspect(server_time(now))
+    }
+
+    pub(crate) fn watchers(&self) -> impl Iterator<Item = usize> + use<> {
+        let bits = self.watchers;
+        (0..8).filter(move |process| bits & (1 << process) != 0)
+    }
+
+    pub(crate) fn save(&mut self) {
+        self.saved = Some(Box::new((self.slot.clone(), self.plain)));
+    }
+
+    /// Once; and a dump of nothing is a restart without data.
+    pub(crate) fn can_save(&self) -> bool {
+        self.saved.is_none() && !self.slot.is_empty()
+    }
+
+    pub(crate) fn can_restore(&self) -> bool {
+        self.saved.as_ref().is_some_and(|saved| saved.0 != self.slot)
+    }
+
+    pub(crate) fn restore(&mut self) {
+        if let Some(saved) = self.saved.take() {
+            (self.slot, self.plain) = *saved;
+        }
+        self.haunted = true;
+        self.lost_data();
+    }
+
+    pub(crate) fn restart_empty(&mut self) {
+        self.slot = Slot::default();
+        self.plain = 0;
+        self.lost_data();
+    }
+
+    /// The lease is gone before its time; the counter stays.
+    pub(crate) fn evict(&mut self, now: u64) {
+        if let Some((lease, ..)) = self.held(now) {
+            let _ = self.slot.force_release(server_time(now), &lease.to_string());
+        }
+        self.lost_data();
+    }
+
+    fn lost_data(&mut self) {
+        self.epoch += 1;
+        self.announced = false;
+    }
+
+    /// Carries out a request, and looks at what it did.
+    pub(crate) fn execute(
+        &mut self,
+        config: &Config,
+        now: u64,
+        process: usize,
+        ask: Ask,
+    ) -> (Answer, Broken) {
+        let before = self.held(now);
+        let answer = self.answer(config, now, process, ask);
+        let after = self.held(now);
+        if let Answer::Granted { .. } = answer {
+            self.drawn_at = now;
+            self.announced = false;
+            self.blurred = false;
+        }
+        self.announced |= matches!(answer, Answer::Released { .. });
+        let mut broken = Broken::default();
+        if let Some(lease) = ask.lease() {
+            let own = id_of(process, lease);
+            let was_own = before.is_some_and(|(lease, ..)| lease == own);
+            if !was_own && before.is_some() {
+                broken.unless(after == before, Law::OwnOnly);
+            }
+            if before.is_none() && !matches!(ask, Ask::Take { .. }) {
+                broken.unless(after.is_none(), Law::NoResurrection);
+            }
+            if let (true, Some((_, _, left_before)), Some((lease, _, left))) = (was_own, before, after) {
+                broken.unless(lease == own, Law::OwnOnly);
+                broken.unless(left >= left_before, Law::Deadline);
+            }
+        }
+        broken.unless(after.is_none_or(|(_, depth, _)| depth > 0), Law::Depth);
+        (answer, broken)
+    }
+}

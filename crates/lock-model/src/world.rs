@@ -1,0 +1,164 @@
+//! A state: processes, the store, what is in flight, and one clock.
+
+use crate::{
+    client::{Call, Client},
+    config::{Budget, Config},
+    drain::Memo,
+    laws::Broken,
+    message::{Body, Message},
+    store::{Store, server_time},
+};
+use lock_core::{FencingToken, Moment, ServerTime};
+use std::{sync::Arc, time::Duration};
+
+/// Timers fire at multiples of it, so up to that late: the microseconds of jitter would otherwise make every moment a
+/// moment of its own.
+const GRID: u64 = 100_000;
+
+/// A state of everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct World {
+    /// Microseconds of the true time.
+    pub(crate) now: u64,
+    pub(crate) clients: Vec<Arc<Client>>,
+    pub(crate) store: Store,
+    /// Sorted, so that the order of sending is forgotten: every order of arrival is tried.
+    pub(crate) net: Vec<Message>,
+    pub(crate) budget: Budget,
+    /// The highest token that an application was given; each of them went straight to a resource with a fence.
+    pub(crate) fence: FencingToken,
+    /// The tokens that applications were given.
+    pub(crate) tokens: Vec<FencingToken>,
+    pub(crate) broken: Broken,
+    pub(crate) memo: Memo,
+}
+
+impl World {
+    pub(crate) fn new(config: &Config) -> Self {
+        let client = |process| Arc::new(Client::new(if process == 0 { config.wrong_estimate } else { 0 }));
+        Self {
+            now: 0,
+            clients: (0..config.scripts.len()).map(client).collect(),
+            store: Store::new(),
+            net: Vec::new(),
+            budget: config.budget,
+            fence: FencingToken::new(0),
+            tokens: Vec::new(),
+            broken: Broken::default(),
+            memo: Memo::default(),
+        }
+    }
+
+    /// The promises that were broken on the way here.
+    #[must_use]
+    pub fn broken(&self) -> Broken {
+        self.broken
+    }
+
+    /// The true time since the beginning.
+    #[must_use]
+    pub fn time(&self) -> Duration {
+        Duration::from_micros(self.now)
+    }
+
+    /// Whether two holds are believed in, one from before and one from after a loss of data.
+    #[must_use]
+    pub fn overlaps(&self, config: &Config) -> bool {
+        (0..self.clients.len()).filter(|process| self.believes(config, *process)).count() > 1
+    }
+
+    /// Whether the application of this process holds the lock, as far as it knows.
+    #[must_use]
+    pub fn believes(&self, config: &Config, process: usize) -> bool {
+        let now = self.local(config, process);
+        self.clients[process].beliefs.iter().any(|belief| belief.is_valid(now))
+    }
+
+    /// Whether the application of this process still has guards of a hold that it knows to be lost.
+    #[must_use]
+    pub fn has_lost(&self, process: usize) -> bool {
+        self.clients[process].beliefs.iter().any(|belief| belief.ended && belief.guards > 0)
+    }
+
+    pub(crate) fn client(&mut self, process: usize) -> &mut Client {
+        Arc::make_mut(&mut self.clients[process])
+    }
+
+    /// What the clock of this process shows.
+    pub(crate) fn local(&self, config: &Config, process: usize) -> Moment {
+        let slow = if process == 0 { config.slow_clock } else { 0 };
+        Moment::from_micros(self.now * (1_000_000 - slow) / 1_000_000)
+    }
+
+    /// When the clock of this process will show that.
+    pub(crate) fn true_time(config: &Config, process: usize, at: Moment) -> u64 {
+        let slow = if process == 0 { config.slow_clock } else { 0 };
+        at.as_micros().saturating_mul(1_000_000).div_ceil(1_000_000 - slow)
+    }
+
+    pub(crate) fn server(&self) -> ServerTime {
+        server_time(self.now)
+    }
+
+    pub(crate) fn send(&mut self, message: Message) {
+        let at = self.net.binary_search(&message).unwrap_or_else(|at| at);
+        self.net.insert(at, message);
+    }
+
+    /// `false` if there is none such.
+    pub(crate) fn take(&mut self, message: &Message) -> bool {
+        let at = self.net.binary_search(message);
+        if let Ok(at) = at {
+            self.net.remove(at);
+        }
+        at.is_ok()
+    }
+
+    /// Whether it can arrive now.
+    pub(crate) fn can_arrive(&self, message: &Message) -> bool {
+        matches!(message.body, Body::Request { .. }) || !self.clients[message.process].paused
+    }
+
+    pub(crate) fn overdue(&self, config: &Config, process: usize) -> Option<Call> {
+        let client = &self.clients[process];
+        client.overdue(self.local(config, process)).filter(|_| !client.paused)
+    }
+
+    pub(crate) fn is_due(&self, config: &Config, process: usize) -> bool {
+        let client = &self.clients[process];
+        !client.paused && client.is_due(self.local(config, process))
+    }
+
+    /// Everything has happened that happens in no time; only slow messages and processes that stand still are left.
+    pub(crate) fn is_settled(&self, config: &Config) -> bool {
+        !self.net.iter().any(|message| !message.slow && self.can_arrive(message))
+            && !(0..self.clients.len())
+                .any(|process| self.is_due(config, process) || self.overdue(config, process).is_some())
+    }
+
+    /// The next moment at which anything can happen by itself.
+    pub(crate) fn next_moment(&self, config: &Config) -> Option<u64> {
+        let mut next = u64::MAX;
+        for (process, client) in self.clients.iter().enumerate() {
+            let mut add = |at: Moment| {
+                let at = Self::true_time(config, process, at).max(self.now + 1);
+                next = next.min(at);
+            };
+            if !client.paused {
+                client.machine.wake_at().into_iter().for_each(&mut add);
+                client.calls.iter().for_each(|call| add(call.due));
+            }
+            let now = self.local(config, process);
+            client
+                .beliefs
+                .iter()
+                .filter(|belief| belief.is_valid(now))
+                .for_each(|belief| add(belief.deadline));
+        }
+        if let Some((_, _, left)) = self.store.held(self.now) {
+            let over = u64::try_from(left.as_micros()).unwrap_or(u64::MAX).saturating_add(1000);
+            next = next.min(self.now.saturating_add(over));
+        }
+        (next != u64::MAX).then(|| next.div_ceil(GRID) * GRID)
+    }
+}

@@ -1,0 +1,164 @@
+//! The system as it is keeps every promise, in every order of events that was tried.
+//!
+//! `LOCK_LONG=1` searches further, and every pair of faults.
+
+use crate::support::{Found, long, search, secs};
+use lock_model::{Budget, Config, LockModel, Wait, Want, drain};
+use stateright::Model;
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
+
+const A: Want = Want::of(1);
+const B: Want = Want::of(2);
+const NONE: Budget = Budget::NONE;
+
+/// Faults, each alone.
+const KINDS: [(&str, Budget); 11] = [
+    ("a lost message", Budget { lose: 1, ..NONE }),
+    ("a slow message", Budget { delay: 1, ..NONE }),
+    ("a request carried out twice", Budget { duplicate: 1, ..NONE }),
+    ("a lost wake-up", Budget { lose_wake: 1, ..NONE }),
+    ("a restart without data", Budget { restart: 1, ..NONE }),
+    ("a restart with old data", Budget { restore: 1, ..NONE }),
+    ("a lease that is forgotten", Budget { evict: 1, ..NONE }),
+    ("a pause", Budget { pause: 1, ..NONE }),
+    ("a waiter that leaves", Budget { cancel: 1, ..NONE }),
+    ("a clock that jumps", Budget { suspect: 1, ..NONE }),
+    ("a shutdown", Budget { close: 1, ..NONE }),
+];
+
+fn holds(name: &str, config: &Config) -> Found {
+    holds_for(name, config, 600_000)
+}
+
+fn holds_for(name: &str, config: &Config, most: usize) -> Found {
+    let found = search(name, config, if long() { most * 8 } else { most });
+    found.nothing(name, config);
+    found
+}
+
+/// Farther when there is time.
+fn horizon(seconds: u64) -> Duration {
+    secs(if long() { seconds * 2 } else { seconds })
+}
+
+#[test]
+fn two_processes_and_each_fault() {
+    let mut states = 0;
+    for (name, faults) in KINDS {
+        let config = Config::new(&[&[A], &[A]], horizon(17)).faults(faults);
+        let found = holds(&format!("two, {name}"), &config);
+        assert!(found.seen.contains(&"a lock is held"));
+        states += found.states;
+    }
+    println!("two processes and each fault: {states} distinct states");
+    assert!(states >= 1_000_000, "{states}");
+}
+
+#[test]
+fn what_should_happen_sometimes_does() {
+    let faults = Budget { evict: 1, ..NONE };
+    let config = Config::new(&[&[A], &[A]], secs(13)).faults(faults);
+    let found = holds("sometimes", &config);
+    assert_eq!(found.seen.len(), 3, "{:?}", found.seen);
+}
+
+#[test]
+fn several_faults_at_once() {
+    let two = |faults| Config::new(&[&[A], &[A]], horizon(13)).faults(faults);
+    holds("messages", &two(Budget { lose: 1, delay: 1, cancel: 1, ..NONE }));
+    holds("twice, and a pause", &two(Budget { duplicate: 1, pause: 1, ..NONE }));
+    holds("pauses", &two(Budget { pause: 2, cancel: 1, ..NONE }));
+    holds("data", &two(Budget { restart: 1, restore: 1, evict: 1, ..NONE }));
+    holds("data and messages", &two(Budget { restore: 1, lose: 1, delay: 1, ..NONE }));
+    holds("wake-ups", &two(Budget { lose_wake: 2, delay: 1, ..NONE }));
+    holds("a shutdown and a lost message", &two(Budget { lose: 1, close: 1, ..NONE }));
+}
+
+#[test]
+fn three_processes() {
+    let three = |faults| Config::new(&[&[A], &[A], &[A]], horizon(13)).faults(faults);
+    holds("three", &three(NONE));
+    holds("three, and a wake-up is lost", &three(Budget { lose_wake: 1, cancel: 1, ..NONE }));
+    holds("three, and data is lost", &three(Budget { restart: 1, pause: 1, ..NONE }));
+}
+
+#[test]
+fn waiters_of_one_process() {
+    let lines = |faults| Config::new(&[&[A, B], &[A]], horizon(13)).faults(faults);
+    holds("a line", &lines(Budget { lose: 1, ..NONE }));
+    holds("a line, and somebody leaves it", &lines(Budget { cancel: 2, ..NONE }));
+    let waits: [&[Want]; 2] =
+        [&[A.wait(Wait::Once), B.wait(Wait::For(secs(2)))], &[A.wait(Wait::For(secs(4))).by_hand()]];
+    holds("limited waits", &Config::new(&waits, horizon(13)).faults(Budget { lose: 1, ..NONE }));
+}
+
+#[test]
+fn reentry() {
+    let faults = Budget { lose: 1, delay: 1, cancel: 1, ..NONE };
+    holds("three guards", &Config::new(&[&[A, A, A]], horizon(13)).faults(faults));
+    let faults = Budget { pause: 1, evict: 1, ..NONE };
+    let inner = Want::short(1).by_hand();
+    holds("two guards against another", &Config::new(&[&[A, inner], &[A]], horizon(13)).faults(faults));
+    let fixed = Want::fixed(1);
+    holds("a fixed lease, re-entered", &Config::new(&[&[fixed, A], &[fixed]], horizon(13)).faults(faults));
+    let every = Budget { lose: 1, delay: 1, evict: 1, restart: 1, pause: 1, cancel: 1, close: 1, ..NONE };
+    holds("two guards and every fault", &Config::new(&[&[A, A]], horizon(13)).faults(every));
+}
+
+#[test]
+fn releases_by_hand() {
+    let by_hand: [&[Want]; 2] = [&[A.by_hand(), A.by_hand()], &[A.by_hand()]];
+    holds("by hand", &Config::new(&by_hand, horizon(13)).faults(Budget { lose: 1, ..NONE }));
+}
+
+#[test]
+fn clocks_of_different_speed_and_a_wrong_estimate() {
+    let faults = Budget { delay: 1, pause: 1, ..NONE };
+    for wrong_estimate in [-1_500_000, 1_500_000] {
+        let mut config = Config::new(&[&[A], &[A]], horizon(13)).faults(faults);
+        config.slow_clock = 15_000;
+        config.wrong_estimate = wrong_estimate;
+        holds(&format!("a slow clock, wrong by {wrong_estimate} µs"), &config);
+    }
+}
+
+/// That nobody waits for longer than a bound says something only if some wait for nearly that long: 5 s, the time
+/// between two tries, and 12 s where a lease came back with old data.
+#[test]
+#[allow(clippy::mutable_key_type)] // what is remembered of the end of a state is no part of it
+fn the_bounds_on_waiting_are_nearly_reached() {
+    let lost = Budget { lose_wake: 1, pause: 1, ..NONE };
+    let old = Budget { restore: 1, ..NONE };
+    for (name, faults, least) in [("a lost wake-up", lost, 1), ("old data", old, 6)] {
+        let model = LockModel::new(Config::new(&[&[A], &[A]], secs(13)).faults(faults));
+        let mut known = HashSet::new();
+        let mut next = VecDeque::from(model.init_states());
+        let mut longest = Duration::ZERO;
+        while let Some(world) = next.pop_front().filter(|_| known.len() < 30_000) {
+            longest = longest.max(drain(&model.config, &world, false).waited);
+            for (_, world) in model.next_steps(&world) {
+                if known.insert(world.clone()) {
+                    next.push_back(world);
+                }
+            }
+        }
+        println!("after {name}, the longest wait is {longest:?}");
+        assert!(longest >= secs(least), "{name}: {longest:?}");
+    }
+}
+
+#[test]
+fn every_pair_of_faults() {
+    if !long() {
+        return;
+    }
+    for (at, (one, first)) in KINDS.iter().enumerate() {
+        for (other, second) in &KINDS[at..] {
+            let config = Config::new(&[&[A], &[A]], secs(13)).faults(first.and(second));
+            holds_for(&format!("{one} and {other}"), &config, 1_000_000);
+        }
+    }
+}

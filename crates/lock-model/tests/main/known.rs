@@ -1,0 +1,45 @@
+//! What the search finds outside of what is promised: each of these is known, and said where it belongs. A test here
+//! that fails because nothing is found any more is good news: delete it.
+
+use crate::support::{search, secs, shortest};
+use lock_model::{Budget, Config, Law, Want, tell};
+
+const A: Want = Want::of(1);
+
+fn breaks(name: &str, config: &Config, law: Law) {
+    let (found, path) = shortest(config, 3_000_000).unwrap_or_else(|| panic!("{name}: nothing is found"));
+    let (steps, text) = tell(config, path);
+    println!("{name}: {found}, after {steps} steps:\n{text}");
+    assert_eq!(found, law.name());
+}
+
+/// The contract of a backend forbids it: an acquire that is carried out again after it was answered and released leaves a
+/// lease that nobody knows of.
+#[test]
+fn a_resent_acquire_whose_first_answer_was_given_leaves_an_orphan() {
+    let mut config = Config::new(&[&[A]], secs(13)).faults(Budget { duplicate: 1, ..Budget::NONE });
+    search("without resends", &config, 300_000).nothing("without resends", &config);
+    config.resends_answered = true;
+    breaks("a resent acquire", &config, Law::NoOrphan);
+}
+
+/// A waiter counts the rest of the other's lease from when it hears of it. If it stood still meanwhile, it sleeps past
+/// the end of that lease, by no more than the longest wait, as after a lost wake-up. Only where no release says that
+/// the lock is free: here, the holder stands still as well.
+#[test]
+fn a_busy_answer_that_is_heard_late_makes_its_waiter_sleep_past_the_end_of_the_lease() {
+    let mut config = Config::new(&[&[A], &[A]], secs(13)).faults(Budget { pause: 2, ..Budget::NONE });
+    search("what is promised", &config, 300_000).nothing("what is promised", &config);
+    config.punctual = true;
+    breaks("a late busy answer", &config, Law::NoDeadWait);
+}
+
+/// The margin is 2 % here: the assumption on clocks is needed, and the search knows it.
+#[test]
+fn a_clock_that_is_slower_than_the_margin_allows_outlives_the_lease() {
+    let mut config = Config::new(&[&[A]], secs(13));
+    config.slow_clock = 15_000;
+    search("within the margin", &config, 300_000).nothing("within the margin", &config);
+    config.slow_clock = 30_000;
+    breaks("a slow clock", &config, Law::Deadline);
+}

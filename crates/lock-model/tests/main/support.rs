@@ -1,0 +1,85 @@
+//! Running a search and saying what it found.
+
+use lock_model::{Act, Config, LockModel, World, tell};
+use stateright::{Checker, HasDiscoveries, Model};
+use std::time::{Duration, Instant};
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+type Path = Vec<(World, Option<Act>)>;
+
+/// What a search came upon.
+pub(crate) struct Found {
+    pub(crate) states: usize,
+    /// Promises that were broken, each with a way to it.
+    pub(crate) broken: Vec<(&'static str, Path)>,
+    /// What was seen of what should happen sometimes.
+    pub(crate) seen: Vec<&'static str>,
+}
+
+impl Found {
+    #[track_caller]
+    pub(crate) fn nothing(&self, name: &str, config: &Config) {
+        for (law, path) in &self.broken {
+            let (steps, text) = tell(config, path.clone());
+            println!("{name}: {law}, after {steps} steps:\n{text}");
+        }
+        let broken: Vec<_> = self.broken.iter().map(|(law, _)| law).collect();
+        assert!(broken.is_empty(), "{name} breaks {broken:?}");
+    }
+}
+
+/// Breadth first, until a promise is broken or there are so many states.
+pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
+    let begun = Instant::now();
+    let checker = LockModel::new(config.clone())
+        .checker()
+        .threads(2)
+        .target_state_count(most)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    let (mut broken, mut seen) = (Vec::new(), Vec::new());
+    for (what, path) in checker.discoveries() {
+        if what.starts_with('I') {
+            broken.push((what, path.into_vec()));
+        } else {
+            seen.push(what);
+        }
+    }
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    let took = begun.elapsed().as_secs_f64();
+    let all = if checker.state_count() < most { "all" } else { "the first" };
+    println!("{name}: {all} {states} distinct states, depth {depth}, {took:.1} s");
+    Found { states, broken, seen }
+}
+
+/// The shortest way to a broken promise, and which.
+pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Path)> {
+    let mut best: Option<(&'static str, Path)> = None;
+    loop {
+        // A path of n steps has n + 1 states, and the checker does not look at those at the greatest depth.
+        let bound = best.as_ref().map_or(usize::MAX, |(_, path)| path.len());
+        let checker = LockModel::new(config.clone())
+            .checker()
+            .target_state_count(most)
+            .target_max_depth(bound)
+            .finish_when(HasDiscoveries::AnyFailures)
+            .spawn_bfs()
+            .join();
+        let broken = checker.discoveries().into_iter().filter(|(what, _)| what.starts_with('I'));
+        let found =
+            broken.map(|(law, path)| (law, path.into_vec())).min_by_key(|(law, path)| (path.len(), *law));
+        match found {
+            Some((law, path)) if path.len() < bound => best = Some((law, path)),
+            _ => return best,
+        }
+    }
+}
+
+/// Whether there is time.
+pub(crate) fn long() -> bool {
+    std::env::var_os("LOCK_LONG").is_some()
+}

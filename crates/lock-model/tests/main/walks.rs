@@ -1,0 +1,110 @@
+//! Long walks at random, with far more faults than can be searched: what comes late, and needs many of them.
+
+use crate::support::{long, secs};
+use lock_model::{Act, Body, Budget, Config, LockModel, Wait, Want, World, tell};
+use stateright::{Checker, Chooser, HasDiscoveries, Model};
+use std::time::Instant;
+
+/// Mostly what has to happen, sometimes what an application does, seldom a fault.
+#[derive(Clone)]
+struct Biased;
+
+fn weight(act: &Act) -> u64 {
+    match act {
+        Act::Execute(message) | Act::Deliver(message) if message.slow => 4,
+        Act::Execute(_) | Act::Deliver(_) | Act::TimeOut(_) | Act::Tick(_) => 60,
+        Act::Advance => 60,
+        Act::Resume(_) => 6,
+        Act::Enter(_) => 6,
+        Act::Drop(..) => 4,
+        Act::Lose(message) if message.body == Body::Wake => 10,
+        Act::Lose(_) | Act::Delay(_) | Act::Duplicate(_) => 4,
+        _ => 1,
+    }
+}
+
+impl Chooser<LockModel> for Biased {
+    type State = u64;
+
+    fn new_state(&self, seed: u64) -> u64 {
+        seed | 1
+    }
+
+    fn choose_initial_state(&self, _: &mut u64, _: &[World]) -> usize {
+        0
+    }
+
+    fn choose_action(&self, random: &mut u64, _: &World, acts: &[Act]) -> usize {
+        // xorshift64*
+        *random ^= *random >> 12;
+        *random ^= *random << 25;
+        *random ^= *random >> 27;
+        let drawn = random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        let mut left = drawn % acts.iter().map(weight).sum::<u64>();
+        for (at, act) in acts.iter().enumerate() {
+            match left.checked_sub(weight(act)) {
+                Some(rest) => left = rest,
+                None => return at,
+            }
+        }
+        0
+    }
+}
+
+fn walk(name: &str, config: Config) {
+    let seed = std::env::var("LOCK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(20_261_120);
+    let begun = Instant::now();
+    let most = if long() { 40_000_000 } else { 1_500_000 };
+    let checker = LockModel::new(config.clone())
+        .checker()
+        .threads(2)
+        .target_state_count(most)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_simulation(seed, Biased)
+        .join();
+    let (states, depth, took) = (checker.state_count(), checker.max_depth(), begun.elapsed().as_secs_f64());
+    println!("{name}: {states} states on random walks of up to {depth} steps, seed {seed}, {took:.1} s");
+    for (what, path) in checker.discoveries() {
+        if what.starts_with('I') {
+            let (steps, text) = tell(&config, path.into_vec());
+            panic!("{name} breaks {what} after {steps} steps (LOCK_SEED={seed}):\n{text}");
+        }
+    }
+}
+
+const A: Want = Want::of(1);
+const B: Want = Want::of(2);
+
+#[test]
+fn three_processes_and_every_fault() {
+    let faults = Budget {
+        lose: 4,
+        delay: 4,
+        duplicate: 2,
+        lose_wake: 2,
+        restart: 1,
+        restore: 1,
+        evict: 1,
+        pause: 3,
+        cancel: 2,
+        suspect: 1,
+        close: 0,
+    };
+    let scripts: [&[Want]; 3] =
+        [&[A, Want::short(1), B, A.by_hand()], &[A.by_hand(), B, A], &[Want::fixed(1), A]];
+    walk("walks, every fault", Config::new(&scripts, secs(90)).faults(faults));
+}
+
+#[test]
+fn data_that_is_never_lost_and_much_else() {
+    let faults =
+        Budget { lose: 6, delay: 6, duplicate: 2, lose_wake: 3, pause: 4, cancel: 3, ..Budget::NONE };
+    let scripts: [&[Want]; 2] = [
+        &[A, A, B.wait(Wait::For(secs(7))), A.by_hand(), Want::short(2), B.wait(Wait::Once)],
+        &[A.by_hand(), A, Want::fixed(2), B, A.wait(Wait::For(secs(12)))],
+    ];
+    let mut config = Config::new(&scripts, secs(120)).faults(Budget { close: 1, ..faults });
+    config.slow_clock = 15_000;
+    config.wrong_estimate = -1_500_000;
+    walk("walks, data is kept", config);
+}
