@@ -38,7 +38,9 @@ use std::{
 ///   the caller repeats or undoes it. Dropping must not disturb other operations.
 /// - **No silent resends.** An implementation that sends an operation again by itself, after it may have been
 ///   carried out, answers with an unknown outcome unless it knows the first answer: a release whose second
-///   delivery finds nothing would look like a lost hold.
+///   delivery finds nothing would look like a lost hold. An acquire that may still be carried out after its answer is
+///   an unknown outcome even if the answer is known: carried out behind its release, it leaves a lease that nobody
+///   knows of.
 /// - Errors say whether the operation [may have been applied](BackendError::applied); when in doubt,
 ///   [`Applied::Unknown`].
 ///

@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! - every operation may be repeated, and run late, without harm: depths are absolute, only an acquire creates,
-//!   and nothing creates or lengthens a lease after its `not_after`;
+//!   and nothing creates or lengthens a lease after its `not_after` (an acquire that runs again behind the release of its
+//!   lease and before its `not_after` does create: so whoever sends it twice must not say that it was answered);
 //! - renew, re-entry and release touch only the lease they name;
 //! - the expiry of a lease never falls;
 //! - tokens grow, also over the loss of the counter, as long as the clock is not behind the last token.
