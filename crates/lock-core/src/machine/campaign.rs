@@ -58,9 +58,10 @@ impl Machine {
         }
         match &self.campaign {
             Some(campaign) if campaign.flight.is_some() => None,
+            // One try is not slowed down by the failures of others, nor by the pause of one whose wait ended just now: its
+            // caller wants an answer.
+            _ if self.queue.front()?.patience == Patience::Once => Some(self.turns.others_until),
             Some(campaign) => Some(campaign.next_try),
-            // One try is not slowed down by the failures of others: its caller wants an answer now.
-            None if self.queue.front()?.patience == Patience::Once => Some(self.turns.others_until),
             None => Some(self.pace.resume_at.max(self.turns.others_until)),
         }
     }

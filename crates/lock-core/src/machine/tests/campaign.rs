@@ -185,6 +185,21 @@ fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
     story.says_nothing();
 }
 
+/// The wait of another ends in the very moment at which the try comes: its campaign is left, and its pause with it.
+#[test]
+fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.patience = Patience::Until(at(1.0)));
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.jump(at(1.0));
+    story.enters_with(B, |entry| entry.patience = Patience::Once);
+    story.refuses(A, Refusal::Timeout);
+    assert_eq!(story.tries(), lease, "at once");
+    story.busy(lease, Duration::from_secs(19)).refuses(B, Refusal::Busy);
+}
+
 #[test]
 fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
     let mut story = Story::begins();
