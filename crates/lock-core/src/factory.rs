@@ -13,6 +13,7 @@ use crate::{
     observe::{LockObserver, Observers},
     options::{Limits, LockOptions},
     owner::Owner,
+    random::Random,
 };
 use std::{future::Future, sync::Arc};
 
@@ -67,8 +68,10 @@ impl LockFactory {
             None => b.limits,
         };
         let observers = Observers::new(b.observers, capabilities.name);
-        let (process, backend, clock, options) = (ProcessId::random(), b.backend, b.clock, b.options);
-        let driver = Driver::new(Parts { process, backend, clock, options, limits, observers, rules });
+        let process = b.process.unwrap_or_else(ProcessId::random);
+        let (backend, clock, options, random) = (b.backend, b.clock, b.options, b.random);
+        let parts = Parts { process, backend, clock, options, limits, observers, rules, random };
+        let driver = Driver::new(parts);
         Self { handle: Handle::new(driver) }
     }
 
@@ -221,12 +224,22 @@ pub struct LockFactoryBuilder {
     limits: Limits,
     observers: Vec<Arc<dyn LockObserver>>,
     clock: Arc<dyn Clock>,
+    process: Option<ProcessId>,
+    random: Random,
 }
 
 impl LockFactoryBuilder {
     fn new(backend: Arc<dyn Backend>) -> Self {
         let (options, limits) = (LockOptions::new(), Limits::new());
-        Self { backend, options, limits, observers: Vec::new(), clock: Arc::new(BootClock::new()) }
+        Self {
+            backend,
+            options,
+            limits,
+            observers: Vec::new(),
+            clock: Arc::new(BootClock::new()),
+            process: None,
+            random: Random::default(),
+        }
     }
 
     /// The terms of locks that do not choose their own.
@@ -251,6 +264,19 @@ impl LockFactoryBuilder {
     /// [`TestClock`](crate::TestClock).
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// For simulations: this process id, and these numbers as lease ids and jitter, so that a run can be repeated.
+    #[cfg(feature = "unstable-model")]
+    #[doc(hidden)]
+    pub fn repeatable(
+        mut self,
+        process: ProcessId,
+        random: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.process = Some(process);
+        self.random = Random::Given(Arc::new(random));
         self
     }
 

@@ -70,6 +70,7 @@ mod name;
 mod observe;
 mod options;
 mod owner;
+mod random;
 #[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
 mod store;
 mod sync;

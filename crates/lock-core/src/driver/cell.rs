@@ -12,7 +12,7 @@ use crate::{
     time::Moment,
 };
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
@@ -29,8 +29,8 @@ pub(crate) struct Cell {
 #[derive(Debug)]
 pub(super) struct CellState {
     pub(super) machine: Machine,
-    pub(super) seats: HashMap<WaiterId, Seat>,
-    pub(super) releases: HashMap<Ticket, ReleaseSeat>,
+    pub(super) seats: BTreeMap<WaiterId, Seat>,
+    pub(super) releases: BTreeMap<Ticket, ReleaseSeat>,
     pub(super) hold: Option<Arc<HoldState>>,
     /// For whom is refused because of it.
     pub(super) last_error: Option<Arc<BackendError>>,
@@ -56,8 +56,8 @@ impl Cell {
     pub(super) fn new(id: u64, name: LockName, rules: Rules) -> Self {
         let state = CellState {
             machine: Machine::new(rules),
-            seats: HashMap::new(),
-            releases: HashMap::new(),
+            seats: BTreeMap::new(),
+            releases: BTreeMap::new(),
             hold: None,
             last_error: None,
             scheduled: None,

@@ -26,8 +26,12 @@ impl Cells {
         lock(self.shard(name)).get(name).cloned()
     }
 
+    /// In the order in which they were made: the order of a hash map would make runs of a simulation differ.
     pub(super) fn all(&self) -> Vec<Arc<Cell>> {
-        self.shards.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
+        let of = |shard: &Mutex<HashMap<_, Arc<Cell>>>| lock(shard).values().cloned().collect::<Vec<_>>();
+        let mut cells: Vec<_> = self.shards.iter().flat_map(of).collect();
+        cells.sort_unstable_by_key(|cell| cell.id);
+        cells
     }
 
     pub(super) fn len(&self) -> usize {

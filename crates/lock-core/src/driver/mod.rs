@@ -45,6 +45,7 @@ use crate::{
     observe::Observers,
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
+    random::Random,
     sync::lock,
     terms::Terms,
 };
@@ -72,6 +73,7 @@ pub(crate) struct Driver {
     pub(crate) limits: Limits,
     observers: Observers,
     rules: Rules,
+    random: Random,
     subscriber: OnceLock<SubscriberId>,
     cells: Cells,
     schedule: Mutex<Schedule>,
@@ -95,6 +97,7 @@ pub(crate) struct Parts {
     pub(crate) limits: Limits,
     pub(crate) observers: Observers,
     pub(crate) rules: Rules,
+    pub(crate) random: Random,
 }
 
 impl Driver {
@@ -108,6 +111,7 @@ impl Driver {
             limits: parts.limits,
             observers: parts.observers,
             rules: parts.rules,
+            random: parts.random,
             subscriber: OnceLock::new(),
             cells: Cells::default(),
             schedule: Mutex::default(),

@@ -46,8 +46,8 @@ const FRAMEWORKS: [&str; 17] = [
 ];
 
 /// Crates that nothing may depend on.
-const LEAVES: [&str; 6] =
-    ["lock-inventory-demo", "lock-bench", "lock-fuzz", "lock-model", "lock-node", "examples"];
+const LEAVES: [&str; 7] =
+    ["lock-inventory-demo", "lock-bench", "lock-fuzz", "lock-model", "lock-node", "lock-sim", "examples"];
 
 /// Ordinary dependencies by crate, as cargo tells.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {

@@ -1,0 +1,128 @@
+//! The backend of a simulated process: every call is a message.
+
+use crate::{
+    message::{Answer, Request, Shout, failure},
+    plant::Plant,
+    world::World,
+};
+use async_trait::async_trait;
+use lock_core::{
+    Applied, Backend, BackendError, LockName, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps,
+    },
+};
+use std::sync::{Arc, Weak};
+
+#[derive(Debug)]
+pub(crate) struct SimBackend {
+    pub(crate) world: Arc<World>,
+    pub(crate) link: usize,
+    pub(crate) push: bool,
+    pub(crate) plant: Plant,
+}
+
+impl SimBackend {
+    async fn ask(&self, request: Request) -> Result<Answer, BackendError> {
+        match self.world.send(self.link, request) {
+            Ok(answer) => checked(answer),
+            Err(coming) => match coming.await {
+                Ok(answer) => checked(answer),
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+}
+
+fn checked(answer: Answer) -> Result<Answer, BackendError> {
+    match answer {
+        Answer::Failed(applied) => Err(failure(applied)),
+        answer => Ok(answer),
+    }
+}
+
+fn nonsense() -> BackendError {
+    failure(Applied::Unknown)
+}
+
+#[async_trait]
+impl Backend for SimBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("sim", if self.push { WakeUps::Push } else { WakeUps::Poll })
+    }
+
+    fn server_now(&self) -> Option<ServerTime> {
+        self.world.with(|state| state.links[self.link].estimate())
+    }
+
+    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        self.world.with(|state| state.links[self.link].signals = Some(signals));
+        SubscriberId::new(self.link as u64)
+    }
+
+    async fn watch(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.ask(Request::Watch(name)).await.map(drop)
+    }
+
+    async fn unwatch(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.ask(Request::Unwatch(name)).await.map(drop)
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        match self.ask(Request::Acquire(request)).await? {
+            Answer::Acquired(reply) => Ok(reply),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let asked = items.len();
+        match self.ask(Request::Renew(items)).await {
+            Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
+            Ok(_) => (0..asked).map(|_| Err(nonsense())).collect(),
+            Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        if self.plant == Plant::DropsReleases && request.depth_left == 0 {
+            let now = self.server_now().unwrap_or_default();
+            return Ok(Reply::new(now, Released::Released { listeners: None }));
+        }
+        let second = (self.plant == Plant::HidesResends).then(|| request.clone());
+        let first = self.ask(Request::Release(request)).await;
+        let answer = match second {
+            Some(again) if first.is_err() => self.ask(Request::Release(again)).await,
+            _ => first,
+        };
+        match answer? {
+            Answer::Released(reply) => Ok(reply),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        match self.ask(Request::Inspect(name)).await? {
+            Answer::Inspected(reply) => Ok(reply),
+            _ => Err(nonsense()),
+        }
+    }
+
+    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        match self.ask(Request::Force(request)).await? {
+            Answer::Forced(reply) => Ok(reply),
+            _ => Err(nonsense()),
+        }
+    }
+}
+
+/// Tells a factory; with no mutex held, since it may tell observers.
+pub(crate) fn shout(to: &Weak<dyn Signals>, what: &Shout) {
+    let Some(signals) = to.upgrade() else { return };
+    match what {
+        Shout::Freed(name) => signals.freed(name),
+        Shout::All(reason) => signals.all(*reason),
+        Shout::Restarted => signals.node_restarted(),
+    }
+}

@@ -1,0 +1,115 @@
+//! The calm after the storm: everybody gets every lock again, and nothing may be left.
+
+use crate::{plan::LATEST, process::Life, trace::Who, world::World};
+use lock_core::ErrorKind;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use tokio::{
+    runtime::Handle,
+    time::{sleep, timeout},
+};
+
+/// Whoever is alive gets every lock, soon.
+pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
+    let (names, longest) = world.with(|s| (s.plan.names.clone(), s.plan.longest_lease()));
+    // Attempts that were lost in the storm are given up first.
+    sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
+    let bound = longest * 3 + Duration::from_secs(10) + stretch(world);
+    for life in ended.iter().filter(|life| is_alive(world, life)) {
+        for name in &names {
+            let began = world.with(|state| state.now);
+            let lock = life.factory.named(name).expect("names of a plan are good");
+            let slow = world.with(|state| state.plan.may_be_slow());
+            let acquire = async {
+                loop {
+                    match lock.acquire().await {
+                        Err(error) if slow && error.kind() == ErrorKind::Unavailable => {}
+                        other => break other,
+                    }
+                }
+            };
+            let guard = timeout(bound, acquire).await;
+            let took = world.with(|state| {
+                let took = state.now - began;
+                state.oracle.worst_wait = state.oracle.worst_wait.max(took);
+                took
+            });
+            let Ok(Ok(guard)) = guard else {
+                let what = format!("link {} did not get {name} in {took} µs: {guard:?}", life.link);
+                return world.with(|s| s.oracle.must(false, || what));
+            };
+            let answer = guard.release().await;
+            let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
+            world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
+        }
+    }
+}
+
+fn is_alive(world: &World, life: &Life) -> bool {
+    world.with(|state| !state.links[life.link].dead && !state.links[life.link].closed)
+}
+
+/// A store whose clock was stepped back keeps what nobody knows of for up to a lease longer.
+pub(crate) fn stretch(world: &World) -> Duration {
+    world.with(|state| match state.oracle.stepped_back {
+        true => Duration::from_micros(state.store.clock.ahead.unsigned_abs()) + state.plan.longest_lease(),
+        false => Duration::ZERO,
+    })
+}
+
+pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
+    let (operation, lease) = world.with(|s| (s.plan.longest_operation(), s.plan.longest_lease()));
+    // Late messages arrive, then two operation timeouts.
+    sleep(Duration::from_millis(LATEST) + operation * 2).await;
+    world.with(|state| {
+        let stored = |name| state.store.stored(state.now, name);
+        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
+        for stored in left {
+            // The residual that is documented: a clock that stepped back revives requests that were void.
+            let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
+            // What the dead held ends by itself.
+            let link = usize::try_from(stored.lease.process().as_uuid().as_u64_pair().1).unwrap_or(0);
+            let dead = state.links.get(link).is_none_or(|link| link.dead);
+            let excused = far || dead || state.oracle.stepped_back;
+            state.oracle.must(excused, || format!("an orphan: {stored:?}"));
+        }
+    });
+    // A process that knew the store's clock badly undoes for a lease, and a subscription outlives its waiter by 2 s.
+    sleep(lease + operation + Duration::from_secs(3) + stretch(world)).await;
+    let watchers = world.with(|state| state.store.watchers.clone());
+    for life in &ended {
+        let (held, waiting) =
+            (life.ear.holding.load(Ordering::Relaxed), life.ear.waiting.load(Ordering::Relaxed));
+        let names = if is_alive(world, life) { life.factory.names_in_use() } else { 0 };
+        let link = life.link;
+        world.with(|s| {
+            s.oracle.must((held, waiting, names) == (0, 0, 0), || {
+                format!("link {link} still has {held} holds, {waiting} waits, {names} names")
+            });
+            let watches = watchers.iter().any(|(_, watcher)| *watcher == link);
+            s.oracle.must(!watches, || format!("link {link} still watches"));
+        });
+    }
+    world.with(|state| {
+        let stored = |name| state.store.stored(state.now, name);
+        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
+        state.oracle.must(left.is_empty(), || format!("orphans: {left:?}"));
+        let open = state.calls.values().filter(|call| !call.is_closed()).count();
+        state.oracle.must(open == 0, || format!("{open} calls are under way"));
+    });
+    for life in ended {
+        let report = life.factory.shutdown().await;
+        let clean = report.is_clean() || !is_alive(world, &life);
+        world.with(|s| s.oracle.must(clean, || format!("link {}: {report:?}", life.link)));
+        drop(life);
+    }
+    // The time in which a worker that was told to go is gone.
+    sleep(Duration::from_millis(1) + operation * 2).await;
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    world.with(|s| {
+        s.note(Who::Store, "is left with tasks", (tasks as u64, 0));
+        s.oracle.must(tasks == 1, || format!("{} tasks are left", tasks - 1));
+    });
+}

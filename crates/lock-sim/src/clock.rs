@@ -1,0 +1,101 @@
+//! The clocks of a run: each process and the store have their own, of its own speed, and none is the true one.
+
+use lock_core::{Clock, Moment, ServerTime, TestClock};
+use std::{
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+const RUNNING: u64 = u64::MAX;
+
+fn scale(time: u64, ppm: i64) -> u64 {
+    let scaled = i128::from(time) * (1_000_000 + i128::from(ppm)) / 1_000_000;
+    u64::try_from(scaled).unwrap_or(0)
+}
+
+/// The clock of a process. While the process is paused, nobody in it can read the clock; so it stands still, and at
+/// the end of the pause jumps to where it is by then: exactly what a stopped process sees.
+#[derive(Debug)]
+pub(crate) struct ProcessClock {
+    origin: Instant,
+    ppm: i64,
+    /// Microseconds that it is ahead from the beginning.
+    ahead: u64,
+    wall_ahead: AtomicI64,
+    /// The true time at which it stands.
+    stands_at: AtomicU64,
+}
+
+impl ProcessClock {
+    pub(crate) fn new(origin: Instant, ppm: i64, ahead: u64, wall_ahead: i64) -> Self {
+        let stands_at = AtomicU64::new(RUNNING);
+        Self { origin, ppm, ahead, wall_ahead: AtomicI64::new(wall_ahead), stands_at }
+    }
+
+    pub(crate) fn stop_at(&self, time: u64) {
+        self.stands_at.store(time, Ordering::Relaxed);
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.stands_at.store(RUNNING, Ordering::Relaxed);
+    }
+
+    pub(crate) fn step_wall(&self, micros: i64) {
+        self.wall_ahead.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// What it shows at this true time.
+    pub(crate) fn at(&self, time: u64) -> Moment {
+        Moment::from_micros(self.ahead + scale(time, self.ppm))
+    }
+
+    /// The first true time at which it shows `moment` or later.
+    pub(crate) fn when(&self, moment: Moment) -> u64 {
+        let shown = i128::from(moment.as_micros().saturating_sub(self.ahead)) * 1_000_000;
+        let speed = 1_000_000 + i128::from(self.ppm);
+        u64::try_from((shown + speed - 1) / speed).unwrap_or(u64::MAX)
+    }
+
+    fn true_time(&self) -> u64 {
+        match self.stands_at.load(Ordering::Relaxed) {
+            RUNNING => u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(0),
+            stands_at => stands_at,
+        }
+    }
+}
+
+impl Clock for ProcessClock {
+    fn now(&self) -> Moment {
+        self.at(self.true_time())
+    }
+
+    fn wall(&self) -> ServerTime {
+        let steady = TestClock::WALL_AT_START + self.now().since(Moment::START);
+        let micros = steady.as_micros().saturating_add_signed(self.wall_ahead.load(Ordering::Relaxed));
+        ServerTime::from_micros(micros)
+    }
+}
+
+/// The clock of the store, which may step.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreClock {
+    pub(crate) ppm: i64,
+    pub(crate) ahead: i64,
+}
+
+impl StoreClock {
+    pub(crate) fn at(&self, time: u64) -> ServerTime {
+        let steady = TestClock::WALL_AT_START.as_micros() + scale(time, self.ppm);
+        ServerTime::from_micros(steady.saturating_add_signed(self.ahead))
+    }
+
+    /// The true time at which it shows the first microsecond at which a lease of that much remaining is over.
+    pub(crate) fn end_of_lease(&self, time: u64, remaining: Duration) -> u64 {
+        let now = self.at(time);
+        let end =
+            (now.as_millis() + u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX >> 20) + 1) * 1000;
+        let left = i128::from(end - now.as_micros()) * 1_000_000 / (1_000_000 + i128::from(self.ppm));
+        time + u64::try_from(left).unwrap_or(u64::MAX >> 1)
+    }
+}

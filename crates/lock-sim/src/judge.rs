@@ -1,0 +1,109 @@
+//! Whether a hold ended for a reason: no loss without one, each told once and in time.
+
+use crate::{
+    link::Link,
+    oracle::{Oracle, SLACK, Taken},
+    state::Pause,
+};
+use lock_core::{Ended, FencingToken, LeaseId, LockName, LostReason, Moment, backend::Renewed};
+
+impl Oracle {
+    /// A process says that a hold ended.
+    pub(crate) fn ended(
+        &mut self,
+        now: u64,
+        (name, lease, token): (&LockName, LeaseId, FencingToken),
+        how: Ended,
+        link: &Link,
+        pause: &Pause,
+    ) {
+        if link.dead {
+            return;
+        }
+        // From now on it is to be undone.
+        self.touched(now, lease);
+        let Some(held) = self.holds.get_mut(&(lease, token)) else {
+            return self.must(false, || format!("{name}: {lease} ended and never began"));
+        };
+        if held.ended.replace(how).is_some() {
+            return self.must(false, || format!("{name}: {lease} ended twice"));
+        }
+        let taken = held.taken.take();
+        held.was_until = taken.as_ref().map_or(u64::MAX, |taken| taken.until);
+        if let Some(key) = taken.as_ref().and_then(|taken| taken.key) {
+            self.history.ended(key, Moment::from_micros(now));
+        }
+        let Ended::Lost(reason) = how else { return };
+        self.lost += 1;
+        let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
+        let why = match reason {
+            LostReason::Gone if !robbed => Some("said to be gone, and the store had it".to_owned()),
+            LostReason::ShutDown if !link.closed => Some("lost by a shutdown that was not".to_owned()),
+            LostReason::MaxHold if taken.as_ref().is_some_and(|taken| taken.terms.max_hold.is_none()) => {
+                Some("ended by a bound that it did not have".to_owned())
+            }
+            LostReason::Expired => {
+                taken.as_ref().and_then(|taken| self.no_reason_to_expire(now, lease, taken, pause))
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.must(false, || format!("{name}: false loss of {lease}: {why}"));
+        }
+    }
+
+    /// Why a hold that is said to have expired should not have.
+    fn no_reason_to_expire(&self, now: u64, id: LeaseId, taken: &Taken, pause: &Pause) -> Option<String> {
+        if now + 1 < taken.until {
+            return Some(format!("at {now}, before its deadline {}", taken.until));
+        }
+        // Nobody renews a fixed lease.
+        let every = micros(taken.terms.every?);
+        let lease = self.leases.get(&id)?;
+        if lease.robbed.is_some() {
+            return None;
+        }
+        let since = taken.until.saturating_sub(micros(taken.terms.lease - taken.terms.margin));
+        // A margin of 1 % covers what the speeds of clocks add to this.
+        let since = since.saturating_sub(micros(taken.terms.lease) / 200);
+        let operation = micros(taken.terms.operation);
+        let stopped = |from: u64, until: u64| pause.from <= until && pause.until >= from;
+        let tries: Vec<_> =
+            lease.renewals.iter().filter(|renewal| renewal.sent > since + every / 2).collect();
+        for renewal in &tries {
+            if let Some((at, Renewed::Renewed)) = renewal.answered
+                && at + SLACK < (renewal.sent + operation).min(taken.until)
+                && !stopped(renewal.sent, at + SLACK)
+            {
+                return Some(format!("renewal sent at {} got through at {at}", renewal.sent));
+            }
+        }
+        if stopped(since, now) {
+            return None;
+        }
+        let enough = 2 * operation + 3 * SLACK;
+        match (tries.first(), tries.last()) {
+            (Some(first), _) if first.sent > since + every + micros(taken.terms.lease) / 100 + 3 * SLACK => {
+                Some(format!("first renewed at {}, granted at {since}", first.sent))
+            }
+            (_, Some(last)) if last.sent + enough < taken.until => {
+                Some(format!("no renewal after {}, valid until {}", last.sent, taken.until))
+            }
+            (None, _) => Some(format!("it was never renewed from {since} to {now}")),
+            _ => None,
+        }
+    }
+
+    /// A guard was released by hand while it was held, and the answer is that the hold had ended before.
+    pub(crate) fn release_found_nothing(&mut self, lease: LeaseId, token: FencingToken) {
+        let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
+        let held = self.holds.get(&(lease, token));
+        let lost = held.is_some_and(|held| matches!(held.ended, Some(Ended::Lost(_))));
+        let reason = robbed || lost;
+        self.must(reason, || format!("{lease}: a release found nothing, though it was given up while valid"));
+    }
+}
+
+pub(crate) fn micros(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

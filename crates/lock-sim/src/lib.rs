@@ -1,0 +1,43 @@
+//! Whole processes, with the real driver, over a simulated network and store, in virtual time, from one seed.
+//!
+//! [`run`] makes one run of a [`Seed`](lock_testkit::Seed), [`campaign`] many. A run is repeated exactly by its seed: its
+//! events are folded into a hash. [`Plant`] has the bugs on purpose by which the oracle is known to see.
+//!
+//! ```text
+//!   clients ─▶ LockFactory (real) ─▶ SimBackend ─▶ network ─▶ store (the store rules of lock-core)
+//!      │            │ clock of its own               │ lost, late, twice, cut     │ clock of its own
+//!      └────────────┴── observer ─▶ ORACLE ◀─────────┴────────────────────────────┘
+//! ```
+
+mod backend;
+mod calm;
+mod campaign;
+mod client;
+mod clock;
+mod data_loss;
+mod execute;
+mod gate;
+mod holding;
+mod judge;
+mod link;
+mod look;
+mod message;
+mod net;
+mod observer;
+mod oracle;
+mod orphans;
+mod plan;
+mod plant;
+mod process;
+mod resource;
+mod run;
+mod state;
+mod store;
+mod trace;
+mod trouble;
+mod wake;
+mod world;
+
+pub use campaign::{Tally, campaign};
+pub use plant::Plant;
+pub use run::{Failure, Report, run};

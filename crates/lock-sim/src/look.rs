@@ -1,0 +1,61 @@
+//! What holders believe, looked at again and again: the store must agree, and who believes too long must be told.
+
+use crate::{
+    link::Link,
+    oracle::{Oracle, SLACK},
+    state::Pause,
+    store::Store,
+};
+use lock_core::{Clock, FencingToken, LeaseId, Moment};
+
+/// The driver looks at the clock this often if no timer told it to: a stopped process is told late by that.
+const WOKEN: u64 = 1_100_000;
+
+impl Oracle {
+    /// Looks at everything that is believed now; says when to look again.
+    pub(crate) fn look(&mut self, now: u64, store: &Store, links: &[Link], pauses: &[Pause]) -> Vec<u64> {
+        let mut again = Vec::new();
+        for id in self.open.iter().copied().collect::<Vec<_>>() {
+            let Some(held) = self.holds.get_mut(&id) else { continue };
+            let (link, told) = (&links[held.link], held.ended.is_some());
+            let Some(taken) = held.taken.as_mut().filter(|_| !link.dead && !told) else {
+                self.open.remove(&id);
+                continue;
+            };
+            let left = taken.hold.remaining();
+            let until = link.clock.when(link.clock.now() + left);
+            if !left.is_zero() && until > taken.until + 1 {
+                taken.until = until;
+                again.push(until + SLACK + 1_000);
+                self.extended(id, now, until, store);
+            } else if left.is_zero() {
+                let pause = &pauses[link.process];
+                let woken = if pause.until > 0 { pause.until + WOKEN } else { 0 };
+                let told_by = (taken.until + SLACK).max(woken);
+                self.must(now <= told_by, || format!("{id:?} was over, and nobody was told by {told_by}"));
+            }
+        }
+        again
+    }
+
+    /// A holder believes for longer than before.
+    fn extended(&mut self, id: (LeaseId, FencingToken), now: u64, until: u64, store: &Store) {
+        let (Some(lease), Some(held)) = (self.leases.get(&id.0), self.holds.get(&id)) else { return };
+        let Some(taken) = &held.taken else { return };
+        if let Some(robbed) = lease.robbed {
+            // It may believe until the deadline that it had; but it must not get another.
+            // A re-entry may have had the longest of all leases.
+            let sent = until.saturating_sub(self.longest);
+            let late = sent > robbed + SLACK + self.longest / 100;
+            let revived = lease.revived;
+            return self
+                .must(revived || !late, || format!("{id:?} was gone at {robbed}, and renewed at {sent}"));
+        }
+        if let Some(key) = taken.key {
+            self.history.extended(key, Moment::from_micros(until));
+        }
+        let stored = store.stored(now, &held.name);
+        let safe = stored.is_some_and(|stored| stored.lease == id.0 && stored.until >= until);
+        self.must(safe, || format!("{id:?}: held until {until}, and the store has {stored:?}"));
+    }
+}

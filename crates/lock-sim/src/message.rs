@@ -1,0 +1,137 @@
+//! What travels between a process and the store.
+
+use lock_core::{
+    Applied, BackendError, BackendErrorKind, LockName, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, ReleaseRequest, Released, RenewItem,
+        Renewed, Reply, WakeReason,
+    },
+};
+
+#[derive(Debug, Clone)]
+pub(crate) enum Request {
+    Acquire(AcquireRequest),
+    Renew(Vec<RenewItem>),
+    Release(ReleaseRequest),
+    Watch(LockName),
+    Unwatch(LockName),
+    Inspect(LockName),
+    Force(ForceRelease),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    Acquired(Reply<Acquired>),
+    Renewed(Vec<Reply<Renewed>>),
+    Released(Reply<Released>),
+    Done,
+    Inspected(Reply<Inspected>),
+    Forced(Reply<Forced>),
+    Failed(Applied),
+}
+
+/// What a backend tells its factory by itself.
+#[derive(Debug, Clone)]
+pub(crate) enum Shout {
+    Freed(LockName),
+    All(WakeReason),
+    Restarted,
+}
+
+/// A message under way.
+#[derive(Debug)]
+pub(crate) struct Letter {
+    pub(crate) link: usize,
+    pub(crate) connection: u64,
+    /// Who waits for the answer; nobody for a second delivery.
+    pub(crate) call: Option<u64>,
+    pub(crate) request: Request,
+    pub(crate) fate: Fate,
+    /// Delivered a second time, that many milliseconds after the first.
+    pub(crate) again: Option<u64>,
+}
+
+/// What becomes of the answer, decided when the request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Answered {
+        after: u64,
+    },
+    /// Carried out; the answer vanishes.
+    Silence,
+    /// Carried out; the connection breaks under the answer.
+    Broken,
+}
+
+impl Request {
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Acquire(_) => "sends acquire",
+            Self::Renew(_) => "sends renew",
+            Self::Release(_) => "sends release",
+            Self::Watch(_) => "sends watch",
+            Self::Unwatch(_) => "sends unwatch",
+            Self::Inspect(_) => "sends inspect",
+            Self::Force(_) => "sends force",
+        }
+    }
+
+    /// For the trace.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        match self {
+            Self::Acquire(r) => (r.lease.number().get(), r.not_after.as_micros()),
+            Self::Renew(items) => {
+                (items.first().map_or(0, |item| item.lease.number().get()), items.len() as u64)
+            }
+            Self::Release(r) => (r.lease.number().get(), r.depth_left.into()),
+            _ => (0, 0),
+        }
+    }
+
+    pub(crate) fn is_subscription(&self) -> bool {
+        matches!(self, Self::Watch(_) | Self::Unwatch(_))
+    }
+}
+
+impl Answer {
+    pub(crate) fn server_now(&self) -> Option<ServerTime> {
+        match self {
+            Self::Acquired(reply) => Some(reply.now),
+            Self::Renewed(replies) => replies.first().map(|reply| reply.now),
+            Self::Released(reply) => Some(reply.now),
+            Self::Inspected(reply) => Some(reply.now),
+            Self::Forced(reply) => Some(reply.now),
+            Self::Done | Self::Failed(_) => None,
+        }
+    }
+
+    /// For the trace.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Acquired(reply) => match reply.outcome {
+                Acquired::Granted { .. } => "hears granted",
+                Acquired::Reentered => "hears re-entered",
+                Acquired::Busy { .. } => "hears busy",
+                Acquired::Late => "hears late",
+                _ => "hears gone",
+            },
+            Self::Renewed(replies) => match replies.iter().all(|r| r.outcome == Renewed::Renewed) {
+                true => "hears renewed",
+                false => "hears not renewed",
+            },
+            Self::Released(reply) => match reply.outcome {
+                Released::Released { .. } => "hears released",
+                Released::Kept => "hears lowered",
+                _ => "hears nothing to release",
+            },
+            Self::Done => "hears done",
+            Self::Inspected(_) => "hears who holds",
+            Self::Forced(_) => "hears forced",
+            Self::Failed(_) => "hears of a failure",
+        }
+    }
+}
+
+pub(crate) fn failure(applied: Applied) -> BackendError {
+    BackendError::new(BackendErrorKind::Unavailable, applied, "simulated: the store was not reached")
+}

@@ -1,0 +1,219 @@
+//! The network: what becomes of a request on its way there, and of its answer on its way back.
+
+use crate::{
+    link::Cut,
+    message::{Answer, Fate, Letter, Request},
+    plan::LATEST,
+    plant::Plant,
+    state::{Happening, State},
+    trace::Who,
+};
+use lock_core::{
+    Applied,
+    backend::{Renewed, Reply},
+};
+use tokio::sync::oneshot;
+
+/// What becomes of a message that is sent now.
+enum Way {
+    Lost,
+    LostAloud,
+    Refused,
+    Goes { after: u64, fate: Fate },
+}
+
+impl State {
+    fn way(&mut self) -> Way {
+        let faults = self.plan.faults;
+        let calm = self.calm;
+        let mut falls = |chance: f64| !calm && self.dice.chance(chance);
+        let (lost, lost_reply) = (falls(faults.lose_request), falls(faults.lose_reply));
+        let (refused, late, aloud) = (falls(faults.refuse), falls(faults.late), falls(0.5));
+        if lost {
+            self.count("lost request");
+            return if aloud { Way::LostAloud } else { Way::Lost };
+        }
+        if refused {
+            self.count("refused request");
+            return Way::Refused;
+        }
+        let mut after = self.latency();
+        if late {
+            self.count("late request");
+            after += self.dice.below(LATEST);
+        }
+        let fate = if lost_reply {
+            self.count("lost reply");
+            if aloud { Fate::Broken } else { Fate::Silence }
+        } else {
+            Fate::Answered { after: self.latency() }
+        };
+        Way::Goes { after, fate }
+    }
+
+    /// Takes a request from a process; the answer, if it is there at once.
+    pub(crate) fn send(
+        &mut self,
+        link: usize,
+        request: Request,
+    ) -> Result<Answer, oneshot::Receiver<Answer>> {
+        self.note(Who::Link(link), request.word(), request.numbers());
+        let (sender, coming) = oneshot::channel();
+        self.next_call += 1;
+        let call = self.next_call;
+        match &request {
+            Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
+            Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
+            Request::Acquire(r) => self.oracle.touched(self.now, r.lease),
+            Request::Release(r) => self.oracle.release_sent(self.now, r),
+            Request::Renew(items) => self.oracle.renewal_sent(self.now, call, items),
+            _ => {}
+        }
+        if self.links[link].dead {
+            return Err(coming);
+        }
+        let process = self.links[link].process;
+        // Who was stopped between making a request and sending it sends it when it goes on.
+        let held_back = match self.is_paused(process) && self.dice.chance(0.5) {
+            true => self.pauses[process].until - self.now,
+            false => 0,
+        };
+        let cut = self.links[link].partition;
+        let healthy =
+            cut.is_none() && held_back == 0 && self.store.paused_until.max(self.store.down_until) <= self.now;
+        let in_order = !request.is_subscription() || self.links[link].in_order <= self.now;
+        if healthy && in_order && self.dice.chance(self.plan.faults.in_place) {
+            let answer = self.execute(link, &request);
+            self.arrived(link, call, &answer);
+            return Ok(answer);
+        }
+        if cut.is_some_and(|cut| cut.how == Cut::Known) {
+            return Ok(Answer::Failed(Applied::No));
+        }
+        let connection = self.links[link].connection;
+        let twice = !self.calm && !request.is_subscription() && self.dice.chance(self.plan.faults.twice);
+        match self.way() {
+            Way::Lost if self.plant == Plant::LyingRenewals => {
+                if let Request::Renew(items) = &request {
+                    let now = self.store.clock.at(self.now);
+                    let lie = Reply::new(now, Renewed::Renewed);
+                    return Ok(Answer::Renewed(items.iter().map(|_| lie.clone()).collect()));
+                }
+            }
+            Way::Lost => {}
+            Way::Refused => return Ok(Answer::Failed(Applied::No)),
+            Way::LostAloud => {
+                self.calls.insert(call, sender);
+                let after = self.latency();
+                self.after(after, Happening::Answer { link, call, answer: Answer::Failed(Applied::Unknown) });
+            }
+            Way::Goes { after, fate } => {
+                self.calls.insert(call, sender);
+                let mut at = self.now + held_back + after * 1_000;
+                if request.is_subscription() {
+                    at = at.max(self.links[link].in_order + 1);
+                    self.links[link].in_order = at;
+                }
+                // An answered acquire that is delivered again later is against the contract of a backend.
+                let late_again =
+                    self.plant == Plant::LateDuplicates || !matches!(request, Request::Acquire(_));
+                let most = if late_again { LATEST / 5 } else { 1 };
+                let again = twice.then(|| self.dice.below(most));
+                self.links[link].under_way += 1;
+                let letter = Letter { link, connection, call: Some(call), request, fate, again };
+                self.at(at, Happening::Arrive(letter));
+            }
+        }
+        Err(coming)
+    }
+
+    /// A request reaches the store, or what is in its way.
+    pub(crate) fn arrive(&mut self, letter: Letter) {
+        let Letter { link, connection, call, .. } = letter;
+        let cut = self.links[link].partition.filter(|cut| cut.until > self.now);
+        if let Some(cut) = cut.filter(|cut| cut.how == Cut::Wait && !letter.request.is_subscription()) {
+            return self.at(cut.until, Happening::Arrive(letter));
+        }
+        if self.store.paused_until > self.now && self.store.down_until <= self.now {
+            let again = self.store.paused_until;
+            return self.at(again, Happening::Arrive(letter));
+        }
+        self.links[link].under_way -= 1;
+        let stale = letter.request.is_subscription() && connection != self.links[link].connection;
+        let broken = stale || self.store.down_until > self.now;
+        if broken || cut.is_some_and(|cut| cut.how != Cut::Vanish) {
+            return self.fail(link, call);
+        }
+        if cut.is_some() {
+            drop(call.and_then(|call| self.calls.remove(&call)));
+            return;
+        }
+        let answer = self.execute(link, &letter.request);
+        // A second delivery never overtakes the first: its answer would be taken for the answer.
+        match letter.again {
+            Some(0) => {
+                self.count("duplicate");
+                self.execute(link, &letter.request);
+            }
+            Some(later) => {
+                self.count("late duplicate");
+                self.links[link].under_way += 1;
+                let second = Letter { call: None, again: None, request: letter.request.clone(), ..letter };
+                self.after(later, Happening::Arrive(second));
+            }
+            None => {}
+        }
+        let Some(call) = call else { return };
+        match letter.fate {
+            Fate::Answered { after } => self.after(after, Happening::Answer { link, call, answer }),
+            Fate::Silence => drop(self.calls.remove(&call)),
+            Fate::Broken => self.fail(link, Some(call)),
+        }
+    }
+
+    fn fail(&mut self, link: usize, call: Option<u64>) {
+        let Some(call) = call else { return };
+        let after = self.latency();
+        self.after(after, Happening::Answer { link, call, answer: Answer::Failed(Applied::Unknown) });
+    }
+
+    /// An answer reaches its process, or what is in its way.
+    pub(crate) fn answer(&mut self, link: usize, call: u64, answer: Answer) {
+        let process = self.links[link].process;
+        if self.links[link].dead {
+            drop(self.calls.remove(&call));
+            return;
+        }
+        if self.is_paused(process) {
+            let until = self.pauses[process].until;
+            return self.at(until, Happening::Answer { link, call, answer });
+        }
+        let failed = Answer::Failed(Applied::Unknown);
+        let answer = match self.links[link].partition.filter(|cut| cut.until > self.now).map(|cut| cut.how) {
+            Some(_) if matches!(answer, Answer::Failed(_)) => answer,
+            Some(Cut::Known) => failed,
+            Some(Cut::Wait) => {
+                let until = self.links[link].partition.map_or(0, |cut| cut.until);
+                return self.at(until, Happening::Answer { link, call, answer });
+            }
+            Some(Cut::Vanish) => return drop(self.calls.remove(&call)),
+            None => answer,
+        };
+        self.arrived(link, call, &answer);
+        if let Some(sender) = self.calls.remove(&call) {
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// A process hears an answer.
+    fn arrived(&mut self, link: usize, call: u64, answer: &Answer) {
+        self.note(Who::Link(link), answer.word(), (call, 0));
+        if let Some(now) = answer.server_now() {
+            self.links[link].hear(now);
+        }
+        if let Answer::Renewed(replies) = answer {
+            self.oracle.renewal_answered(self.now, call, replies);
+            self.after(1, Happening::Look);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What a process tells of itself goes to the oracle, and into the gauges that must be zero at the end.
+
+use crate::{trace::Who, world::World};
+use lock_core::{By, Ended, LockEvent, LockObserver};
+use std::sync::{
+    Weak,
+    atomic::{AtomicI64, Ordering},
+};
+
+#[derive(Debug)]
+pub(crate) struct Ear {
+    pub(crate) world: Weak<World>,
+    pub(crate) link: usize,
+    pub(crate) holding: AtomicI64,
+    pub(crate) waiting: AtomicI64,
+}
+
+impl Ear {
+    pub(crate) fn new(world: Weak<World>, link: usize) -> Self {
+        Self { world, link, holding: AtomicI64::new(0), waiting: AtomicI64::new(0) }
+    }
+}
+
+impl LockObserver for Ear {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        let Some(world) = self.world.upgrade() else { return };
+        let (who, link) = (Who::Link(self.link), self.link);
+        world.with(|state| match *event {
+            LockEvent::WaitStarted { .. } => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+            LockEvent::WaitEnded { outcome, waited, .. } => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                state.note(who, "wait ended", (outcome as u64, waited.as_micros() as u64));
+            }
+            LockEvent::Granted { name, token, lease, .. } => {
+                self.holding.fetch_add(1, Ordering::Relaxed);
+                state.note(who, "granted", (lease.number().get(), token.get()));
+                state.oracle.granted(link, name, lease, token);
+            }
+            LockEvent::Ended { name, token, lease, how, .. } => {
+                self.holding.fetch_sub(1, Ordering::Relaxed);
+                let code = match how {
+                    Ended::Released => 0,
+                    Ended::Lost(reason) => 1 + reason as u64,
+                };
+                state.note(who, "hold ended", (lease.number().get(), code));
+                if code > 0 {
+                    state.count(
+                        ["", "lost: expired", "lost: gone", "lost: max hold", "lost: shut down"]
+                            [usize::try_from(code).unwrap_or(1)],
+                    );
+                }
+                let pause = &state.pauses[state.links[link].process];
+                state.oracle.ended(state.now, (name, lease, token), how, &state.links[link], pause);
+            }
+            LockEvent::Released { answer, by: By::Hand, .. } => {
+                state.note(who, "release answered", (answer.is_ok().into(), 0));
+            }
+            LockEvent::Renewal { outcome, took, .. } => {
+                state.note(who, "renewal", (outcome as u64, took.as_micros() as u64));
+            }
+            LockEvent::Suspect { token, .. } => state.note(who, "suspect", (token.get(), 0)),
+            _ => {}
+        });
+    }
+}

@@ -1,0 +1,223 @@
+//! What must never happen: the oracle hears of every grant, renewal and end, and looks at what holders believe.
+
+use crate::{
+    judge::micros,
+    plan::{Plan, Terms},
+    store::Stored,
+};
+use lock_core::{
+    Ended, FencingToken, Hold, LeaseId, LockName, Moment,
+    backend::{AcquireRequest, Acquired, RenewItem, Renewed, Reply},
+};
+use lock_testkit::{History, HoldKey, Violation};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Timers count in milliseconds, and clocks have different speeds.
+pub(crate) const SLACK: u64 = 12_000;
+
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    pub(crate) history: History,
+    pub(crate) names: BTreeMap<LockName, Name>,
+    pub(crate) leases: BTreeMap<LeaseId, Lease>,
+    pub(crate) holds: BTreeMap<(LeaseId, FencingToken), Held>,
+    pub(crate) open: BTreeSet<(LeaseId, FencingToken)>,
+    calls: BTreeMap<u64, Vec<LeaseId>>,
+    /// The first thing that must not have happened.
+    pub(crate) broken: Option<String>,
+    pub(crate) stepped_back: bool,
+    retention: bool,
+    /// The longest operation timeout.
+    pub(crate) operation: u64,
+    /// The longest time that one request can make a hold valid for.
+    pub(crate) longest: u64,
+    grants: u64,
+    pub(crate) begun: u64,
+    pub(crate) lost: u64,
+    pub(crate) worst_wait: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Name {
+    greatest: u64,
+    /// The counter may be lost or stale.
+    pub(crate) doubt: bool,
+    /// Tokens fell as the documents say they may; nothing is said of them any more.
+    pub(crate) residual: bool,
+}
+
+/// A lease, as the store granted it.
+#[derive(Debug, Default)]
+pub(crate) struct Lease {
+    /// Of all grants of the store.
+    pub(crate) order: u64,
+    /// The store lost it, by no doing of its holder.
+    pub(crate) robbed: Option<u64>,
+    /// It came back with old data, or with a clock that stepped back.
+    pub(crate) revived: bool,
+    pub(crate) renewals: Vec<Renewal>,
+    /// It was asked for in a way that was void only long after an operation timeout: the store's clock stepped back, or
+    /// the process knew it badly. Its undo may end too early.
+    pub(crate) far_stamp: bool,
+    /// When its process last sent something about it, or an acquire of it was carried out.
+    pub(crate) touched: u64,
+    /// Its process released it: from then on it is undone and never asked for again.
+    pub(crate) retired: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub(crate) call: u64,
+    pub(crate) sent: u64,
+    pub(crate) answered: Option<(u64, Renewed)>,
+}
+
+/// A hold, as its process told of it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) link: usize,
+    pub(crate) name: LockName,
+    /// What the holder reads; nobody, if nobody took it.
+    pub(crate) taken: Option<Taken>,
+    pub(crate) ended: Option<Ended>,
+    /// The deadline that it had when it ended, or far.
+    pub(crate) was_until: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) hold: Hold,
+    pub(crate) terms: Terms,
+    pub(crate) key: Option<HoldKey>,
+    /// The true time until which the holder believes.
+    pub(crate) until: u64,
+}
+
+impl Oracle {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            history: History::new(),
+            names: plan.names.iter().map(|name| (name.clone(), Name::default())).collect(),
+            leases: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            open: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            broken: None,
+            stepped_back: false,
+            retention: plan.retention.is_some(),
+            longest: plan.menu.iter().map(|terms| micros(terms.lease - terms.margin)).max().unwrap_or(0),
+            operation: micros(plan.longest_operation()),
+            grants: 0,
+            begun: 0,
+            lost: 0,
+            worst_wait: 0,
+        }
+    }
+
+    pub(crate) fn must(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds && self.broken.is_none() {
+            self.broken = Some(what());
+        }
+    }
+
+    pub(crate) fn acquire_executed(
+        &mut self,
+        now: u64,
+        r: &AcquireRequest,
+        before: Option<Stored>,
+        reply: &Reply<Acquired>,
+    ) {
+        let Acquired::Granted { first, last } = reply.outcome else { return };
+        let (first, last) = (first.get(), last.get());
+        let behind_retention = self.retention && self.stepped_back;
+        let name = self.names.entry(r.name.clone()).or_default();
+        if first > name.greatest {
+            (name.greatest, name.doubt) = (last.max(first), false);
+        } else if (name.doubt || behind_retention) && reply.now.as_micros() <= name.greatest {
+            // The counter was lost or stale while the clock was behind the last token.
+            name.residual = true;
+        } else if !name.residual {
+            let greatest = name.greatest;
+            self.must(false, || format!("{}: token {first} was drawn after {greatest}", r.name));
+        }
+        if before.is_none_or(|before| before.lease != r.lease) {
+            self.grants += 1;
+            let lease = Lease { order: self.grants, ..Lease::default() };
+            self.leases.insert(r.lease, lease);
+        }
+        self.touched(now, r.lease);
+        if r.not_after > reply.now + r.duration / 5
+            && let Some(lease) = self.leases.get_mut(&r.lease)
+        {
+            lease.far_stamp = true;
+        }
+    }
+
+    pub(crate) fn renewal_sent(&mut self, now: u64, call: u64, items: &[RenewItem]) {
+        for item in items {
+            if let Some(lease) = self.leases.get_mut(&item.lease) {
+                lease.renewals.push(Renewal { call, sent: now, answered: None });
+            }
+        }
+        self.calls.insert(call, items.iter().map(|item| item.lease).collect());
+    }
+
+    pub(crate) fn renewal_answered(&mut self, now: u64, call: u64, replies: &[Reply<Renewed>]) {
+        let Some(leases) = self.calls.remove(&call) else { return };
+        for (lease, reply) in leases.iter().zip(replies) {
+            let renewals = self.leases.get_mut(lease).map(|lease| &mut lease.renewals);
+            if let Some(renewal) = renewals.and_then(|all| all.iter_mut().rfind(|r| r.call == call)) {
+                renewal.answered = Some((now, reply.outcome));
+            }
+        }
+    }
+
+    /// A process sent something about a lease.
+    pub(crate) fn touched(&mut self, now: u64, lease: LeaseId) {
+        if let Some(lease) = self.leases.get_mut(&lease) {
+            lease.touched = now;
+        }
+    }
+
+    /// A process says that a hold began.
+    pub(crate) fn granted(&mut self, link: usize, name: &LockName, lease: LeaseId, token: FencingToken) {
+        self.begun += 1;
+        let held = Held { link, name: name.clone(), taken: None, ended: None, was_until: u64::MAX };
+        let again = self.holds.insert((lease, token), held).is_some();
+        self.must(!again, || format!("{name}: {lease} with {token:?} was granted twice"));
+        self.must(self.leases.contains_key(&lease), || {
+            format!("{name}: {lease} was never granted by the store")
+        });
+    }
+
+    /// Somebody got the guard of a hold.
+    pub(crate) fn taken(&mut self, now: u64, hold: &Hold, terms: Terms) {
+        let id = (hold.lease_id(), hold.fencing_token());
+        let robbed = self.leases.get(&id.0).and_then(|lease| lease.robbed);
+        let Some(held) = self.holds.get_mut(&id) else {
+            return self.must(false, || format!("{hold:?} was taken, and never granted"));
+        };
+        if held.taken.is_some() || held.ended.is_some() {
+            return;
+        }
+        // Of what the store had lost before it was taken, nothing is promised.
+        let from = Moment::from_micros(now);
+        let key = robbed.is_none().then(|| self.history.granted(hold.name(), id.1, from, from));
+        held.taken = Some(Taken { hold: hold.clone(), terms, key, until: now });
+        self.open.insert(id);
+    }
+
+    /// At the end of a run.
+    pub(crate) fn check_history(&mut self) {
+        for violation in self.history.check() {
+            let name = match &violation {
+                Violation::Overlap { first, .. } => {
+                    return self.must(false, || format!("{violation} (since {:?})", first.from));
+                }
+                Violation::TokenFell { later, .. } | Violation::TokenRepeated { later, .. } => &later.name,
+            };
+            let excused = self.names.get(name).is_some_and(|name| name.residual);
+            self.must(excused, || violation.to_string());
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Two operation timeouts after the store answers again, nothing is left of what was given up.
+
+use crate::{
+    link::Link,
+    oracle::{Oracle, SLACK},
+    state::Pause,
+    store::Store,
+};
+use lock_core::{FencingToken, backend::ReleaseRequest};
+
+/// Who waits asks again this often, and finds that a late attempt of its own had the lock.
+const POLL: u64 = 5_300_000;
+
+impl Oracle {
+    pub(crate) fn release_sent(&mut self, now: u64, r: &ReleaseRequest) {
+        if let Some(lease) = self.leases.get_mut(&r.lease) {
+            lease.touched = now;
+            lease.retired |= r.depth_left == 0;
+        }
+    }
+
+    /// What is stored has a holder, or somebody who undoes it.
+    pub(crate) fn no_orphans(&mut self, now: u64, store: &Store, links: &[Link], pauses: &[Pause]) {
+        let ready = store.paused_until.max(store.down_until);
+        let stored: Vec<_> = self.names.keys().filter_map(|name| store.stored(now, name)).collect();
+        for id in stored.into_iter().map(|stored| stored.lease) {
+            let Some(lease) = self.leases.get(&id) else { continue };
+            // The number of its link is part of the id of each life of a process.
+            let link = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
+            let Some(link) = links.get(link).filter(|link| !link.dead && !link.closed) else { continue };
+            // Old data, clocks that stepped back or are not known, and a way that is cut excuse.
+            let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
+            let pause = &pauses[link.process];
+            let since = lease.touched.max(pause.until).max(link.since).max(ready);
+            let patience = 2 * self.operation + 5 * SLACK + if lease.retired { 0 } else { POLL };
+            if excused || link.partition.is_some() || now <= since + patience {
+                continue;
+            }
+            let of_it = (id, FencingToken::new(0))..=(id, FencingToken::new(u64::MAX));
+            let held = self.holds.range(of_it).any(|(_, held)| held.ended.is_none());
+            self.must(held, || format!("an orphan: nobody has cared for {id} since {since}"));
+        }
+    }
+}

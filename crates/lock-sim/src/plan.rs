@@ -1,0 +1,216 @@
+//! What a seed decides before a run begins: who takes part, under which terms, and what may go wrong how often.
+
+use lock_core::{LockName, LockOptions};
+use lock_testkit::{Seed, Stream};
+use std::time::Duration;
+
+/// How late a message may come that is late: longer than any operation timeout.
+pub(crate) const LATEST: u64 = 5_000;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) processes: usize,
+    pub(crate) clients: usize,
+    pub(crate) names: Vec<LockName>,
+    pub(crate) menu: Vec<Terms>,
+    pub(crate) push: bool,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) events: u64,
+    pub(crate) waiters_per_name: usize,
+    pub(crate) latency: Latency,
+    pub(crate) faults: Faults,
+    pub(crate) troubles: Vec<Trouble>,
+    /// Mean time between troubles, in milliseconds.
+    pub(crate) trouble_every: u64,
+    pub(crate) process_ppm: Vec<i64>,
+    pub(crate) store_ppm: i64,
+    pub(crate) wall_ahead: Vec<i64>,
+    /// Clients think this long between operations, and hold this long, in milliseconds.
+    pub(crate) idle: u64,
+    pub(crate) hold: u64,
+}
+
+/// Terms of a lock, and what the oracle has to know of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) options: LockOptions,
+    pub(crate) lease: Duration,
+    pub(crate) margin: Duration,
+    pub(crate) operation: Duration,
+    pub(crate) every: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// How long a message takes one way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Latency {
+    Zero,
+    UpTo(u64),
+    /// Mostly short, sometimes up to this.
+    Tail(u64),
+}
+
+/// What goes wrong with single messages, each with its probability.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Faults {
+    pub(crate) in_place: f64,
+    pub(crate) lose_request: f64,
+    pub(crate) lose_reply: f64,
+    pub(crate) refuse: f64,
+    pub(crate) twice: f64,
+    pub(crate) late: f64,
+    pub(crate) lose_signal: f64,
+    pub(crate) late_signal: f64,
+}
+
+/// What goes wrong with whole processes and with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    Partition,
+    Pause,
+    StorePause,
+    RestartKept,
+    RestartEmpty,
+    RestartOld,
+    Force,
+    /// Within what the margin covers.
+    SmallStep,
+    /// Beyond it.
+    StepAhead,
+    StepBack,
+    WallStep,
+    Crash,
+    Shutdown,
+    Spurious,
+}
+
+impl Latency {
+    pub(crate) fn draw(self, dice: &mut Stream) -> u64 {
+        match self {
+            Self::Zero => 0,
+            Self::UpTo(most) => dice.below(most + 1),
+            Self::Tail(most) if dice.chance(0.05) => dice.below(most + 1),
+            Self::Tail(_) => dice.below(3),
+        }
+    }
+}
+
+fn pick<T: Copy>(dice: &mut Stream, from: &[T]) -> T {
+    from[usize::try_from(dice.below(from.len() as u64)).unwrap_or(0)]
+}
+
+fn terms(dice: &mut Stream) -> Terms {
+    let lease = Duration::from_millis(pick(dice, &[300, 1_000, 2_000, 3_000, 10_000]));
+    let (fixed, quick, wide) = (dice.chance(0.25), dice.chance(0.2), dice.chance(0.2));
+    let margin = if wide { lease / 20 } else { lease / 100 + Duration::from_millis(2) };
+    let operation = if quick { lease / 20 } else { lease / 10 };
+    let every = if dice.chance(0.2) { lease / 4 } else { lease / 3 };
+    let max_hold = dice.chance(0.1).then_some(lease * 2);
+    let mut options = LockOptions::new().lease(lease).operation_timeout(operation).margin(margin);
+    options = if fixed { options.fixed_lease(lease) } else { options.renew_every(every) };
+    if let Some(most) = max_hold {
+        options = options.max_hold(most);
+    }
+    if dice.chance(0.3) {
+        options = options.outage_budget(lease / 2);
+    }
+    Terms { options, lease, margin, operation, every: (!fixed).then_some(every), max_hold }
+}
+
+impl Plan {
+    pub(crate) fn new(seed: Seed) -> Self {
+        let dice = &mut seed.stream();
+        let processes = 2 + usize::try_from(dice.below(4)).unwrap_or(0);
+        let names = 1 + dice.below(3);
+        let names = (0..names).filter_map(|n| LockName::new(format!("name-{n}")).ok()).collect();
+        let menu = (0..3).map(|_| terms(dice)).collect();
+        let ppm = |dice: &mut Stream| i64::try_from(dice.below(4_000)).unwrap_or(0) - 2_000;
+        let wall = |dice: &mut Stream| {
+            let most = pick(dice, &[1, 5_000, 2_000_000, 3_600_000_000]);
+            i64::try_from(dice.below(2 * most)).unwrap_or(0) - i64::try_from(most).unwrap_or(0)
+        };
+        // One run in six is calm: there, nothing may be lost, and nobody may fail.
+        let storm = if dice.chance(1.0 / 6.0) { 0.0 } else { pick(dice, &[0.01, 0.03, 0.1]) };
+        Self {
+            processes,
+            clients: 1 + usize::try_from(dice.below(3)).unwrap_or(0),
+            names,
+            menu,
+            push: dice.chance(0.85),
+            retention: pick(dice, &[None, None, Some(Duration::from_secs(60))]),
+            events: 2_000 + dice.below(500),
+            waiters_per_name: pick(dice, &[2, 100, 100, 100]),
+            latency: pick(
+                dice,
+                &[Latency::Zero, Latency::UpTo(2), Latency::UpTo(10), Latency::Tail(60), Latency::Tail(400)],
+            ),
+            faults: faults(dice, storm),
+            troubles: troubles(dice, storm),
+            trouble_every: pick(dice, &[500, 2_000, 8_000]),
+            process_ppm: (0..processes).map(|_| ppm(dice)).collect(),
+            store_ppm: ppm(dice),
+            wall_ahead: (0..processes).map(|_| wall(dice)).collect(),
+            idle: pick(dice, &[5, 50, 500]),
+            hold: pick(dice, &[10, 300, 2_000]),
+        }
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.troubles.is_empty()
+    }
+
+    /// Whether an answer may take longer than an operation timeout without any fault.
+    pub(crate) fn may_be_slow(&self) -> bool {
+        let shortest = self.menu.iter().map(|terms| terms.operation).min().unwrap_or_default();
+        match self.latency {
+            Latency::Zero => false,
+            Latency::UpTo(most) | Latency::Tail(most) => Duration::from_millis(2 * most + 5) > shortest,
+        }
+    }
+
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.menu.iter().map(|terms| terms.lease).max().unwrap_or_default()
+    }
+
+    pub(crate) fn longest_operation(&self) -> Duration {
+        self.menu.iter().map(|terms| terms.operation).max().unwrap_or_default()
+    }
+}
+
+fn faults(dice: &mut Stream, storm: f64) -> Faults {
+    let mut some = |most: f64| if dice.chance(0.6) { most } else { 0.0 };
+    let in_place = some(0.3);
+    if storm == 0.0 {
+        return Faults { in_place, ..Faults::default() };
+    }
+    Faults {
+        in_place,
+        lose_request: some(storm),
+        lose_reply: some(storm),
+        refuse: some(storm),
+        twice: some(storm * 2.0),
+        late: some(storm),
+        lose_signal: some(storm * 3.0),
+        late_signal: some(storm * 3.0),
+    }
+}
+
+/// Each seed has a few of them, so that each is seen without the others as well.
+fn troubles(dice: &mut Stream, storm: f64) -> Vec<Trouble> {
+    use Trouble::*;
+    if storm == 0.0 {
+        return Vec::new();
+    }
+    let mut some = Vec::new();
+    let mild =
+        [Partition, Pause, StorePause, RestartKept, SmallStep, WallStep, Crash, Shutdown, Spurious, StepBack];
+    some.extend(mild.into_iter().filter(|_| dice.chance(0.4)));
+    let data_loss = [RestartEmpty, RestartOld, Force];
+    some.extend(data_loss.into_iter().filter(|_| dice.chance(0.15)));
+    some.extend([StepAhead].into_iter().filter(|_| dice.chance(0.08)));
+    if some.is_empty() {
+        some.push(Partition);
+    }
+    some
+}

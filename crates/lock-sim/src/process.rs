@@ -1,0 +1,141 @@
+//! A process: a factory and its clients, born, shut down, killed and born again.
+
+use crate::{
+    backend::SimBackend, client::Client, clock::ProcessClock, gate::Stoppable, judge::micros, link::Link,
+    observer::Ear, oracle::SLACK, plant::Plant, state::Order, trace::Who, world::World,
+};
+use lock_core::{Limits, LockFactory, ProcessId};
+use lock_testkit::{Seed, Stream};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::task::JoinSet;
+
+/// One life of a process.
+#[derive(Debug)]
+pub(crate) struct Life {
+    pub(crate) process: usize,
+    pub(crate) link: usize,
+    pub(crate) factory: LockFactory,
+    pub(crate) ear: Arc<Ear>,
+}
+
+impl Life {
+    fn begin(world: &Arc<World>, process: usize, dice: &mut Stream) -> Self {
+        let (mut ids, plan, plant) = (dice.clone(), world.with(|s| s.plan.clone()), world.with(|s| s.plant));
+        dice.number();
+        let ahead = dice.below(1_000_000);
+        let ppm = if plant == Plant::SlowClock { -40_000 } else { plan.process_ppm[process] };
+        let clock = Arc::new(ProcessClock::new(world.origin, ppm, ahead, plan.wall_ahead[process]));
+        let link = world.with(|state| {
+            if state.is_paused(process) {
+                clock.stop_at(state.pauses[process].from);
+            }
+            state.links.push(Link::new(process, clock.clone()));
+            state.links.len() - 1
+        });
+        let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
+        let backend = SimBackend { world: world.clone(), link, push: plan.push, plant };
+        let id = uuid::Uuid::from_u64_pair(ids.number(), link as u64);
+        let numbers = Mutex::new(ids);
+        let random = move || numbers.lock().unwrap_or_else(PoisonError::into_inner).number();
+        let builder = LockFactory::builder(backend)
+            .clock(clock)
+            .observer(ear.clone())
+            .options(plan.menu[0].options)
+            .limits(Limits::new().waiters_per_name(plan.waiters_per_name))
+            .repeatable(ProcessId::from_uuid(id), random);
+        let factory = builder.build().expect("the options of a plan fit together");
+        world.with(|state| state.note(Who::Link(link), "is born", (process as u64, 0)));
+        Self { process, link, factory, ear }
+    }
+
+    fn clients(&self, world: &Arc<World>, dice: &mut Stream) -> JoinSet<()> {
+        let mut clients = JoinSet::new();
+        for _ in 0..world.with(|state| state.plan.clients) {
+            let client = Client {
+                world: world.clone(),
+                link: self.link,
+                process: self.process,
+                factory: self.factory.clone(),
+                dice: Seed::new(dice.number()).stream(),
+            };
+            clients.spawn(Stoppable::new(world, self.process, client.work()));
+        }
+        clients
+    }
+}
+
+/// Lives, again and again, until everybody goes home; returns all lives, the last one still alive.
+pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -> Vec<Life> {
+    let mut lives = Vec::new();
+    let mut undertakers = JoinSet::new();
+    loop {
+        let life = Life::begin(&world, process, &mut dice);
+        let mut clients = life.clients(&world, &mut dice);
+        let order = loop {
+            tokio::select! {
+                biased;
+                () = world.orders[process].notified() => {
+                    let order = world.with(|state| state.orders[process].take());
+                    if order.is_some() {
+                        break order;
+                    }
+                }
+                done = clients.join_next() => match done {
+                    Some(done) => done.expect("clients do not panic"),
+                    None => break None,
+                }
+            }
+        };
+        let link = life.link;
+        match order {
+            None => {
+                lives.push(life);
+                break;
+            }
+            Some(Order::Die) => {
+                world.with(|state| {
+                    state.count("crash");
+                    state.note(Who::Link(link), "dies", (0, 0));
+                    state.hang_up(link);
+                });
+                clients.abort_all();
+                while clients.join_next().await.is_some() {}
+                let factory = life.factory.clone();
+                undertakers.spawn(async move { drop(factory.shutdown().await) });
+            }
+            Some(Order::ShutDown) => {
+                shut_down(&world, &life).await;
+                while let Some(done) = clients.join_next().await {
+                    done.expect("clients do not panic");
+                }
+                world.with(|state| state.hang_up(link));
+            }
+        }
+        lives.push(life);
+        if world.with(|state| state.closing) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(dice.below(1_000))).await;
+    }
+    while undertakers.join_next().await.is_some() {}
+    lives
+}
+
+async fn shut_down(world: &Arc<World>, life: &Life) {
+    let (began, most) = world.with(|state| {
+        state.count("shutdown");
+        state.note(Who::Link(life.link), "shuts down", (0, 0));
+        state.links[life.link].closed = true;
+        (state.now, micros(state.plan.longest_operation()) * 2)
+    });
+    let report = Stoppable::new(world, life.process, life.factory.shutdown()).await;
+    world.with(|state| {
+        let took = state.now - began;
+        let paused = state.pauses[life.process].until >= began;
+        state.note(Who::Link(life.link), "is shut down", (report.is_clean().into(), took));
+        state.oracle.must(paused || took <= most + SLACK, || format!("a shutdown took {took} µs of {most}"));
+    });
+}

@@ -1,0 +1,148 @@
+//! One run: a storm until enough has happened, then calm, and nothing may be left.
+
+use crate::{
+    calm::{nothing_is_left, probe, stretch},
+    clock::StoreClock,
+    plan::Plan,
+    plant::Plant,
+    process::{Life, lives},
+    state::Happening,
+    store::Store,
+    world::World,
+};
+use lock_testkit::Seed;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use tokio::{
+    runtime::Builder,
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+/// What a run came to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// All of its events, folded: two runs of one seed are the same.
+    pub hash: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// How many holds began.
+    pub grants: u64,
+    /// How many were lost.
+    pub losses: u64,
+    /// Virtual time, in microseconds.
+    pub time: u64,
+    /// The longest wait for a lock after everything worked again, in microseconds.
+    pub worst_wait: u64,
+    /// What else was counted, faults above all.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// Something happened that must not.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// The run.
+    pub seed: Seed,
+    /// What.
+    pub what: String,
+    /// The last events.
+    pub trace: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}seed {}: {}", self.trace, self.seed, self.what)
+    }
+}
+
+/// Runs a seed, with a planted bug or without.
+///
+/// # Errors
+/// What must not have happened.
+///
+/// # Panics
+/// If a client panics, or no runtime can be made.
+pub fn run(seed: Seed, plant: Plant) -> Result<Report, Failure> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime is made").block_on(live(seed, plant))
+}
+
+async fn live(seed: Seed, plant: Plant) -> Result<Report, Failure> {
+    let plan = Plan::new(seed);
+    let mut dice = Seed::new(seed.get().rotate_left(17) ^ 0x5EED).stream();
+    let clock = StoreClock { ppm: plan.store_ppm, ahead: 0 };
+    let store = Store::new(clock, plan.retention, plant);
+    let world = World::new(plan, plant, store, Seed::new(dice.number()).stream());
+    let physics = tokio::spawn(world.clone().run());
+    tokio::select! {
+        biased;
+        () = broken(&world) => {}
+        () = script(&world, &mut dice) => {}
+    }
+    physics.abort();
+    let _ = physics.await;
+    world.with(|state| {
+        if state.oracle.broken.is_none() {
+            state.oracle.check_history();
+        }
+        match state.oracle.broken.take() {
+            Some(what) => Err(Failure { seed, what, trace: state.trace.tail(trace_length()) }),
+            None => Ok(Report {
+                hash: state.trace.hash(),
+                events: state.trace.len(),
+                grants: state.oracle.begun,
+                losses: state.oracle.lost,
+                time: state.now,
+                worst_wait: state.oracle.worst_wait,
+                counts: state.counts.clone(),
+            }),
+        }
+    })
+}
+
+fn trace_length() -> usize {
+    std::env::var("LOCK_SIM_TRACE").ok().and_then(|length| length.parse().ok()).unwrap_or(60)
+}
+
+async fn broken(world: &World) {
+    loop {
+        world.alarm.notified().await;
+        if world.with(|state| state.oracle.broken.is_some()) {
+            return;
+        }
+    }
+}
+
+async fn script(world: &Arc<World>, dice: &mut lock_testkit::Stream) {
+    let (processes, calm, first) = world.with(|s| (s.plan.processes, s.plan.is_calm(), s.plan.trouble_every));
+    if !calm {
+        world.with(|state| state.after(first, Happening::Trouble));
+    }
+    let mut all = JoinSet::new();
+    for process in 0..processes {
+        all.spawn(lives(world.clone(), process, Seed::new(dice.number()).stream()));
+    }
+    let enough = world.with(|state| state.plan.events);
+    let mut rounds = 0;
+    while world.with(|state| state.trace.len()) < enough {
+        sleep(Duration::from_millis(100)).await;
+        rounds += 1;
+        if rounds > 500_000 {
+            return world.with(|s| s.oracle.must(false, || "nothing happens any more".to_owned()));
+        }
+    }
+    world.with(|state| {
+        state.heal();
+        state.closing = true;
+    });
+    let mut ended: Vec<Life> = Vec::new();
+    let bound = Duration::from_secs(200) + stretch(world);
+    while let Ok(Some(done)) = timeout(bound, all.join_next()).await {
+        ended.extend(done.expect("processes do not panic"));
+    }
+    if !all.is_empty() {
+        return world.with(|s| s.oracle.must(false, || "somebody does not go home".to_owned()));
+    }
+    ended.sort_by_key(|life| life.link);
+    probe(world, &ended).await;
+    nothing_is_left(world, ended).await;
+}

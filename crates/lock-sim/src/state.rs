@@ -1,0 +1,182 @@
+//! The state of a run: everything that is not a process, and a queue of what is going to happen.
+
+use crate::{
+    link::Link,
+    message::{Answer, Letter, Shout},
+    oracle::Oracle,
+    plan::Plan,
+    plant::Plant,
+    resource::{Resource, Write},
+    store::Store,
+    trace::{Trace, Who},
+};
+use lock_core::{LockName, backend::Signals};
+use lock_testkit::Stream;
+use std::{collections::BTreeMap, sync::Weak, task::Waker};
+use tokio::sync::oneshot;
+
+/// A run that does not come to its end by then never will.
+const MOST_EVENTS: u64 = 50_000;
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) now: u64,
+    pub(crate) plan: Plan,
+    pub(crate) plant: Plant,
+    pub(crate) dice: Stream,
+    pub(crate) queue: BTreeMap<(u64, u64), Happening>,
+    put: u64,
+    pub(crate) front_moved: bool,
+    pub(crate) calls: BTreeMap<u64, oneshot::Sender<Answer>>,
+    pub(crate) next_call: u64,
+    pub(crate) store: Store,
+    pub(crate) links: Vec<Link>,
+    pub(crate) pauses: Vec<Pause>,
+    pub(crate) orders: Vec<Option<Order>>,
+    pub(crate) oracle: Oracle,
+    pub(crate) resources: BTreeMap<LockName, Resource>,
+    pub(crate) trace: Trace,
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// No more faults.
+    pub(crate) calm: bool,
+    /// Clients go home.
+    pub(crate) closing: bool,
+    pub(crate) last_small_step: u64,
+    pub(crate) outbox: Vec<(Weak<dyn Signals>, Shout)>,
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// The last pause of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    pub(crate) from: u64,
+    pub(crate) until: u64,
+    /// What is to be polled when it is over.
+    pub(crate) waiting: Vec<Waker>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Die,
+    ShutDown,
+}
+
+/// What is going to happen.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    Arrive(Letter),
+    Answer {
+        link: usize,
+        call: u64,
+        answer: Answer,
+    },
+    Shout {
+        link: usize,
+        connection: u64,
+        what: Shout,
+    },
+    Reconnect {
+        link: usize,
+        restarted: bool,
+    },
+    Resume {
+        process: usize,
+    },
+    Write(Write),
+    Trouble,
+    /// The oracle has a look.
+    Look,
+}
+
+impl State {
+    pub(crate) fn new(plan: Plan, plant: Plant, store: Store, dice: Stream) -> Self {
+        let processes = plan.processes;
+        Self {
+            now: 0,
+            oracle: Oracle::new(&plan),
+            resources: plan.names.iter().map(|name| (name.clone(), Resource::default())).collect(),
+            plan,
+            plant,
+            dice,
+            queue: BTreeMap::new(),
+            put: 0,
+            front_moved: false,
+            calls: BTreeMap::new(),
+            next_call: 0,
+            store,
+            links: Vec::new(),
+            pauses: (0..processes).map(|_| Pause::default()).collect(),
+            orders: vec![None; processes],
+            trace: Trace::default(),
+            counts: BTreeMap::new(),
+            calm: false,
+            closing: false,
+            last_small_step: 0,
+            outbox: Vec::new(),
+            wakers: Vec::new(),
+        }
+    }
+
+    pub(crate) fn note(&mut self, who: Who, what: &'static str, numbers: (u64, u64)) {
+        self.trace.note(self.now, who, what, numbers);
+        let endless = self.trace.len() > MOST_EVENTS;
+        self.oracle.must(!endless, || format!("{MOST_EVENTS} events, and no end"));
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// Puts something in the queue, `millis` from now.
+    pub(crate) fn after(&mut self, millis: u64, what: Happening) {
+        self.at(self.now + millis * 1_000, what);
+    }
+
+    pub(crate) fn at(&mut self, time: u64, what: Happening) {
+        self.put += 1;
+        let first = self.queue.first_key_value().is_none_or(|((at, _), _)| time < *at);
+        self.front_moved |= first;
+        // Of what happens at one time, the order is a matter of chance.
+        let order = (self.dice.below(1 << 20) << 32) | self.put;
+        self.queue.insert((time, order), what);
+    }
+
+    pub(crate) fn shout(&mut self, link: usize, what: Shout) {
+        if let Some(signals) = self.links[link].signals.clone() {
+            self.outbox.push((signals, what));
+        }
+    }
+
+    pub(crate) fn latency(&mut self) -> u64 {
+        self.plan.latency.draw(&mut self.dice)
+    }
+
+    pub(crate) fn is_paused(&self, process: usize) -> bool {
+        self.pauses[process].until > self.now
+    }
+
+    pub(crate) fn look(&mut self) {
+        let Self { oracle, store, links, pauses, now, .. } = self;
+        let again = oracle.look(*now, store, links, pauses);
+        oracle.no_orphans(*now, store, links, pauses);
+        for at in again {
+            self.at(at, Happening::Look);
+        }
+    }
+
+    pub(crate) fn happen(&mut self) {
+        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            match entry.remove() {
+                Happening::Arrive(letter) => self.arrive(letter),
+                Happening::Answer { link, call, answer } => self.answer(link, call, answer),
+                Happening::Shout { link, connection, what } => self.hear(link, connection, what),
+                Happening::Reconnect { link, restarted } => self.reconnect(link, restarted),
+                Happening::Resume { process } => self.resume(process),
+                Happening::Write(write) => self.write(&write),
+                Happening::Trouble => self.trouble(),
+                Happening::Look => {}
+            }
+        }
+        self.look();
+    }
+}

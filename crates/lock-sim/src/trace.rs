@@ -1,0 +1,73 @@
+//! What happened, in order: folded into one number by which two runs are compared, and told when a run fails.
+
+use std::fmt;
+
+/// Who an event is about: a link (one life of a process), or the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Store,
+    Link(usize),
+}
+
+#[derive(Debug, Clone)]
+struct Note {
+    at: u64,
+    who: Who,
+    what: &'static str,
+    a: u64,
+    b: u64,
+}
+
+/// The events of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    notes: Vec<Note>,
+    hash: u64,
+}
+
+impl Trace {
+    pub(crate) fn note(&mut self, at: u64, who: Who, what: &'static str, (a, b): (u64, u64)) {
+        let link = match who {
+            Who::Store => u64::MAX,
+            Who::Link(link) => link as u64,
+        };
+        for word in [at, link, a, b] {
+            self.fold(word);
+        }
+        what.bytes().for_each(|byte| self.fold(byte.into()));
+        self.notes.push(Note { at, who, what, a, b });
+    }
+
+    /// One step of `SplitMix64`, so that every bit counts.
+    fn fold(&mut self, word: u64) {
+        let z = (self.hash ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        self.hash = z ^ (z >> 29);
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.notes.len() as u64
+    }
+
+    /// The last events, one a line.
+    pub(crate) fn tail(&self, most: usize) -> String {
+        let from = self.notes.len().saturating_sub(most);
+        self.notes[from..].iter().map(|note| format!("{note}\n")).collect()
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, who, what, a, b } = self;
+        write!(f, "{:>6}.{:06} ", at / 1_000_000, at % 1_000_000)?;
+        match who {
+            Who::Store => write!(f, "store   ")?,
+            Who::Link(link) => write!(f, "link {link:<2} ")?,
+        }
+        write!(f, " {what} {a} {b}")
+    }
+}

@@ -1,0 +1,189 @@
+//! What goes wrong with whole processes and with the store: drawn by the plan, one after the other.
+
+use crate::store::Stored;
+use crate::{
+    link::{Cut, Partition},
+    message::Shout,
+    plan::Trouble,
+    state::{Happening, Order, State},
+    trace::Who,
+};
+use lock_core::{LockName, backend::WakeReason};
+use std::collections::BTreeMap;
+
+impl State {
+    /// The next trouble, and when another comes.
+    pub(crate) fn trouble(&mut self) {
+        if self.calm {
+            return;
+        }
+        let next = self.dice.below(2 * self.plan.trouble_every) + 1;
+        self.after(next, Happening::Trouble);
+        let Some(trouble) = self.draw(self.plan.troubles.len()).map(|n| self.plan.troubles[n]) else {
+            return;
+        };
+        // The last link of the process is its present one.
+        let process = self.draw(self.plan.processes).unwrap_or(0);
+        let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
+        let lease = u64::try_from(self.plan.longest_lease().as_millis()).unwrap_or(0);
+        let scale = [30, lease / 3, lease * 3 / 2][self.draw(3).unwrap_or(0)];
+        let time = (1 + self.dice.below(scale)) * 1_000;
+        self.note(Who::Link(link), "trouble", (trouble as u64, time));
+        match trouble {
+            Trouble::Partition => self.partition(link, time),
+            Trouble::Pause => self.pause(process, link, time),
+            Trouble::StorePause => {
+                self.count("store pause");
+                self.store.paused_until = self.now + time;
+            }
+            Trouble::RestartKept | Trouble::RestartEmpty | Trouble::RestartOld => self.restart(trouble, time),
+            // Done by a client.
+            Trouble::Force => {}
+            Trouble::SmallStep => {
+                if self.now > self.last_small_step + 2 * lease * 1_000 {
+                    self.count("small step");
+                    self.last_small_step = self.now;
+                    self.store.clock.ahead += 1_000;
+                }
+            }
+            Trouble::StepAhead => {
+                self.count("step ahead");
+                let before = self.all_stored();
+                self.store.clock.ahead += i64::try_from(time).unwrap_or(0);
+                let Self { oracle, store, now, .. } = self;
+                oracle.data_changed(*now, &before, store);
+            }
+            Trouble::StepBack => {
+                self.count("step back");
+                self.oracle.stepped_back = true;
+                let before = self.all_stored();
+                self.store.clock.ahead -= i64::try_from(time).unwrap_or(0);
+                let Self { oracle, store, now, .. } = self;
+                oracle.data_changed(*now, &before, store);
+            }
+            Trouble::WallStep => {
+                self.count("wall step");
+                let step = i64::try_from(time).unwrap_or(0);
+                let step = if self.dice.chance(0.5) { step * 100 } else { -step * 100 };
+                self.links[link].clock.step_wall(step);
+            }
+            Trouble::Crash => self.orders[process] = Some(Order::Die),
+            Trouble::Shutdown => self.orders[process] = Some(Order::ShutDown),
+            Trouble::Spurious => {
+                self.count("spurious wake-up");
+                let lagged = Shout::All(WakeReason::Lagged);
+                let what = if self.dice.chance(0.5) { lagged } else { Shout::Restarted };
+                let connection = self.links[link].connection;
+                self.after(0, Happening::Shout { link, connection, what });
+            }
+        }
+    }
+
+    fn draw(&mut self, of: usize) -> Option<usize> {
+        (of > 0).then(|| usize::try_from(self.dice.below(of as u64)).unwrap_or(0))
+    }
+
+    fn partition(&mut self, link: usize, time: u64) {
+        if self.links[link].partition.is_some() || self.links[link].dead {
+            return;
+        }
+        self.count("partition");
+        let how = [Cut::Known, Cut::Vanish, Cut::Wait][self.draw(3).unwrap_or(0)];
+        let until = self.now + time;
+        self.links[link].partition = Some(Partition { until, how });
+        if self.dice.chance(0.5) {
+            self.store.watchers.retain(|(_, watcher)| *watcher != link);
+        }
+        self.at(until, Happening::Reconnect { link, restarted: false });
+    }
+
+    fn pause(&mut self, process: usize, link: usize, time: u64) {
+        if self.is_paused(process) || self.orders[process].is_some() {
+            return;
+        }
+        self.count("pause");
+        self.pauses[process].from = self.now;
+        self.pauses[process].until = self.now + time;
+        self.links[link].clock.stop_at(self.now);
+        self.at(self.now + time, Happening::Resume { process });
+    }
+
+    pub(crate) fn resume(&mut self, process: usize) {
+        for link in self.links.iter().filter(|link| link.process == process) {
+            link.clock.go_on();
+        }
+        let waiting = std::mem::take(&mut self.pauses[process].waiting);
+        self.wakers.extend(waiting);
+        let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
+        self.note(Who::Link(link), "goes on", (0, 0));
+        // Timers that were due meanwhile fire at once, or a little later.
+        if self.dice.chance(0.5) {
+            self.shout(link, Shout::All(WakeReason::Lagged));
+        }
+    }
+
+    fn restart(&mut self, how: Trouble, time: u64) {
+        let before = self.all_stored();
+        match how {
+            Trouble::RestartEmpty => {
+                self.count("restart empty");
+                self.store.replace(BTreeMap::new());
+            }
+            Trouble::RestartOld => {
+                self.count("restart old");
+                let old = self.store.snapshot.clone();
+                self.store.replace(old);
+            }
+            _ => self.count("restart"),
+        }
+        if how != Trouble::RestartKept {
+            self.oracle.counters_in_doubt();
+        }
+        if self.dice.chance(0.5) {
+            self.store.save();
+        }
+        let down = if self.dice.chance(0.5) { 0 } else { time };
+        self.store.down_until = self.now + down;
+        self.store.watchers.clear();
+        let Self { oracle, store, now, .. } = self;
+        oracle.data_changed(*now, &before, store);
+        for link in 0..self.links.len() {
+            let after = down / 1_000 + self.latency();
+            let restarted = self.dice.chance(0.7);
+            self.links[link].connection += 1;
+            self.after(after, Happening::Reconnect { link, restarted });
+        }
+    }
+
+    fn all_stored(&self) -> BTreeMap<LockName, Stored> {
+        let stored = |name: &LockName| Some((name.clone(), self.store.stored(self.now, name)?));
+        self.plan.names.iter().filter_map(stored).collect()
+    }
+
+    /// A process is no more; the store notices.
+    pub(crate) fn hang_up(&mut self, link: usize) {
+        self.links[link].dead = true;
+        self.links[link].connection += 1;
+        self.store.watchers.retain(|(_, watcher)| *watcher != link);
+    }
+
+    /// Everything works again, from now on and for ever.
+    pub(crate) fn heal(&mut self) {
+        self.note(Who::Store, "heals", (0, 0));
+        self.calm = true;
+        self.store.paused_until = 0;
+        self.store.down_until = 0;
+        for process in 0..self.plan.processes {
+            if self.is_paused(process) {
+                self.pauses[process].until = self.now;
+                self.resume(process);
+            }
+        }
+        for link in 0..self.links.len() {
+            if let Some(cut) = &mut self.links[link].partition {
+                cut.until = self.now;
+            }
+            self.at(self.now, Happening::Reconnect { link, restarted: false });
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Wake-ups: who is told of a release, what of it arrives, and what a new connection says.
+
+use crate::{
+    message::Shout,
+    plan::LATEST,
+    state::{Happening, State},
+    trace::Who,
+};
+use lock_core::{
+    LockName,
+    backend::{Publish, Released, WakeReason},
+};
+
+impl State {
+    /// A release is told to those who listen.
+    pub(crate) fn tell_listeners(&mut self, name: &LockName, publish: Publish) -> Released {
+        let listeners = self.store.listeners(name, publish);
+        for link in &listeners {
+            if !self.calm && self.dice.chance(self.plan.faults.lose_signal) {
+                self.count("lost wake-up");
+                continue;
+            }
+            let mut after = self.latency();
+            if !self.calm && self.dice.chance(self.plan.faults.late_signal) {
+                self.count("late wake-up");
+                after += self.dice.below(LATEST);
+            }
+            let connection = self.links[*link].connection;
+            self.after(after, Happening::Shout { link: *link, connection, what: Shout::Freed(name.clone()) });
+        }
+        Released::Released { listeners: u32::try_from(listeners.len()).ok() }
+    }
+
+    pub(crate) fn hear(&mut self, link: usize, connection: u64, what: Shout) {
+        let process = self.links[link].process;
+        if self.is_paused(process) {
+            let until = self.pauses[process].until;
+            return self.at(until, Happening::Shout { link, connection, what });
+        }
+        let to = &self.links[link];
+        if to.dead || to.connection != connection || to.partition.is_some_and(|cut| cut.until > self.now) {
+            return;
+        }
+        self.note(Who::Link(link), "is woken", (0, 0));
+        self.shout(link, what);
+    }
+
+    /// A process has a connection again: it subscribes anew, then asks again.
+    pub(crate) fn reconnect(&mut self, link: usize, restarted: bool) {
+        let process = self.links[link].process;
+        let busy = self.pauses[process].until.max(self.store.down_until);
+        if busy > self.now {
+            return self.at(busy, Happening::Reconnect { link, restarted });
+        }
+        let to = &mut self.links[link];
+        if to.dead || to.partition.is_some_and(|cut| cut.until > self.now) {
+            return;
+        }
+        to.partition = None;
+        to.connection += 1;
+        to.since = self.now;
+        let wanted = to.wanted.clone();
+        self.store.watchers.retain(|(_, watcher)| *watcher != link);
+        wanted.into_iter().for_each(|name| self.store.watch(link, name));
+        self.note(Who::Link(link), "reconnects", (restarted.into(), 0));
+        self.shout(link, if restarted { Shout::Restarted } else { Shout::All(WakeReason::Reconnected) });
+    }
+}

@@ -1,0 +1,103 @@
+//! The world of a run: its state behind one mutex, and the task that carries it on.
+
+use crate::{
+    backend::shout,
+    message::{Answer, Request},
+    plan::Plan,
+    plant::Plant,
+    state::State,
+    store::Store,
+};
+use lock_testkit::Stream;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+#[derive(Debug)]
+pub(crate) struct World {
+    state: Mutex<State>,
+    pub(crate) origin: Instant,
+    /// Rung when something was put in front of the queue.
+    pub(crate) bell: Notify,
+    /// Rung when a process is ordered to do something, or when something must not have happened.
+    pub(crate) orders: Vec<Notify>,
+    pub(crate) alarm: Notify,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan, plant: Plant, store: Store, dice: Stream) -> Arc<Self> {
+        let processes = plan.processes;
+        let state = State::new(plan, plant, store, dice);
+        Arc::new(Self {
+            state: Mutex::new(state),
+            origin: Instant::now(),
+            bell: Notify::new(),
+            orders: (0..processes).map(|_| Notify::new()).collect(),
+            alarm: Notify::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works on the state. Nothing of the library is called that could come back here.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let elapsed = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(0);
+        state.now = elapsed.max(state.now);
+        let result = f(&mut state);
+        let moved = std::mem::take(&mut state.front_moved);
+        let wakers = std::mem::take(&mut state.wakers);
+        let broken = state.oracle.broken.is_some();
+        let ordered: Vec<_> = (0..state.orders.len()).filter(|p| state.orders[*p].is_some()).collect();
+        drop(state);
+        if moved {
+            self.bell.notify_one();
+        }
+        if broken {
+            self.alarm.notify_one();
+        }
+        ordered.into_iter().for_each(|process| self.orders[process].notify_one());
+        wakers.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    pub(crate) fn send(&self, link: usize, request: Request) -> Result<Answer, oneshot::Receiver<Answer>> {
+        self.with(|state| state.send(link, request))
+    }
+
+    /// Lets happen what is due, and what follows from it at once.
+    pub(crate) fn turn(&self) {
+        loop {
+            let shouts = self.with(|state| {
+                state.happen();
+                std::mem::take(&mut state.outbox)
+            });
+            if shouts.is_empty() {
+                return;
+            }
+            shouts.iter().for_each(|(to, what)| shout(to, what));
+        }
+    }
+
+    /// Carries the world on, for ever.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            self.turn();
+            let next = self.with(|state| state.queue.first_key_value().map(|((at, _), _)| *at));
+            let until = next.map_or(Duration::from_secs(1 << 30), Duration::from_micros);
+            tokio::select! {
+                biased;
+                () = self.bell.notified() => {}
+                () = tokio::time::sleep_until(self.origin + until) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Fixed seeds, then fresh ones; and that a seed repeats its run.
+
+use lock_sim::{Plant, campaign, run};
+use lock_testkit::Seed;
+
+const FIXED: u64 = 100;
+const FRESH: u64 = 900;
+
+#[test]
+fn nothing_happens_that_must_not() {
+    let first = Seed::of_this_run();
+    let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
+    let mut seeds = vec![first];
+    if std::env::var_os(Seed::VARIABLE).is_none() {
+        seeds.extend((0..FIXED).map(Seed::new));
+        let mut fresh = first.stream();
+        seeds.extend((1..FRESH * times).map(|_| Seed::new(fresh.number())));
+    }
+    let tally = campaign(&seeds, Plant::Nothing);
+    eprintln!("{tally}");
+    for failure in &tally.failures {
+        eprintln!("{failure}\nrepeat it with {}={} cargo test -p lock-sim", Seed::VARIABLE, failure.seed);
+    }
+    assert!(tally.failures.is_empty(), "{} of {} runs failed", tally.failures.len(), tally.runs);
+    assert!(tally.fewest_events >= 2_000, "a run had only {} events", tally.fewest_events);
+}
+
+#[test]
+fn a_seed_repeats_its_run() {
+    let fresh = Seed::of_this_run().stream().number();
+    for seed in (0..20).chain([fresh]).map(Seed::new) {
+        let runs = [(); 2].map(|()| run(seed, Plant::Nothing));
+        let [first, second] = runs.map(|run| run.unwrap_or_else(|failure| panic!("{failure}")));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
