@@ -72,7 +72,8 @@ pub fn options(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let mut options = LockOptions::new();
     let lease = bytes.duration();
-    options = if bytes.flag() { options.lease(lease) } else { options.fixed_lease(lease) };
+    let fixed = !bytes.flag();
+    options = if fixed { options.fixed_lease(lease) } else { options.lease(lease) };
     let (mut every, mut timeout, mut margin) = (lease / 3, lease / 10, lease / 100);
     if bytes.flag() {
         every = bytes.duration();
@@ -95,8 +96,8 @@ pub fn options(data: &[u8]) {
     match options.check() {
         Ok(()) => {
             assert!(lease >= lock_core::SHORTEST_LEASE && timeout <= lease / 10);
-            assert!(lease.saturating_sub(margin) > timeout, "{options:?}");
-            let _ = every;
+            let renewed = if fixed { std::time::Duration::ZERO } else { every };
+            assert!(lease.saturating_sub(margin) > renewed.saturating_add(timeout), "{options:?}");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

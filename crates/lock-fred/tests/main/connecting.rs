@@ -51,9 +51,10 @@ async fn a_server_with_a_password_says_so() {
 async fn a_missing_right_is_named_when_connecting() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let url = format!("redis://shop:canary@127.0.0.1:{}", server.port());
-    for command in
-        ["HSET", "HGET", "HEXISTS", "HGETALL", "EXISTS", "PTTL", "PEXPIRE", "GET", "SET", "PUBLISH", "DEL"]
-    {
+    for command in [
+        "HSET", "HGET", "HEXISTS", "HGETALL", "EXISTS", "PTTL", "PEXPIRE", "GET", "SET", "PUBLISH", "DEL",
+        "TIME",
+    ] {
         server.command(&["ACL", "SETUSER", "shop", &format!("-{}", command.to_lowercase())]);
         refused(&url, BackendErrorKind::Denied, &format!("({command})")).await;
         server.command(&["ACL", "SETUSER", "shop", &format!("+{}", command.to_lowercase())]);

@@ -1,6 +1,6 @@
 //! Connections: none is left behind, none that is of no use is kept.
 
-use crate::support::{client, factory, name, redis, until};
+use crate::support::{client, factory, name, until};
 use lock_core::{
     Applied, BackendErrorKind, ErrorKind,
     backend::{Acquired, Renewed},
@@ -93,5 +93,4 @@ async fn numbers_beyond_all_bounds_are_refused() {
     let request = a.request(&name("y"), Duration::from_micros(900), next(0, None)).await;
     assert!(matches!(store.acquire(request).await.unwrap().outcome, Acquired::Granted { .. }));
     until("it is over", async || server.keys() == ["redisson_lock_token:{y}"]).await;
-    drop(redis(&server.url()).await);
 }

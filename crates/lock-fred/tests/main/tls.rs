@@ -127,12 +127,13 @@ async fn a_client_certificate_is_shown_where_the_server_wants_one() {
         certificate.display(),
         key.display()
     );
-    let backend = Connectors::default().with(lock_fred::Redis).connect(&by_url).await.unwrap();
-    let locks = LockFactory::new(backend);
+    let connectors = Connectors::default().with(lock_fred::Redis);
+    let locks = LockFactory::new(connectors.connect(&by_url).await.unwrap());
+    let others = LockFactory::new(connectors.connect(&by_url).await.unwrap());
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     // Wake-ups come over TLS as well.
-    let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
-    until("it waits", async || server.subscriptions() <= 1).await;
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    until("it waits for messages", async || server.subscriptions() == 1).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
