@@ -19,6 +19,9 @@ const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
 const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// How long a connection may take to be made by default.
 const CONNECT: Duration = Duration::from_secs(5);
+/// The longest pause between two attempts to connect again, in milliseconds: a server that comes back when a third of a
+/// short lease is left has to be found in time for a renewal.
+const RECONNECT_MS: u32 = 250;
 /// Requests that the server does not answer for that long fail, whatever their callers want: the backstop behind the
 /// operation timeouts of the locks.
 const BACKSTOP: Duration = Duration::from_secs(30);
@@ -152,7 +155,7 @@ impl RedisBackendBuilder {
         let limit = self.connect_timeout;
         let mut builder = Builder::from_config(config);
         builder
-            .set_policy(ReconnectPolicy::new_exponential(0, 50, 2_000, 2))
+            .set_policy(ReconnectPolicy::new_exponential(0, 50, RECONNECT_MS, 2))
             .with_performance_config(|c| {
                 c.default_command_timeout = BACKSTOP;
                 c.broadcast_channel_capacity = MESSAGES;

@@ -18,7 +18,7 @@
 //!
 //! # Connections
 //! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Both are made
-//! anew when they break, with a pause of 50 ms to 2 s, and when nothing was answered for 2 s. A request is never sent
+//! anew when they break, with a pause of 50 to 250 ms, and when nothing was answered for 2 s. A request is never sent
 //! twice; without a connection it waits up to 300 ms for one, and is then not sent at all. A quiet connection for wake-ups
 //! is asked for a sign of life every 5 s.
 //!

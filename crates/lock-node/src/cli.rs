@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 /// Takes locks on a Redis, and reports each step as one line on stdout.
 ///
@@ -12,6 +12,10 @@ pub struct Cli {
     /// The lease in milliseconds, kept alive by the watchdog
     #[arg(long, value_name = "MS", default_value = "30000", value_parser = millis)]
     pub lease: Duration,
+
+    /// Where a `lock-referee` listens that is told of each hold
+    #[arg(long, value_name = "ADDRESS")]
+    pub referee: Option<SocketAddr>,
 
     /// The server, as `redis://127.0.0.1:6379`
     pub url: String,

@@ -6,6 +6,8 @@
 //! | [`line`](mod@line) | the lines that a process says; the Java one in `interop/redisson` says the same |
 //! | [`node`] | what the executable does |
 //! | [`fenced`] | a table that checks fencing tokens, for processes that outlive their lock |
+//! | [`together`] | several of them at once |
+//! | [`referee`] | a process that hears who is inside until when, and judges |
 //! | [`process`] | a process under test: started, told what to do, listened to, killed when dropped |
 
 pub mod cli;
@@ -13,3 +15,5 @@ pub mod fenced;
 pub mod line;
 pub mod node;
 pub mod process;
+pub mod referee;
+pub mod together;

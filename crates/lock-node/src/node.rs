@@ -4,13 +4,15 @@ mod count;
 mod hold;
 mod orders;
 
+pub use orders::Orders;
+
 use crate::{
     cli::{Cli, Command},
     line::say,
+    referee::Witness,
 };
 use lock_core::{ForceOutcome, LockFactory, LockName, LockOptions};
 use lock_fred::RedisBackend;
-use orders::Orders;
 use std::error::Error;
 
 /// Why a process ends early.
@@ -32,7 +34,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             let counter = count::Counter::connect(&cli.url, counter)?;
             count::run(&locks.named(lock)?, *tasks, *sections, counter, &mut orders).await?;
         }
-        Command::Hold { lock } => hold::obey(&locks.named(lock)?, &mut orders).await?,
+        Command::Hold { lock } => {
+            let witness = cli.referee.map(Witness::of).transpose()?.map(|witness| (witness, cli.lease));
+            hold::obey(&locks.named(lock)?, witness, &mut orders).await?;
+        }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;
             say(format_args!("forced {}", matches!(forced, ForceOutcome::Forced { .. })));

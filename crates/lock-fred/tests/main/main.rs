@@ -7,13 +7,11 @@ mod connecting;
 mod counterexamples;
 mod golden;
 mod links;
-mod losses;
 mod outage;
 mod renewing;
 mod restarts;
 mod rounds;
 mod same_answers;
-mod serving;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -111,28 +111,3 @@ fn a_backend_that_outlives_its_runtime_says_so() {
         assert!(begin.elapsed() < Duration::from_secs(2));
     });
 }
-
-/// A stopped process is not a closed connection: nothing is heard until it goes on.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_server_keeps_holds_for_a_short_pause_and_loses_them_in_a_long_one() {
-    const LEASE: Duration = Duration::from_secs(3);
-    let server = RedisServer::start();
-    let options = LockOptions::new().lease(LEASE);
-    let locks = LockFactory::builder(redis(&server.url()).await).options(options).build().unwrap();
-    let guard = locks.named("x").unwrap().acquire().await.unwrap();
-    server.pause();
-    tokio::time::sleep(LEASE / 2).await;
-    server.resume();
-    tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "it was renewed in time");
-
-    let paused = Instant::now();
-    server.pause();
-    guard.lost().await;
-    let after = paused.elapsed();
-    assert!(after < LEASE, "lost at the deadline at the latest, while nobody answers: {after:?}");
-    assert!(!guard.is_held());
-    server.resume();
-    let again = locks.named("x").unwrap().acquire().await.unwrap();
-    assert!(again.fencing_token() > guard.fencing_token());
-}

@@ -1,15 +1,9 @@
 //! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
 
 use crate::support::{assert_no_lock_is_left, factory, name, redis, until};
-use lock_core::{LockFactory, LockOptions};
+use lock_core::LockFactory;
 use lock_testkit::{RedisServer, Seed};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -67,57 +61,6 @@ async fn without_any_message_a_waiter_looks_for_itself() {
         assert!(took <= limit + Duration::from_secs(1), "{took:?}, at most {limit:?} and a little jitter");
         guard.release().await.unwrap();
     }
-}
-
-/// Thirty seconds of a subscriber that is cut off twenty times a second.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_subscriber_that_is_killed_all_the_time_hangs_nobody() {
-    const WORKERS: usize = 8;
-    let server = Arc::new(RedisServer::start());
-    let options = LockOptions::new().lease(Duration::from_secs(5));
-    let mut locks = Vec::new();
-    for _ in 0..2 {
-        let builder = LockFactory::builder(redis(&server.url()).await).options(options);
-        locks.push(builder.build().unwrap());
-    }
-    let over = Arc::new(AtomicBool::new(false));
-    let (holds, slowest) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let mut workers = Vec::new();
-    for worker in 0..WORKERS {
-        let lock = locks[worker % 2].named("x").unwrap();
-        let (over, holds, slowest) = (over.clone(), holds.clone(), slowest.clone());
-        workers.push(tokio::spawn(async move {
-            while !over.load(Ordering::Relaxed) {
-                let asked = Instant::now();
-                let guard = lock.acquire().await.unwrap();
-                slowest.fetch_max(u64::try_from(asked.elapsed().as_millis()).unwrap(), Ordering::Relaxed);
-                holds.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(3)).await;
-                guard.release().await.unwrap();
-            }
-        }));
-    }
-    let killer = {
-        let server = server.clone();
-        tokio::task::spawn_blocking(move || {
-            let (mut raw, begin, mut kills) = (server.raw(), Instant::now(), 0);
-            while begin.elapsed() < Duration::from_secs(30) {
-                kills += raw.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).integer();
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            kills
-        })
-    };
-    let kills = killer.await.unwrap();
-    over.store(true, Ordering::Relaxed);
-    for worker in workers {
-        tokio::time::timeout(Duration::from_secs(10), worker).await.expect("nobody hangs").unwrap();
-    }
-    let (holds, slowest) = (holds.load(Ordering::Relaxed), slowest.load(Ordering::Relaxed));
-    eprintln!("{kills} subscribers killed, {holds} holds, the slowest acquire took {slowest} ms");
-    assert!(kills >= 50, "{kills} subscribers were killed");
-    assert!(slowest <= 6_000, "one poll interval and a bit at most: {slowest} ms");
-    assert!(holds > 1_000, "{holds} holds");
 }
 
 /// With the reader of one process lagging or not, a released name is heard by every factory of the backend once

@@ -4,22 +4,32 @@ use super::{Failure, Orders};
 use crate::{
     fenced::FencedTable,
     line::{now, say},
+    referee::Witness,
 };
 use lock_core::{Lock, LockGuard};
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
-pub(super) async fn obey(lock: &Lock, orders: &mut Orders) -> Result<(), Failure> {
+pub(super) async fn obey(
+    lock: &Lock,
+    witness: Option<(Witness, Duration)>,
+    orders: &mut Orders,
+) -> Result<(), Failure> {
+    let enters =
+        |guard: &LockGuard| witness.as_ref().map(|(witness, lease)| witness.enters(guard, *lease / 20));
     let mut guard = acquire(lock).await?;
+    let mut inside = enters(&guard);
     let mut table: Option<FencedTable> = None;
     let mut read = None;
     loop {
         let order = orders.next().await;
         match order.split_once(' ').unwrap_or((&order, "")) {
             ("release", _) => {
+                drop(inside.take());
                 let outcome = guard.release().await?;
                 say(format_args!("released at={} was_held={}", now(), outcome.was_held()));
                 orders.wait_for("acquire").await;
                 guard = acquire(lock).await?;
+                inside = enters(&guard);
             }
             ("is_held", _) => say(format_args!("is_held {}", guard.is_held())),
             ("read", file) => {

@@ -2,10 +2,14 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-pub(super) struct Orders(UnboundedReceiver<String>);
+/// What a process is told, line by line.
+#[derive(Debug)]
+pub struct Orders(UnboundedReceiver<String>);
 
 impl Orders {
-    pub(super) fn from_stdin() -> Self {
+    /// Those that come on stdin. Its end ends the process.
+    #[must_use]
+    pub fn from_stdin() -> Self {
         let (orders, receiver) = unbounded_channel();
         std::thread::spawn(move || {
             for line in std::io::stdin().lines() {
@@ -20,14 +24,22 @@ impl Orders {
         Self(receiver)
     }
 
-    pub(super) async fn next(&mut self) -> String {
+    /// The next one.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn next(&mut self) -> String {
         match self.0.recv().await {
             Some(order) => order,
             None => std::future::pending().await,
         }
     }
 
-    pub(super) async fn wait_for(&mut self, order: &str) {
+    /// Waits for this one; others before it are dropped.
+    ///
+    /// # Cancel safety
+    /// What was dropped is dropped.
+    pub async fn wait_for(&mut self, order: &str) {
         while self.next().await != order {}
     }
 }

@@ -1,6 +1,7 @@
 //! A counter that only the lock guards.
 
-use crate::support::{count_together, node};
+use crate::support::node;
+use lock_node::together::count_together;
 use lock_testkit::RedisServer;
 
 #[test]

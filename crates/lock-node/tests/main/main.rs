@@ -1,6 +1,4 @@
 //! What only several processes can show: their kills and pauses are real.
 
-mod clocks;
 mod counting;
-mod killing;
 mod support;

@@ -8,7 +8,11 @@
 #[path = "../main/support.rs"]
 mod support;
 
-use lock_node::{line::now, process::Process};
+use lock_node::{
+    line::now,
+    process::Process,
+    together::{at_once, count_together},
+};
 use lock_testkit::RedisServer;
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +20,7 @@ use std::{
     thread::sleep,
     time::Duration,
 };
-use support::{at_once, count_together, node};
+use support::node;
 
 const LEASE: u64 = 3_000;
 

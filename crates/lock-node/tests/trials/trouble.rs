@@ -1,6 +1,9 @@
 //! Servers that refuse to serve for a while: who holds goes on holding, who waits goes on waiting, one try says why.
 
-use crate::support::{factory, redis};
+use crate::{
+    figure::{Figure, Run},
+    stage::{blocking, factory, lock, on_a_runtime, redis},
+};
 use lock_core::{ErrorKind, LockFactory, LockOptions, LostReason};
 use lock_testkit::RedisServer;
 use std::{
@@ -12,6 +15,43 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Longer than a renewal interval, shorter than a lease.
 const TROUBLE: Duration = Duration::from_millis(1_500);
 
+pub(crate) fn servers_in_trouble(_: &Run) -> Vec<Figure> {
+    on_a_runtime(async {
+        // Each has a server of its own, and they mostly sleep.
+        tokio::join!(
+            read_only(),
+            full(),
+            without_enough_replicas(),
+            unable_to_save(),
+            busy_with_a_script(),
+            loading_its_data(),
+            paused(),
+            rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(),
+            eviction_is_a_loss_that_is_told(),
+        );
+    });
+    vec![
+        Figure::new(
+            "the server answers `READONLY`, `OOM`, `NOREPLICAS`, `MISCONF`, `BUSY`, `LOADING`, or nothing",
+            7,
+            "holds survive what ends before their deadline, waiters ride it out, one try says why",
+            "7 ridden out, 0 holds lost early",
+        ),
+        Figure::new(
+            "rights are taken away in mid-hold (`NOPERM`)",
+            2,
+            "an error at once; the hold lives until its deadline",
+            "1 given back in time: survived; 1 lost at the deadline",
+        ),
+        Figure::new(
+            "a held lock is evicted, under each policy",
+            POLICIES.len(),
+            "`Lost(Gone)` at the next renewal; tokens rise",
+            format!("{} told in time", POLICIES.len()),
+        ),
+    ]
+}
+
 /// A lock is held and another waited for, while the server is in trouble.
 async fn is_ridden_out(
     server: RedisServer,
@@ -19,17 +59,17 @@ async fn is_ridden_out(
     cause: impl FnOnce(&RedisServer) + Send + 'static,
     cure: impl FnOnce(&RedisServer) + Send + 'static,
 ) {
-    let locks = factory(&server.url(), LEASE).await;
-    let guard = locks.named("held").unwrap().acquire().await.unwrap();
+    let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
+    let guard = lock(&locks, "held").acquire().await.unwrap();
     let server = Arc::new(server);
     blocking(&server, cause).await;
     let begun = Instant::now();
-    let one_try = locks.named("tried").unwrap().try_acquire().await;
+    let one_try = lock(&locks, "tried").try_acquire().await;
     let error = one_try.map(drop).expect_err("the server does not serve");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{word}: {error:?}");
     assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: nothing was done, {error:?}");
     assert!(error.backend_error().expect("the server said why").to_string().contains(word), "{error:?}");
-    let waiting = tokio::spawn(locks.named("waited").unwrap().acquire());
+    let waiting = tokio::spawn(lock(&locks, "waited").acquire());
     tokio::time::sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
     assert!(guard.is_held() && !waiting.is_finished(), "{word}");
     blocking(&server, cure).await;
@@ -40,17 +80,22 @@ async fn is_ridden_out(
     assert!(guard.release().await.unwrap().was_held(), "{word}");
 }
 
-async fn blocking(server: &Arc<RedisServer>, work: impl FnOnce(&RedisServer) + Send + 'static) {
-    let server = server.clone();
-    tokio::task::spawn_blocking(move || work(&server)).await.unwrap();
-}
+/// Every policy but `noeviction`.
+const POLICIES: [&str; 7] = [
+    "volatile-lru",
+    "volatile-lfu",
+    "volatile-ttl",
+    "volatile-random",
+    "allkeys-lru",
+    "allkeys-lfu",
+    "allkeys-random",
+];
 
 fn set(server: &RedisServer, name: &str, value: &str) {
     let answer = server.command(&["CONFIG", "SET", name, value]);
     assert!(!answer.is_error(), "{answer:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_only() {
     is_ridden_out(
         RedisServer::start(),
@@ -62,20 +107,17 @@ async fn read_only() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full() {
     let cure = |server: &RedisServer| set(server, "maxmemory", "0");
     is_ridden_out(RedisServer::start(), "OOM", |server| set(server, "maxmemory", "1"), cure).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_enough_replicas() {
     let cure = |server: &RedisServer| set(server, "min-replicas-to-write", "0");
     let cause = |server: &RedisServer| set(server, "min-replicas-to-write", "1");
     is_ridden_out(RedisServer::start(), "NOREPLICAS", cause, cure).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unable_to_save() {
     let directory = tempfile::tempdir().unwrap();
     let place = directory.path().join("data");
@@ -102,7 +144,6 @@ async fn unable_to_save() {
     is_ridden_out(server, "MISCONF", cause, cure).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn busy_with_a_script() {
     let server = RedisServer::builder().config("lua-time-limit", "10").start();
     let cause = |server: &RedisServer| {
@@ -114,7 +155,6 @@ async fn busy_with_a_script() {
     is_ridden_out(server, "BUSY", cause, move |_| drop(killer.command(&["SCRIPT", "KILL"]))).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loading_its_data() {
     let server = RedisServer::builder().config("enable-debug-command", "yes").start();
     let cause = |server: &RedisServer| {
@@ -127,13 +167,36 @@ async fn loading_its_data() {
     is_ridden_out(server, "LOADING", cause, |_| {}).await;
 }
 
+/// A stopped process is not a closed connection: nothing is heard until it goes on.
+async fn paused() {
+    let server = RedisServer::start();
+    let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
+    let guard = lock(&locks, "held").acquire().await.unwrap();
+    server.pause();
+    tokio::time::sleep(TROUBLE).await;
+    server.resume();
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "it was renewed in time");
+
+    let paused = Instant::now();
+    server.pause();
+    guard.lost().await;
+    let after = paused.elapsed();
+    assert!(after < LEASE, "lost at the deadline at the latest, while nobody answers: {after:?}");
+    assert!(!guard.is_held());
+    server.resume();
+    let again = lock(&locks, "held").acquire().await.unwrap();
+    assert!(again.fencing_token() > guard.fencing_token());
+}
+
 /// A refusal that no retry cures is an error for who acquires; a hold lives on until its deadline, for rights come
 /// back as well.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
-    let locks = factory(&format!("redis://shop:secret@127.0.0.1:{}", server.port()), LEASE).await;
-    let guard = locks.named("held").unwrap().acquire().await.unwrap();
+    let locks =
+        factory(&format!("redis://shop:secret@127.0.0.1:{}", server.port()), LockOptions::new().lease(LEASE))
+            .await;
+    let guard = lock(&locks, "held").acquire().await.unwrap();
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
     tokio::time::sleep(TROUBLE).await;
     assert!(guard.is_held());
@@ -149,17 +212,8 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
 }
 
 /// Every policy but `noeviction` deletes locks sooner or later. The holder is told, and tokens go on rising.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eviction_is_a_loss_that_is_told() {
-    for policy in [
-        "volatile-lru",
-        "volatile-lfu",
-        "volatile-ttl",
-        "volatile-random",
-        "allkeys-lru",
-        "allkeys-lfu",
-        "allkeys-random",
-    ] {
+    for policy in POLICIES {
         let server = RedisServer::builder()
             .config("maxmemory-policy", policy)
             .config("maxmemory", "3mb")
@@ -169,7 +223,7 @@ async fn eviction_is_a_loss_that_is_told() {
         let backend = redis(&server.url()).await;
         assert_eq!(backend.warnings().len(), 1, "{policy}");
         let locks = LockFactory::builder(backend).options(options).build().unwrap();
-        let guard = locks.named("held").unwrap().acquire().await.unwrap();
+        let guard = lock(&locks, "held").acquire().await.unwrap();
         let server = Arc::new(server);
         blocking(&server, |server| {
             let mut raw = server.raw();
@@ -196,7 +250,7 @@ async fn eviction_is_a_loss_that_is_told() {
         let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("at the next renewal");
         assert_eq!(lost, LostReason::Gone, "{policy}");
         blocking(&server, |server| drop(server.command(&["FLUSHALL"]))).await;
-        let again = locks.named("held").unwrap().acquire().await.unwrap();
+        let again = lock(&locks, "held").acquire().await.unwrap();
         assert!(again.fencing_token() > guard.fencing_token(), "{policy}");
         again.release().await.unwrap();
     }

@@ -1,0 +1,105 @@
+//! What a holder says to the referee.
+
+use super::boot;
+use lock_core::{Hold, LockGuard};
+use std::{
+    io::{self, Write},
+    net::{SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// A longer time between two readings of a clock means that the process stood still meanwhile.
+const STOOD_STILL: u64 = 1_000;
+
+/// The connection of one process to the referee. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    said: Arc<Mutex<TcpStream>>,
+    holds: Arc<AtomicU64>,
+}
+
+impl Witness {
+    /// Goes to the referee that listens here.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn of(referee: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(referee)?;
+        stream.set_nodelay(true)?;
+        Ok(Self { said: Arc::new(Mutex::new(stream)), holds: Arc::default() })
+    }
+
+    /// Says that the holder is inside, and every `often` until when its hold is valid. Needs a runtime, on which it
+    /// watches.
+    #[must_use]
+    pub fn enters(&self, guard: &LockGuard, often: Duration) -> Inside {
+        let hold = guard.hold();
+        let number = self.holds.fetch_add(1, Ordering::Relaxed);
+        // This order: what is said of a hold that ends meanwhile is that it was never valid.
+        let (from, until) = (boot(), valid_until(&hold));
+        let left = Arc::new(AtomicBool::new(false));
+        self.say(
+            &left,
+            &format!("enter {} {number} {} {from} {until}\n", hold.name(), hold.fencing_token().get()),
+        );
+        let watching = {
+            let (this, left) = (self.clone(), left.clone());
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(often).await;
+                    if !hold.is_held() {
+                        return;
+                    }
+                    this.say(&left, &format!("extend {number} {}\n", valid_until(&hold)));
+                }
+            })
+        };
+        Inside { witness: self.clone(), number, left, watching }
+    }
+
+    /// Of a hold that was left nothing more is said.
+    fn say(&self, left: &AtomicBool, line: &str) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if !left.load(Ordering::Relaxed) {
+            // A referee that is gone judges nothing, and its trial fails.
+            let _ = said.write_all(line.as_bytes());
+        }
+    }
+
+    fn leaves(&self, left: &AtomicBool, number: u64) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        left.store(true, Ordering::Relaxed);
+        let _ = writeln!(said, "exit {number} {}", boot());
+    }
+}
+
+/// A hold that the referee knows of. Dropping it says that the holder leaves: before the guard is.
+#[derive(Debug)]
+pub struct Inside {
+    witness: Witness,
+    number: u64,
+    left: Arc<AtomicBool>,
+    watching: JoinHandle<()>,
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.watching.abort();
+        self.witness.leaves(&self.left, self.number);
+    }
+}
+
+/// Until when the holder believes to hold.
+fn valid_until(hold: &Hold) -> u64 {
+    loop {
+        let (before, remaining, after) = (boot(), hold.remaining(), boot());
+        if after - before < STOOD_STILL {
+            return after + u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX / 2);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Several at once.
+
+use crate::process::Process;
+
+/// Lets processes that count begin together, waits for their good end, and gives the tokens of all grants in the
+/// order of their times.
+///
+/// # Panics
+/// If one of them fails.
+pub fn count_together(mut nodes: Vec<Process>) -> Vec<u64> {
+    for node in &mut nodes {
+        node.expect("ready");
+    }
+    nodes.iter_mut().for_each(|node| node.tell("go"));
+    let mut grants = Vec::new();
+    for node in &mut nodes {
+        for line in node.until("done").iter().filter(|line| line.word() == "token") {
+            let number = |at| line.at(at).parse::<u64>().expect("a token line has two numbers");
+            grants.push((number(2), number(1)));
+        }
+    }
+    assert!(nodes.into_iter().all(Process::ends), "all end well");
+    grants.sort_unstable();
+    grants.into_iter().map(|(_, token)| token).collect()
+}
+
+/// Does each in a thread of its own.
+///
+/// # Panics
+/// If one does.
+pub fn at_once<T: Send + 'static>(
+    times: usize,
+    work: impl Fn(usize) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    let threads: Vec<_> = (0..times)
+        .map(|number| {
+            let work = work.clone();
+            std::thread::spawn(move || work(number))
+        })
+        .collect();
+    threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        .collect()
+}

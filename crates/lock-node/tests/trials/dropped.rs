@@ -1,0 +1,148 @@
+//! Acquire futures that are dropped: at any time, after any poll, and while their requests stand at a gate.
+
+use crate::{
+    figure::{Figure, Run, ms},
+    stage::{factory, lock, on_a_runtime, orphans, redis, until},
+};
+use lock_core::{LockFactory, LockOptions};
+use lock_testkit::{FaultyBackend, Op, Phase, RedisServer, Seed};
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+const TASKS: u64 = 16;
+/// An acquire that finds the lock held is polled about so often before it sleeps.
+const POLLS: usize = 8;
+const WITHIN: Duration = Duration::from_secs(1);
+
+pub(crate) fn dropped_acquires(run: &Run) -> Vec<Figure> {
+    on_a_runtime(async {
+        let (random, after) = at_random(*run).await;
+        let polls = after_each_poll().await;
+        let gates = at_each_gate(run.times(1, 20)).await;
+        vec![Figure::new(
+            "acquire futures are dropped: at random / after each poll / at each gate",
+            format!("{random} / {polls} / {gates}"),
+            format!("nothing left after {}", ms(WITHIN)),
+            format!("0 orphans after {}", ms(after)),
+        )]
+    })
+}
+
+async fn at_random(run: Run) -> (u64, Duration) {
+    let dropped = run.times(2_000, 10_000) / TASKS;
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(LEASE);
+    let clients = [factory(&server.url(), options).await, factory(&server.url(), options).await];
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let locks = clients[usize::try_from(task % 2).unwrap()].clone();
+            let mut random = Seed::new(run.seed.get() ^ task).stream();
+            tokio::spawn(async move {
+                let mut done = 0;
+                while done < dropped {
+                    let lock = lock(&locks, &format!("dropped:{}", random.below(4)));
+                    let patience = Duration::from_micros(random.below(4_000));
+                    match tokio::time::timeout(patience, lock.acquire()).await {
+                        Ok(guard) => drop(guard.unwrap()),
+                        Err(_) => done += 1,
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let after = nothing_is_left(&server, "at random").await;
+    until("subscriptions are given up", async || server.subscriptions() == 0).await;
+    for locks in &clients {
+        assert!(locks.shutdown().await.is_clean());
+    }
+    (dropped * TASKS, after)
+}
+
+/// With a future that is polled so often and no more, on a lock that is free, and on one that is held.
+async fn after_each_poll() -> usize {
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(LEASE);
+    let (holder, locks) = (factory(&server.url(), options).await, factory(&server.url(), options).await);
+    let mut dropped = 0;
+    for held in [false, true] {
+        for polls in 1..=POLLS {
+            let guard = if held { Some(lock(&holder, "x").acquire().await.unwrap()) } else { None };
+            drop(polled_so_often(lock(&locks, "x").acquire(), polls).await);
+            dropped += 1;
+            drop(guard);
+            nothing_is_left(&server, &format!("after {polls} polls, held {held}")).await;
+        }
+    }
+    dropped
+}
+
+/// Its answer, if it has one by then; it is dropped when this returns.
+async fn polled_so_often<F: Future>(acquiring: F, polls: usize) -> Option<F::Output> {
+    let (mut acquiring, mut polled) = (pin!(acquiring), 0);
+    let polling = poll_fn(|context| match acquiring.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending if polled + 1 == polls => Poll::Ready(None),
+        Poll::Pending => {
+            polled += 1;
+            Poll::Pending
+        }
+    });
+    tokio::time::timeout(Duration::from_millis(100), polling).await.ok().flatten()
+}
+
+/// Before a request is sent, and after it was answered: of the first acquire, of the subscription, of the try that
+/// follows it, and of the one after the wake-up.
+async fn at_each_gate(rounds: usize) -> usize {
+    let server = RedisServer::start();
+    let options = LockOptions::new().lease(LEASE);
+    let holder = factory(&server.url(), options).await;
+    let faulty = FaultyBackend::new(Arc::new(redis(&server.url()).await));
+    let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
+    let mut dropped = 0;
+    for _ in 0..rounds {
+        for (op, nth) in [(Op::Acquire, 0), (Op::Watch, 0), (Op::Acquire, 1), (Op::Acquire, 2)] {
+            for phase in [Phase::Before, Phase::After] {
+                // A subscription lingers: each case has its own.
+                let name = format!("x:{dropped}");
+                let guard = lock(&holder, &name).acquire().await.unwrap();
+                let open: Vec<_> = (0..nth).map(|_| faulty.gate(op, phase)).collect();
+                open.iter().for_each(lock_testkit::Gate::open);
+                let gate = faulty.gate(op, phase);
+                let tried = faulty.applied(Op::Acquire);
+                let acquiring = tokio::spawn(lock(&locks, &name).acquire());
+                // The last try is the one after the wake-up.
+                let mut guard = Some(guard);
+                if nth == 2 {
+                    until("it sleeps", async || faulty.applied(Op::Acquire) >= tried + 2).await;
+                    drop(guard.take());
+                }
+                gate.reached().await;
+                acquiring.abort();
+                assert!(acquiring.await.is_err_and(|error| error.is_cancelled()), "{op:?} {nth} {phase:?}");
+                drop((gate, guard));
+                dropped += 1;
+                nothing_is_left(&server, &format!("{op:?} {nth} {phase:?}")).await;
+            }
+        }
+    }
+    dropped
+}
+
+/// How long the last key was there. Subscriptions linger for 2 s, in case somebody comes again.
+async fn nothing_is_left(server: &RedisServer, of: &str) -> Duration {
+    let begin = Instant::now();
+    while !orphans(server).is_empty() {
+        assert!(begin.elapsed() < WITHIN, "{of}: {:?} is left", orphans(server));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    begin.elapsed()
+}

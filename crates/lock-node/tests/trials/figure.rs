@@ -1,0 +1,92 @@
+//! What a trial measured, and the table of it.
+
+use lock_testkit::Seed;
+use std::{
+    fmt::Display,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Does something often, fails if it went wrong once, and tells the worst that it saw.
+pub(crate) type Trial = fn(&Run) -> Vec<Figure>;
+
+/// How much is to be done, and where randomness comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    long: bool,
+    pub(crate) seed: Seed,
+}
+
+impl Run {
+    /// The number of the short form, or of the long one.
+    pub(crate) fn times<T>(&self, short: T, long: T) -> T {
+        if self.long { long } else { short }
+    }
+}
+
+/// A row of the table.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    /// What was done.
+    pub(crate) what: &'static str,
+    /// How often.
+    pub(crate) times: String,
+    /// What must be.
+    pub(crate) bound: String,
+    /// What was.
+    pub(crate) worst: String,
+}
+
+impl Figure {
+    pub(crate) fn new(
+        what: &'static str,
+        times: impl Display,
+        bound: impl Into<String>,
+        worst: impl Into<String>,
+    ) -> Self {
+        Self { what, times: times.to_string(), bound: bound.into(), worst: worst.into() }
+    }
+}
+
+/// All rows of a run.
+#[derive(Debug)]
+pub(crate) struct Table {
+    run: Run,
+    begun: Instant,
+    rows: Mutex<Vec<Figure>>,
+}
+
+impl Table {
+    pub(crate) fn of_this_run() -> Self {
+        let run = Run { long: std::env::var_os("LOCK_LONG").is_some(), seed: Seed::of_this_run() };
+        Self { run, begun: Instant::now(), rows: Mutex::default() }
+    }
+
+    /// A trial that fails panics, and has no row.
+    pub(crate) fn fill(&self, trial: Trial) {
+        let rows = trial(&self.run);
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
+    }
+
+    pub(crate) fn print(&self) {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if rows.is_empty() {
+            return;
+        }
+        println!("| what was done | times | must be | worst seen |\n| --- | ---: | --- | --- |");
+        for Figure { what, times, bound, worst } in rows.iter() {
+            println!("| {what} | {times} | {bound} | {worst} |");
+        }
+        let form = self.run.times("short", "long");
+        println!("\n{form} form, {}={}, {:.0?}", Seed::VARIABLE, self.run.seed, self.begun.elapsed());
+    }
+}
+
+/// In milliseconds, as a cell says it.
+pub(crate) fn ms(time: Duration) -> String {
+    match time.as_secs_f64() * 1e3 {
+        millis if millis < 1.0 => format!("{millis:.2} ms"),
+        millis if millis < 10.0 => format!("{millis:.1} ms"),
+        millis => format!("{millis:.0} ms"),
+    }
+}

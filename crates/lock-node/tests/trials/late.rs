@@ -1,0 +1,63 @@
+//! Acquires that reach the server after their sender gave up.
+
+use crate::{
+    figure::{Figure, Run},
+    lost::{ACQUIRE, contains, operation_timeout},
+    stage::{factory, lock, on_a_runtime, orphans, warm_up},
+};
+use lock_core::{ErrorKind, LockOptions};
+use lock_fred::fred::util::sha1_hash;
+use lock_testkit::{RedisServer, TcpProxy};
+use std::time::Duration;
+
+const AT_ONCE: usize = 20;
+const LEASE: Duration = Duration::from_secs(3);
+
+pub(crate) fn late_acquires(run: &Run) -> Vec<Figure> {
+    on_a_runtime(acquires_come_late(*run))
+}
+
+async fn acquires_come_late(run: Run) -> Vec<Figure> {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let mut random = run.seed.stream();
+    let mut clients = Vec::new();
+    for _ in 0..AT_ONCE {
+        clients.push(factory(&proxy.url(), LockOptions::new().lease(LEASE)).await);
+    }
+    warm_up(&clients[0]).await;
+    let sha = sha1_hash(ACQUIRE);
+    let (mut delivered, mut rounds) = (0, 0);
+    while delivered < run.times(100, 500) {
+        let sha = sha.clone();
+        proxy.capture(move |chunk| contains(chunk, &sha));
+        let giving_up: Vec<_> = clients
+            .iter()
+            .enumerate()
+            .map(|(number, locks)| {
+                let lock = lock(locks, &format!("late:{rounds}:{number}"));
+                tokio::spawn(async move { lock.acquire_timeout(Duration::from_millis(40)).await.map(drop) })
+            })
+            .collect();
+        for given_up in giving_up {
+            let error = given_up.await.unwrap().unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
+        }
+        // Before, around and after the end of what the requests allow themselves.
+        tokio::time::sleep(operation_timeout(LEASE) * u32::try_from(random.below(16)).unwrap() / 10).await;
+        proxy.pass();
+        delivered += proxy.deliver_captured();
+        rounds += 1;
+        tokio::time::sleep(2 * operation_timeout(LEASE)).await;
+        assert_eq!(orphans(&server), Vec::<String>::new(), "round {rounds}");
+    }
+    // And the names are as good as new.
+    let again = lock(&clients[0], "late:0:0").try_acquire().await.unwrap().expect("it is free");
+    again.release().await.unwrap();
+    vec![Figure::new(
+        "acquires are delivered after their sender gave up",
+        delivered,
+        "nothing left two operation timeouts later",
+        "0 keys left",
+    )]
+}

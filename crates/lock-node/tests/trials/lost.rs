@@ -1,0 +1,128 @@
+//! Replies that are lost: the request was carried out, and its sender cannot know.
+
+use crate::{
+    figure::{Figure, Run},
+    stage::{factory, lock, on_a_runtime, orphans, warm_up},
+};
+use lock_core::{ErrorKind, Lock, LockOptions};
+use lock_fred::fred::util::sha1_hash;
+use lock_testkit::{RedisServer, TcpProxy};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+pub(crate) const ACQUIRE: &str = include_str!("../../../lock-fred/src/scripts/acquire.lua");
+const RENEW: &str = include_str!("../../../lock-fred/src/scripts/renew.lua");
+const RELEASE: &str = include_str!("../../../lock-fred/src/scripts/release.lua");
+const CLIENTS: usize = 50;
+const LEASE: Duration = Duration::from_secs(2);
+
+/// The operation timeout is a tenth of the lease.
+pub(crate) fn operation_timeout(lease: Duration) -> Duration {
+    lease / 10
+}
+
+pub(crate) fn contains(chunk: &[u8], what: &str) -> bool {
+    chunk.windows(what.len()).any(|window| window == what.as_bytes())
+}
+
+pub(crate) fn lost_replies(run: &Run) -> Vec<Figure> {
+    on_a_runtime(replies_are_lost(run.times(200, 1_000)))
+}
+
+async fn replies_are_lost(each: usize) -> Vec<Figure> {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let loser = Arc::new(Loser::default());
+    let sections: Arc<Vec<Section>> = Arc::new((0..CLIENTS / 2).map(|_| Section::default()).collect());
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(factory(&proxy.url(), LockOptions::new().lease(LEASE)).await);
+    }
+    warm_up(&clients[0]).await;
+    let shas = [ACQUIRE, RENEW, RELEASE].map(sha1_hash);
+    {
+        let loser = loser.clone();
+        proxy.lose_replies(move |chunk| loser.loses(&shas, chunk));
+    }
+    let mut working = Vec::new();
+    for (number, locks) in clients.iter().enumerate() {
+        let (sections, loser) = (sections.clone(), loser.clone());
+        let lock = lock(locks, &format!("lossy:{}", number / 2));
+        working.push(tokio::spawn(async move {
+            let section = &sections[number / 2];
+            while loser.lost().iter().any(|&lost| lost < each) {
+                hold(&lock, section).await;
+            }
+        }));
+    }
+    for work in working {
+        work.await.unwrap();
+    }
+    proxy.pass();
+    tokio::time::sleep(2 * operation_timeout(LEASE)).await;
+    let left = orphans(&server);
+    assert_eq!(left, Vec::<String>::new(), "orphans");
+    let lost = loser.lost().map(|lost| lost.to_string()).join(" / ");
+    vec![Figure::new(
+        "replies of acquire / renew / release are lost, 50 clients",
+        lost,
+        "no double grant, no orphan two operation timeouts later, no false `Lost`",
+        "0, 0, 0",
+    )]
+}
+
+/// Loses every other reply of each script, counted name by name: so the repeat gets through.
+#[derive(Default)]
+struct Loser {
+    lost: [AtomicUsize; 3],
+    seen: Mutex<HashMap<(usize, String), u64>>,
+}
+
+impl Loser {
+    fn loses(&self, shas: &[String; 3], chunk: &[u8]) -> bool {
+        let Some(script) = shas.iter().position(|sha| contains(chunk, sha)) else { return false };
+        let text = String::from_utf8_lossy(chunk);
+        let Some(name) = text.split("\r\n").find(|word| word.starts_with("lossy:")) else { return false };
+        let mut seen = self.seen.lock().unwrap();
+        let times = seen.entry((script, name.to_owned())).or_default();
+        *times += 1;
+        let lost = *times % 2 == 1;
+        if lost {
+            self.lost[script].fetch_add(1, Ordering::Relaxed);
+        }
+        lost
+    }
+
+    fn lost(&self) -> [usize; 3] {
+        self.lost.each_ref().map(|lost| lost.load(Ordering::Relaxed))
+    }
+}
+
+/// What a name's holders may not do: be two, or see tokens fall.
+#[derive(Default)]
+struct Section {
+    inside: AtomicUsize,
+    token: AtomicU64,
+}
+
+async fn hold(lock: &Lock, section: &Section) {
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(section.inside.fetch_add(1, Ordering::SeqCst), 0, "one holder");
+    let token = guard.fencing_token().get();
+    assert!(section.token.swap(token, Ordering::SeqCst) < token, "tokens grow");
+    // Long enough for a renewal, whose reply is lost, and its repeat.
+    tokio::time::sleep(LEASE * 5 / 12).await;
+    assert!(guard.is_held(), "a lost reply is no lost hold");
+    section.inside.fetch_sub(1, Ordering::SeqCst);
+    match guard.release().await {
+        Ok(outcome) => assert!(outcome.was_held(), "a repeated release that finds nothing is a success"),
+        // Another connection was not there in time; it is repeated in the background.
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unconfirmed),
+    }
+}

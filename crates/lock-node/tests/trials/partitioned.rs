@@ -1,0 +1,119 @@
+//! A holder that cannot reach the server for a while: half of its lease, which it survives, or one and a half, which
+//! ends its hold at the deadline that it knew.
+
+use crate::{
+    figure::{Figure, Run, ms},
+    stage::{factory, lock, on_a_runtime},
+};
+use lock_core::{LockOptions, LostReason};
+use lock_testkit::{Direction, RedisServer, Seed, Stream, TcpProxy};
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(3);
+/// How many cases run at a time.
+const AT_ONCE: usize = 25;
+/// How late a task may learn of what was true before, on a machine that does other things.
+const LATE: Duration = Duration::from_millis(100);
+
+pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
+    let rounds = run.times(1, 4);
+    let times = rounds * AT_ONCE;
+    let mut latest = Duration::ZERO;
+    on_a_runtime(async {
+        let server = RedisServer::start();
+        for round in 0..rounds {
+            let cases: Vec<_> = (0..2 * AT_ONCE)
+                .map(|case| {
+                    let random = Seed::new(run.seed.get() ^ (round * 1_000 + case) as u64).stream();
+                    let (way, name) = (TcpProxy::start(server.address()), format!("x:{round}:{case}"));
+                    tokio::spawn(async move {
+                        if case % 2 == 0 {
+                            a_short_one(&way, &name, random).await;
+                            Duration::ZERO
+                        } else {
+                            a_long_one(&way, &name, random).await
+                        }
+                    })
+                })
+                .collect();
+            for case in cases {
+                latest = latest.max(case.await.unwrap());
+            }
+        }
+    });
+    assert!(latest <= LATE, "{latest:?}");
+    vec![
+        Figure::new(
+            "the holder is cut off for half of its lease",
+            times,
+            "the hold survives",
+            format!("{times} survived"),
+        ),
+        Figure::new(
+            "the holder is cut off for one and a half leases",
+            times,
+            format!("not held from the deadline on; `lost()` within {}", ms(LATE)),
+            format!("{times} lost at the deadline; `lost()` {} later", ms(latest)),
+        ),
+    ]
+}
+
+/// Nothing comes through, or connections are closed as well.
+fn cut_off(way: &TcpProxy, random: &mut Stream) -> &'static str {
+    match random.below(4) {
+        0 => {
+            way.refuse();
+            "refused"
+        }
+        1 => {
+            way.stall(Direction::ToServer);
+            "not heard"
+        }
+        2 => {
+            way.stall(Direction::ToClient);
+            "not answered"
+        }
+        _ => {
+            way.stall(Direction::Both);
+            "cut off"
+        }
+    }
+}
+
+async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
+    let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
+    let guard = lock(&locks, name).acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(random.below(1_000))).await;
+    let (left, how) = (guard.remaining(), cut_off(way, &mut random));
+    tokio::time::sleep(LEASE / 2).await;
+    way.pass();
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "{name}: {how} with {left:?} left, it was renewed in time");
+    assert!(guard.release().await.unwrap().was_held(), "{name}");
+}
+
+/// How long after the deadline `lost()` completed.
+async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
+    let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
+    let guard = lock(&locks, name).acquire().await.unwrap();
+    let lost = guard.lost();
+    tokio::time::sleep(Duration::from_millis(random.below(1_000))).await;
+    cut_off(way, &mut random);
+    let cut = Instant::now();
+    // What was under way has come by now, and the deadline stands.
+    tokio::time::sleep(LEASE / 10).await;
+    let deadline = Instant::now() + guard.remaining();
+    assert!(deadline <= cut + LEASE, "{name}: it never counts on more than a lease");
+    let waiting = tokio::spawn(async move { (lost.await, Instant::now()) });
+    while Instant::now() < deadline {
+        assert!(guard.is_held() || Instant::now() >= deadline, "{name}: it is held until the deadline");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert!(!guard.is_held(), "{name}: from the deadline on it is not");
+    let (reason, at) = waiting.await.unwrap();
+    assert_eq!(reason, LostReason::Expired, "{name}");
+    tokio::time::sleep((LEASE * 3 / 2).saturating_sub(cut.elapsed())).await;
+    way.pass();
+    assert!(!guard.is_held(), "{name}: nothing brings it back");
+    at.saturating_duration_since(deadline)
+}
