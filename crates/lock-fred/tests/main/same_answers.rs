@@ -12,6 +12,7 @@ use lock_core::{
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+const SEQUENCES: u64 = 10;
 const STEPS: usize = 10_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 4;
@@ -175,13 +176,23 @@ impl Run {
     }
 }
 
-#[tokio::test]
-async fn ten_thousand_random_operations_are_answered_as_the_store_rules_say() {
-    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+/// In several sequences at once, for they mostly wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_random_operations_are_answered_as_the_store_rules_say() {
+    let (server, seed) = (Arc::new(RedisServer::start()), Seed::of_this_run());
+    let sequences: Vec<_> = (0..SEQUENCES)
+        .map(|number| tokio::spawn(sequence(server.clone(), number, Seed::new(seed.get() ^ number))))
+        .collect();
+    for sequence in sequences {
+        sequence.await.unwrap();
+    }
+}
+
+async fn sequence(server: Arc<RedisServer>, number: u64, seed: Seed) {
     let mut random = seed.stream();
     let process = ProcessId::random();
     let leases = (0..LEASES).map(|_| LeaseId::new(process, LeaseNumber::new(random.number()))).collect();
-    let names = (0..NAMES).map(|number| name(&format!("same:{number}"))).collect();
+    let names = (0..NAMES).map(|which| name(&format!("same:{number}:{which}"))).collect();
     let store = client(&server.url()).await;
     let mut run = Run { store, model: HashMap::new(), random, names, leases, seen: HashMap::new() };
     for _ in 0..STEPS {
