@@ -27,8 +27,9 @@ const RECONNECT_MS: u32 = 250;
 const BACKSTOP: Duration = Duration::from_secs(30);
 /// More requests than that under way are refused: a factory has one for each name at most.
 const REQUESTS: usize = 200_000;
-/// Wake-ups that may wait for their reader; those beyond count as "all names".
-const MESSAGES: usize = 8_192;
+/// Wake-ups that may wait for their reader; those beyond count as "all names". fred makes room for as many in each of its
+/// channels at once: eight times as many were 10 MB for each backend.
+const MESSAGES: usize = 1_024;
 
 /// The settings of a [`RedisBackend`].
 ///
