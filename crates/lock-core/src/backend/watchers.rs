@@ -1,10 +1,13 @@
 //! Who watches which name: the list that every backend with wake-ups keeps.
 
 use super::{Signals, SubscriberId, WakeReason};
-use crate::{name::LockName, sync::lock};
+use crate::{
+    name::LockName,
+    sync::{Mutex, lock},
+};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
 
 /// The factories that attached to a backend, and the names that each of them watches.

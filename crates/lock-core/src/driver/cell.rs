@@ -8,13 +8,10 @@ use crate::{
     backend::BackendError,
     machine::{HoldId, Machine, Rules, Ticket, WaiterId},
     name::LockName,
-    sync::lock,
+    sync::{Mutex, lock},
     time::Moment,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 #[derive(Debug)]
 pub(crate) struct Cell {

@@ -1,19 +1,18 @@
 //! The cells of a factory, by name.
 
 use super::{Driver, cell::Cell};
-use crate::{name::LockName, sync::lock};
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex},
+use crate::{
+    name::LockName,
+    sync::{Hashing, Mutex, lock},
 };
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
 
 const SHARDS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     shards: [Mutex<HashMap<LockName, Arc<Cell>>>; SHARDS],
-    hasher: RandomState,
+    hasher: Hashing,
 }
 
 impl Cells {

@@ -7,13 +7,13 @@ use crate::{
     machine::{Ended, HoldId, LostReason},
     name::LockName,
     owner::Owner,
-    sync::lock,
+    sync::{Mutex, lock},
     time::Moment,
     token::FencingToken,
 };
 use std::{
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 use tokio::sync::Notify;

@@ -1,9 +1,14 @@
 //! What is left for the workers, from any thread, inside or outside a runtime.
 
 use super::{call::Call, cell::Cell, io::Op};
-use crate::{machine::Event, sync::lock};
-use std::sync::{Arc, Mutex};
-use tokio::{runtime::Id, sync::Notify};
+#[cfg(shuttle)]
+use crate::sync::{Plant, planted};
+use crate::{
+    machine::Event,
+    sync::{Id, Mutex, lock},
+};
+use std::sync::Arc;
+use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
@@ -44,6 +49,11 @@ impl Inbox {
     }
 
     pub(super) fn put(&self, f: impl FnOnce(&mut Letters)) {
+        #[cfg(shuttle)]
+        if planted(Plant::RingsFirst) {
+            self.ring();
+            return f(&mut lock(&self.letters));
+        }
         f(&mut lock(&self.letters));
         self.ring();
     }

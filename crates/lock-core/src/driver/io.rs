@@ -52,6 +52,8 @@ impl Driver {
         }
         let call = self.timed(call);
         self.inbox.put(|letters| letters.calls.push(call));
+        // Its worker may have gone meanwhile, with its runtime: the next one gives up what nobody will carry.
+        let _ = self.ensure_worker();
         None
     }
 

@@ -46,7 +46,11 @@ use crate::{
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,
-    sync::lock,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        lock,
+    },
     terms::Terms,
 };
 use call::Deadlines;
@@ -56,10 +60,7 @@ use quiet::Quiet;
 use schedule::Schedule;
 use std::{
     fmt,
-    sync::{
-        Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock, Weak},
 };
 use worker::Workers;
 
@@ -162,7 +163,7 @@ impl Driver {
     }
 
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.load(Ordering::SeqCst)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Where a future waits for its verdict, and where a release waits for its answer.
 
 use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
+#[cfg(shuttle)]
+use crate::sync::{Plant, planted};
 use crate::{
     backend::BackendError,
     error::{ErrorKind, LockError},
@@ -10,12 +12,12 @@ use crate::{
     name::LockName,
     observe::{AcquireOutcome, LockEvent},
     owner::Owner,
-    sync::lock,
+    sync::{atomic::Ordering, lock},
     terms::Terms,
     time::Moment,
 };
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll, Waker},
 };
 
@@ -81,11 +83,24 @@ impl Driver {
         self.note_operation_timeout(who.terms.operation_timeout);
         let entered = self.clock.now();
         self.observe(&LockEvent::WaitStarted { name: &who.name });
+        // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
+        let _active = self.active();
+        #[cfg(shuttle)]
+        if planted(Plant::EntersUncounted) {
+            drop(_active);
+        }
+        if self.is_closed() {
+            self.wait_ended(&who.name, entered, AcquireOutcome::Error);
+            return Err(LockError::new(ErrorKind::ShutDown).of(&who.name));
+        }
         loop {
             let cell = self.cell(&who.name);
             let entry = {
                 let mut state = lock(&cell.state);
-                if state.dead {
+                let dead = state.dead;
+                #[cfg(shuttle)]
+                let dead = dead && !planted(Plant::SitsInDeadCells);
+                if dead {
                     continue;
                 }
                 let waiter = WaiterId(state.fresh_id());
@@ -110,6 +125,12 @@ impl Driver {
             return Ok(seated);
         }
     }
+
+    fn wait_ended(&self, name: &LockName, entered: Moment, outcome: AcquireOutcome) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let waited = self.clock.now().since(entered);
+        self.observe(&LockEvent::WaitEnded { name, outcome, waited });
+    }
 }
 
 impl Seated {
@@ -133,6 +154,12 @@ impl Seated {
         let mut waker = Some(cx.waker().clone());
         let mut state = lock(&self.cell.state);
         if let Seat::Waiting(waiting) = state.seats.get_mut(&self.waiter)? {
+            #[cfg(shuttle)]
+            if planted(Plant::LooksInTwoSteps) {
+                drop(state);
+                lock(&self.cell.state).seats.insert(self.waiter, Seat::Waiting(waker));
+                return None;
+            }
             std::mem::swap(waiting, &mut waker);
             drop(state);
             return None;
@@ -158,9 +185,7 @@ impl Seated {
     }
 
     fn leave_with(&self, outcome: AcquireOutcome) {
-        self.driver.waiting.fetch_sub(1, Ordering::AcqRel);
-        let waited = self.driver.clock.now().since(self.entered);
-        self.driver.observe(&LockEvent::WaitEnded { name: &self.cell.name, outcome, waited });
+        self.driver.wait_ended(&self.cell.name, self.entered, outcome);
         self.driver.forget_if_idle(&self.cell);
     }
 }
@@ -172,6 +197,8 @@ impl Drop for Seated {
         }
         let seat = lock(&self.cell.state).seats.remove(&self.waiter);
         match seat {
+            #[cfg(shuttle)]
+            Some(Seat::Ready(Verdict::Granted(_))) if planted(Plant::ForgetsGrant) => {}
             // Granted, but nobody will take it: given back as a dropped guard is.
             Some(Seat::Ready(Verdict::Granted(hold))) => self.driver.guard_dropped(&self.cell, hold.id()),
             Some(Seat::Waiting(_)) => {

@@ -1,11 +1,12 @@
 //! The end of a factory: everything is given back, within two operation timeouts.
 
 use super::{Driver, feed::Io};
-use crate::{machine::Event, name::LockName, sync::lock};
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
+use crate::{
+    machine::Event,
+    name::LockName,
+    sync::{atomic::Ordering, lock, timeout},
 };
+use std::{sync::Arc, time::Duration};
 
 /// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +27,7 @@ impl ShutdownReport {
 impl Driver {
     /// No acquire from now on.
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::SeqCst);
     }
 
     pub(super) fn note_operation_timeout(&self, timeout: Duration) {
@@ -61,8 +62,10 @@ impl Driver {
         self.close_cells();
         if !self.is_quiet() && self.ensure_worker().is_ok() {
             self.inbox.ring();
-            let _ = tokio::time::timeout(self.operation_timeout() * 2, self.quiet()).await;
+            let _ = timeout(self.operation_timeout() * 2, self.quiet()).await;
         }
+        // Nothing else wakes a worker that has nothing to do; it goes home.
+        self.inbox.ring();
         let unconfirmed = self.unfinished();
         if !unconfirmed.is_empty() {
             tracing::warn!(locks = ?unconfirmed, "shut down without confirmation: these leases end by themselves");

@@ -13,23 +13,16 @@ use super::{
     quiet::Active,
     seat::{ReleaseSeat, Seat},
 };
+#[cfg(shuttle)]
+use crate::sync::{Plant, planted};
 use crate::{
     error::{ErrorKind, LockError},
     machine::Event,
-    sync::lock,
+    sync::{Handle, Id, Instant, Mutex, lock, sleep},
 };
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use std::{
-    pin::Pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use tokio::{
-    runtime::{Handle, Id},
-    sync::Notify,
-    task::coop::unconstrained,
-    time::Instant,
-};
+use std::{pin::Pin, sync::Arc, time::Duration};
+use tokio::{sync::Notify, task::coop::unconstrained};
 
 /// Sleeps are no longer than this while something is scheduled, so that a suspended machine is noticed soon
 /// after it wakes up: tokio's timers stand still during suspend.
@@ -104,7 +97,7 @@ impl Driver {
     /// There is a runtime, and it has a timer.
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         // A runtime without a timer says so only by a panic.
-        let timer = || std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)));
+        let timer = || std::panic::catch_unwind(|| drop(sleep(Duration::ZERO)));
         match Handle::try_current() {
             Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || timer().is_ok() => Ok(()),
             _ => Err(LockError::new(ErrorKind::NoRuntime)),
@@ -139,7 +132,7 @@ impl Driver {
                     self.deliver_all(answered, &mut calls);
                 }
                 () = bell.notified() => {}
-                () = tokio::time::sleep(self.sleep_for(leave_by)) => {}
+                () = sleep(self.sleep_for(leave_by)) => {}
             }
             tokio::task::coop::consume_budget().await;
         }
@@ -150,6 +143,12 @@ impl Driver {
         self.deliver(letters.answers);
         for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {
             for cell in cells {
+                #[cfg(shuttle)]
+                if planted(Plant::UnlistsLate) {
+                    self.feed(&cell, Event::Tick, Io::Here);
+                    cell.taken_from_inbox(part);
+                    continue;
+                }
                 cell.taken_from_inbox(part);
                 self.feed(&cell, Event::Tick, Io::Here);
             }

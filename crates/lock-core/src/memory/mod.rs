@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, SteadyClock},
     name::LockName,
     store::UnsupportedWish,
-    sync::lock,
+    sync::{Mutex, lock},
     time::ServerTime,
 };
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ pub(crate) use registry::connect;
 use shelf::Shelf;
 use std::{
     fmt,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
 };
 
 /// A store in this process's memory: for tests, for one-process programs, and as the model of what every other

@@ -1,10 +1,10 @@
 //! The in-memory stores of this process that have a name: `memory:shop` is one store for all who ask.
 
 use super::{Inner, MemoryBackend};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use std::{
     collections::HashMap,
-    sync::{Mutex, OnceLock, Weak},
+    sync::{OnceLock, Weak},
 };
 
 static NAMED: OnceLock<Mutex<HashMap<String, Weak<Inner>>>> = OnceLock::new();

@@ -47,8 +47,10 @@ async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
     assert!(observer.0.0.set(locks.clone()).is_ok());
     drop(locks.named("warm").unwrap().acquire().await.unwrap());
     store.always(Op::Acquire, Fault::SlowAnswer(Duration::from_millis(20)));
+    let asked = store.calls(Op::Acquire);
     let error = locks.named("x").unwrap().acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ShutDown);
+    assert_eq!(store.calls(Op::Acquire), asked, "after the shutdown the store may be gone");
     assert!(locks.shutdown().await.is_clean());
     assert_eq!(memory.held(), Vec::<LockName>::new(), "an orphan for a whole lease");
     assert_eq!(locks.names_in_use(), 0);
@@ -73,6 +75,26 @@ fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
         Arc::strong_count(&store),
         1,
         "Driver → inbox → Call → Driver: the backend and its connection stay for ever"
+    );
+}
+
+#[tokio::test]
+async fn after_a_shutdown_the_worker_goes_home() {
+    let locks = LockFactory::new(MemoryBackend::new());
+    drop(locks.named("x").unwrap().acquire().await.unwrap().release().await);
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), 1);
+    assert!(locks.shutdown().await.is_clean());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(
+        tasks(),
+        0,
+        "it would keep the factory's memory, and its runtime busy, for as long as that lives"
     );
 }
 

@@ -1,0 +1,104 @@
+//! A call of the store whose runtime goes while it is on its way.
+
+use crate::{
+    explore::explore,
+    world::{NAME, Pace, Store, World, acquire},
+};
+use lock_explored::{
+    LockEvent, LockObserver,
+    explored::{Plant, Runtime, advance, elapsed, next_timer},
+};
+use shuttle::thread;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// More turns than any schedule needs.
+const TURNS: usize = 2_000;
+
+/// Lets the others go on, and time go by when they wait for it, until it is true.
+#[track_caller]
+fn until(is_true: impl Fn() -> bool) {
+    for _ in 0..TURNS {
+        if is_true() {
+            return;
+        }
+        if let Some(next) = next_timer() {
+            advance(next);
+        }
+        thread::yield_now();
+    }
+    panic!("nothing more happens, {:?} after the beginning", elapsed());
+}
+
+#[test]
+fn a_call_whose_runtime_ends_does_not_block_its_name() {
+    fn story(pace: Pace) {
+        let World { store, locks, book, runtime } = World::new(pace);
+        let theirs = locks.clone();
+        runtime.spawn(async move { drop(theirs.named(NAME).unwrap().acquire().await) });
+        let next = Runtime::new(2);
+        let acquired = Arc::new(AtomicBool::new(false));
+        let waits = {
+            let (next, locks, acquired) = (next.clone(), locks.clone(), acquired.clone());
+            thread::spawn(move || {
+                next.block_on(async {
+                    let guard = locks.named(NAME).unwrap().acquire().await.unwrap();
+                    acquired.store(true, Ordering::SeqCst);
+                    drop(guard);
+                });
+            })
+        };
+        runtime.shut_down();
+        until(|| acquired.load(Ordering::SeqCst));
+        waits.join().unwrap();
+        runtime.join();
+        until(|| locks.names_in_use() == 0 && store.memory.held().is_empty());
+        World { store, locks, book, runtime: next }.ends_well();
+    }
+    explore(|| story(Pace::Later), &[Plant::DropsCalls]);
+}
+
+/// When the renewals that were answered had been sent.
+#[derive(Debug, Clone, Default)]
+struct Renewals(Arc<Mutex<Vec<Duration>>>);
+
+impl LockObserver for Renewals {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        if let LockEvent::Renewal { took, .. } = event {
+            let sent = elapsed() - *took;
+            self.0.lock().expect("nobody panics with it").push(sent);
+        }
+    }
+}
+
+#[test]
+fn a_call_that_is_given_up_by_two_is_answered_once() {
+    fn story() {
+        let (store, renewals) = (Store::new(Pace::NeverToRenewals), Renewals::default());
+        let locks = store.factory(renewals.clone());
+        let (one, two) = (Runtime::new(1), Runtime::new(2));
+        let guard = one.block_on(acquire(&locks));
+        until(|| store.renewals.load(Ordering::SeqCst) > 0);
+        // Carried by the first, and timed out by the second.
+        two.block_on(async { drop(locks.named("y").unwrap().acquire().await.unwrap()) });
+        let ends = thread::spawn({
+            let one = one.clone();
+            move || one.shut_down()
+        });
+        advance(Duration::from_secs(3));
+        until(|| renewals.0.lock().unwrap().len() > 1);
+        ends.join().unwrap();
+        let sent = renewals.0.lock().unwrap().clone();
+        assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
+        drop(guard);
+        two.shut_down();
+        two.join();
+        one.join();
+    }
+    explore(story, &[Plant::AnswersTwice]);
+}

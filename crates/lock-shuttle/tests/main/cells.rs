@@ -1,0 +1,26 @@
+//! A name that is looked up while its cell is removed.
+
+use crate::{
+    explore::explore,
+    world::{Pace, World, acquire},
+};
+use lock_explored::explored::Plant;
+
+#[test]
+fn a_name_never_has_two_cells() {
+    fn story(pace: Pace) {
+        let world = World::new(pace);
+        let threads = [(); 3].map(|()| {
+            world.thread(|locks| async move {
+                let guard = acquire(&locks).await;
+                // A hold in a cell that is out of the map would be in nobody's sight.
+                assert_eq!(locks.names_in_use(), 1);
+                let _ = guard.release().await.unwrap();
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        world.ends_well();
+    }
+    explore(|| story(Pace::AtOnce), &[Plant::SitsInDeadCells]);
+    explore(|| story(Pace::Later), &[Plant::SitsInDeadCells]);
+}

@@ -1,0 +1,56 @@
+//! A grant on its way to a future that goes, or that moved to another task.
+
+use crate::{
+    explore::explore,
+    world::{NAME, Pace, World, acquire},
+};
+use lock_explored::explored::Plant;
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+#[test]
+fn a_grant_to_a_future_that_is_dropped_goes_to_the_next() {
+    fn story(pace: Pace) {
+        let world = World::new(pace);
+        let first = world.runtime.block_on(world.acquire());
+        let fickle = world.thread(|locks| async move {
+            let mut waits = pin!(locks.named(NAME).unwrap().acquire());
+            for _ in 0..2 {
+                if let Poll::Ready(guard) = waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    return drop(guard.unwrap());
+                }
+                shuttle::thread::yield_now();
+            }
+        });
+        let steady = world.thread(|locks| async move { drop(acquire(&locks).await) });
+        let _ = world.runtime.block_on(first.release()).unwrap();
+        fickle.join().unwrap();
+        steady.join().unwrap();
+        world.ends_well();
+    }
+    explore(|| story(Pace::AtOnce), &[Plant::ForgetsGrant]);
+    explore(|| story(Pace::Later), &[Plant::ForgetsGrant]);
+}
+
+#[test]
+fn a_grant_wakes_the_task_that_polled_last() {
+    fn story(pace: Pace) {
+        let world = World::new(pace);
+        let first = world.runtime.block_on(world.acquire());
+        let moved = world.thread(|locks| async move {
+            let mut waits = Box::pin(locks.named(NAME).unwrap().acquire());
+            match waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(guard) => drop(guard.unwrap()),
+                Poll::Pending => drop(waits.await.unwrap()),
+            }
+        });
+        drop(first);
+        moved.join().unwrap();
+        world.ends_well();
+    }
+    explore(|| story(Pace::AtOnce), &[Plant::LooksInTwoSteps]);
+    explore(|| story(Pace::Later), &[Plant::LooksInTwoSteps]);
+}

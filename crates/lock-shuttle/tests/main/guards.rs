@@ -1,0 +1,21 @@
+//! A guard that goes without a word while the worker works on its cell, or falls asleep.
+
+use crate::{
+    explore::explore,
+    world::{Pace, World, acquire},
+};
+use lock_explored::explored::Plant;
+
+#[test]
+fn a_dropped_guard_is_released_whatever_the_worker_does() {
+    fn story(pace: Pace) {
+        let world = World::new(pace);
+        let first = world.runtime.block_on(world.acquire());
+        let others = [(); 2].map(|()| world.thread(|locks| async move { drop(acquire(&locks).await) }));
+        drop(first);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        world.ends_well();
+    }
+    explore(|| story(Pace::AtOnce), &[Plant::RingsFirst, Plant::UnlistsLate]);
+    explore(|| story(Pace::Later), &[Plant::RingsFirst]);
+}

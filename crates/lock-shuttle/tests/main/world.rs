@@ -1,0 +1,203 @@
+//! The store, factory and threads of a story.
+
+use async_trait::async_trait;
+use lock_explored::{
+    Backend, BackendError, FencingToken, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
+    MemoryBackend, ProcessId, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
+        RenewItem, Renewed, Reply, Signals, SubscriberId,
+    },
+    explored::{ExploredClock, Runtime},
+};
+use shuttle::thread::{self, JoinHandle};
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+/// Whether the store answers in the first poll of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    AtOnce,
+    /// In the second poll: the call is adopted by the worker.
+    Later,
+    /// As `AtOnce`, but a renewal is never answered.
+    NeverToRenewals,
+}
+
+impl Pace {
+    async fn turn(self) {
+        let mut late = self == Self::Later;
+        std::future::poll_fn(|cx| {
+            if std::mem::take(&mut late) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) memory: MemoryBackend,
+    pace: Pace,
+    /// How often it was asked.
+    pub(crate) acquires: Arc<AtomicUsize>,
+    pub(crate) renewals: Arc<AtomicUsize>,
+}
+
+impl Store {
+    pub(crate) fn new(pace: Pace) -> Self {
+        let memory = MemoryBackend::with_clock(Arc::new(ExploredClock));
+        Self { memory, pace, acquires: Arc::default(), renewals: Arc::default() }
+    }
+
+    pub(crate) fn factory(&self, observer: impl LockObserver) -> LockFactory {
+        let numbers = AtomicU64::new(0);
+        let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
+        let builder = LockFactory::builder(self.clone()).clock(Arc::new(ExploredClock)).observer(observer);
+        builder.repeatable(process, random).build().expect("the options fit together")
+    }
+}
+
+#[async_trait]
+impl Backend for Store {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+
+    fn server_now(&self) -> Option<ServerTime> {
+        self.memory.server_now()
+    }
+
+    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        self.memory.attach(signals)
+    }
+
+    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.pace.turn().await;
+        self.memory.watch(subscriber, name).await
+    }
+
+    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.pace.turn().await;
+        self.memory.unwatch(subscriber, name).await
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        self.acquires.fetch_add(1, Ordering::SeqCst);
+        self.pace.turn().await;
+        self.memory.acquire(request).await
+    }
+
+    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        self.renewals.fetch_add(1, Ordering::SeqCst);
+        if self.pace == Pace::NeverToRenewals {
+            std::future::pending::<()>().await;
+        }
+        self.pace.turn().await;
+        self.memory.renew(items).await
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.pace.turn().await;
+        self.memory.release(request).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.memory.inspect(name).await
+    }
+
+    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        self.memory.force_release(request).await
+    }
+}
+
+/// Who was granted what, and that it ended once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Book(Arc<Mutex<Pages>>);
+
+#[derive(Debug, Default)]
+struct Pages {
+    granted: Vec<(LockName, FencingToken)>,
+    ended: Vec<(LockName, FencingToken)>,
+}
+
+impl LockObserver for Book {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        let mut pages = self.0.lock().expect("nobody panics with it");
+        match event {
+            LockEvent::Granted { name, token, .. } => pages.granted.push(((*name).clone(), *token)),
+            LockEvent::Ended { name, token, .. } => pages.ended.push(((*name).clone(), *token)),
+            _ => {}
+        }
+    }
+}
+
+impl Book {
+    /// No token was granted twice, and each grant ended once.
+    pub(crate) fn is_balanced(&self) {
+        let mut pages = self.0.lock().expect("nobody panics with it");
+        let Pages { granted, ended } = &mut *pages;
+        granted.sort();
+        ended.sort();
+        assert!(granted.is_sorted_by(|a, b| a < b), "granted twice: {granted:?}");
+        assert_eq!(granted, ended, "each grant ends once");
+    }
+}
+
+/// One store, one factory, one runtime.
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) locks: LockFactory,
+    pub(crate) book: Book,
+    pub(crate) runtime: Runtime,
+}
+
+impl World {
+    pub(crate) fn new(pace: Pace) -> Self {
+        let (store, book) = (Store::new(pace), Book::default());
+        let locks = store.factory(book.clone());
+        Self { store, locks, book, runtime: Runtime::new(1) }
+    }
+
+    pub(crate) async fn acquire(&self) -> LockGuard {
+        acquire(&self.locks).await
+    }
+
+    /// A thread of its own, in the same runtime.
+    pub(crate) fn thread<F: Future<Output = ()>>(
+        &self,
+        work: impl FnOnce(LockFactory) -> F + Send + 'static,
+    ) -> JoinHandle<()> {
+        let (runtime, locks) = (self.runtime.clone(), self.locks.clone());
+        thread::spawn(move || runtime.block_on(work(locks)))
+    }
+
+    /// Everything is given back without any help of time, and nothing is left.
+    pub(crate) fn ends_well(self) {
+        let report = self.runtime.block_on(self.locks.shutdown());
+        assert!(report.is_clean(), "{report:?}");
+        // The worker goes home.
+        self.runtime.join();
+        assert_eq!(self.store.memory.held(), []);
+        assert_eq!(self.locks.names_in_use(), 0);
+        self.book.is_balanced();
+    }
+}
+
+pub(crate) const NAME: &str = "x";
+
+pub(crate) async fn acquire(locks: &LockFactory) -> LockGuard {
+    let guard = locks.named(NAME).expect("a good name").acquire().await.expect("the lock is had in the end");
+    assert!(guard.is_held());
+    guard
+}
