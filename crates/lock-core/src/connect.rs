@@ -75,17 +75,21 @@ impl Connectors {
     pub async fn connect(&self, url: &str) -> Result<SharedBackend, LockError> {
         // Only the scheme is ever repeated in an error: the rest may have a password.
         let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
-        let Some(scheme) = scheme else {
-            return Err(LockError::invalid_url(format!(
-                "it has no scheme: write one that is known here ({}) before a colon, for example `memory:`",
-                self.schemes().join(", ")
-            )));
-        };
-        let scheme = &*scheme.to_ascii_lowercase();
+        let Some(scheme) = scheme else { return Err(self.no_scheme()) };
+        let (scheme, rest) = (&*scheme.to_ascii_lowercase(), &url[scheme.len()..]);
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
             Some(connector) => connector.connect(url).await,
-            None => Err(LockError::invalid_url(self.unknown(scheme))),
+            None if rest.starts_with("://") => Err(LockError::invalid_url(self.unknown(scheme))),
+            // It may be the first half of a password.
+            None => Err(self.no_scheme()),
         }
+    }
+
+    fn no_scheme(&self) -> LockError {
+        LockError::invalid_url(format!(
+            "it has no scheme: write one that is known here ({}) before a colon, for example `memory:`",
+            self.schemes().join(", ")
+        ))
     }
 
     fn unknown(&self, scheme: &str) -> String {

@@ -1,0 +1,16 @@
+//! A password is never printed: not by any public type, not by any error, not in any log line of a whole life.
+//!
+//! A binary of its own, since loggers are those of a process.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod ear;
+mod life;
+mod types;
+
+/// In every password, key and user's rules; nothing else has it.
+const CANARY: &str = "pass-canary-4711";
+
+fn is_silent(what: &str, text: &str) {
+    assert!(!text.contains(CANARY), "{what} tells a secret: {text}");
+}

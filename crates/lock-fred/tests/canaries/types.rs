@@ -1,0 +1,197 @@
+//! What every public type prints, in a process whose password is the canary; and that no public type is forgotten.
+
+use crate::{CANARY, is_silent};
+use lock_core::{
+    AcquireOutcome, Applied, BackendErrorKind, BootClock, By, Connectors, Ended, ErrorKind, ForceOutcome,
+    GrantedBy, LeaseId, LeaseNumber, Limits, LockEvent, LockFactory, LockName, LockObserver, LockOptions,
+    LostReason, MemoryBackend, Moment, ReleaseOutcome, RenewalOutcome, RunError, ServerTime, SteadyClock,
+    TestClock, Unconfirmed, WakeUp,
+};
+use lock_fred::{ConnectWarning, Redis, RedisBackend, RedisBackendBuilder};
+use lock_testkit::RedisServer;
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    fmt::Debug,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Of `lock_core`, what is no type that prints.
+const TRAITS_AND_CONSTANTS: [&str; 8] = [
+    "Backend",
+    "Clock",
+    "Connector",
+    "LockObserver",
+    "MAX_NAME_BYTES",
+    "RESERVED_PREFIXES",
+    "SHORTEST_LEASE",
+    "ReleaseAnswer", // a `Result` of two that are here
+];
+
+/// Behind a feature that these tests do not ask for; it keeps instruments and nothing of a connection.
+const ELSEWHERE: [&str; 1] = ["OtelObserver"];
+
+#[derive(Debug, Default)]
+struct Shown(BTreeSet<&'static str>);
+
+impl Shown {
+    fn see(&mut self, name: &'static str, value: &(impl Debug + ?Sized)) {
+        is_silent(name, &format!("{value:?} {value:#?}"));
+        self.0.insert(name);
+    }
+
+    /// And everything that it says of its causes.
+    fn hear(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
+        self.see(name, error);
+        let mut next = Some(error);
+        while let Some(cause) = next {
+            is_silent(name, &format!("{cause} {cause:#} {cause:?} {cause:#?}"));
+            next = cause.source();
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Watches(Arc<Mutex<Vec<String>>>);
+
+impl LockObserver for Watches {
+    fn observe(&self, backend: &'static str, event: &LockEvent<'_>) {
+        self.0.lock().unwrap().push(format!("{backend} {event:?} {event:#?}"));
+    }
+}
+
+#[tokio::test]
+async fn no_public_type_prints_a_password() {
+    let mut shown = Shown::default();
+    let server = RedisServer::builder().user(&format!("shop on >{CANARY} ~* &* +@all")).start();
+    let url = format!("redis://shop:{CANARY}@127.0.0.1:{}", server.port());
+    let watches = Watches::default();
+
+    let builder = RedisBackendBuilder::from_url(&url).unwrap();
+    shown.see("RedisBackendBuilder", &builder);
+    #[cfg(feature = "tls")]
+    shown.see("Tls", &lock_fred::Tls::authority(CANARY).client_certificate(CANARY, CANARY));
+    let backend = builder.connect().await.unwrap();
+    shown.see("RedisBackend", &backend);
+    shown.see("ConnectWarning", &ConnectWarning::NotChecked { reason: String::new() });
+    shown.see("Redis", &Redis);
+    shown.see("Connectors", &Connectors::default().with(Redis));
+
+    let builder = LockFactory::builder(backend).observer(watches.clone());
+    shown.see("LockFactoryBuilder", &builder);
+    let locks = builder.build().unwrap();
+    shown.see("LockFactory", &locks);
+    shown.see("ProcessId", &locks.process_id());
+    let lock = locks.named("x").unwrap();
+    shown.see("Lock", &lock);
+    shown.see("AcquireFuture", &lock.acquire());
+    shown.see("TryAcquireFuture", &lock.try_acquire());
+    let guard = lock.acquire().await.unwrap();
+    shown.see("AcquireFuture", &guard.reenter());
+    shown.see("LockGuard", &guard);
+    shown.see("Hold", &guard.hold());
+    shown.see("Owner", guard.owner());
+    shown.see("FencingToken", &guard.fencing_token());
+    shown.see("LockName", guard.name());
+    let inspection = locks.inspect("x").await.unwrap();
+    shown.see("Inspection", &inspection);
+    let local = inspection.local.unwrap();
+    shown.see("LocalView", &local);
+    shown.see("LocalHold", &local.hold.unwrap());
+    let outcome = guard.release().await.unwrap();
+    shown.see("ReleaseOutcome", &outcome);
+    shown.see("ShutdownReport", &locks.shutdown().await);
+    let events = watches.0.lock().unwrap().clone();
+    assert!(!events.is_empty());
+    shown.see("LockEvent", &events);
+
+    errors(&mut shown, &server, &url).await;
+    plain(&mut shown, &locks);
+    let public = public_types();
+    let forgotten: Vec<_> = public.iter().filter(|name| !shown.0.contains(name.as_str())).collect();
+    assert!(forgotten.is_empty(), "public types that are not shown here: {forgotten:?}");
+    eprintln!("{} public types, none prints the password", public.len());
+}
+
+/// Wrong passwords, URLs that cannot be read, and what cannot be reached.
+async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
+    let port = server.port();
+    for bad in [
+        format!("redis://shop:{CANARY}-wrong@127.0.0.1:{port}"),
+        format!("redis://:{CANARY}@127.0.0.1:1"),
+        format!("redis://:{CANARY}@nowhere.invalid:{port}"),
+        format!("{url}/{CANARY}"),
+        format!("{url}?pass={CANARY}"),
+        format!("redis://{CANARY}@127.0.0.1:{port}"),
+        format!("redis-cluster://:{CANARY}@127.0.0.1:{port}"),
+        format!("{CANARY}:{CANARY}@127.0.0.1:{port}"),
+        CANARY.to_owned(),
+    ] {
+        for error in [
+            RedisBackend::connect(&bad).await.map(drop).expect_err("it is no good URL"),
+            Connectors::default().with(Redis).connect(&bad).await.map(drop).expect_err("it is no good URL"),
+        ] {
+            if let Some(cause) = error.backend_error() {
+                shown.hear("BackendError", cause);
+            }
+            shown.hear("LockError", &error);
+            shown.hear("RunError", &RunError::NotAcquired(error));
+        }
+    }
+    let locks = LockFactory::new(RedisBackend::connect(url).await.unwrap());
+    server.stop();
+    let down = locks.named("x").unwrap().try_acquire().await.map(drop).expect_err("the server is down");
+    shown.hear("LockError", &down);
+}
+
+/// What has nothing of a connection, so that nobody has to think about it.
+fn plain(shown: &mut Shown, locks: &LockFactory) {
+    shown.hear("NameError", &LockName::new("").unwrap_err());
+    shown.hear("ForeignLeaseId", &CANARY_FREE.parse::<LeaseId>().unwrap_err());
+    shown.hear("OptionsError", &LockOptions::new().lease(Duration::ZERO).check().unwrap_err());
+    shown.see("LeaseNumber", &LeaseNumber::new(1));
+    shown.see("LeaseId", &LeaseId::new(locks.process_id(), LeaseNumber::new(1)));
+    shown.see("Limits", &Limits::new());
+    shown.see("LockOptions", &LockOptions::new());
+    shown.see("MemoryBackend", &MemoryBackend::new());
+    shown.see("BootClock", &BootClock::new());
+    shown.see("SteadyClock", &SteadyClock::new());
+    shown.see("TestClock", &TestClock::new());
+    shown.see("Moment", &Moment::START);
+    shown.see("ServerTime", &ServerTime::from_micros(1));
+    shown.see("ForceOutcome", &ForceOutcome::NotHeld);
+    shown.see("Applied", &Applied::Unknown);
+    shown.see("BackendErrorKind", &BackendErrorKind::Denied);
+    shown.see("ErrorKind", &ErrorKind::Backend);
+    shown.see("Ended", &Ended::Lost(LostReason::Gone));
+    shown.see("LostReason", &LostReason::Gone);
+    shown.see("ReleaseOutcome", &ReleaseOutcome::Released);
+    shown.see("Unconfirmed", &Unconfirmed);
+    shown.see("AcquireOutcome", &AcquireOutcome::Acquired);
+    shown.see("By", &By::Drop);
+    shown.see("GrantedBy", &GrantedBy::Store);
+    shown.see("RenewalOutcome", &RenewalOutcome::Renewed);
+    shown.see("WakeUp", &WakeUp::Push);
+}
+
+const CANARY_FREE: &str = "not a lease";
+
+/// What the two crates export, by the `pub use` lines of their first files.
+fn public_types() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for source in [include_str!("../../../lock-core/src/lib.rs"), include_str!("../../src/lib.rs")] {
+        // Up to the modules that no promise of stability covers.
+        let promised = source.split("Not covered by any promise").next().unwrap();
+        for line in promised.split(';').filter_map(|statement| statement.split("pub use ").nth(1)) {
+            let exported = line.rsplit("::").next().unwrap().trim_matches(['{', '}']);
+            names.extend(exported.split(',').map(|name| name.trim().to_owned()));
+        }
+    }
+    let types = |name: &String| name.starts_with(char::is_uppercase);
+    let apart = |name: &String| [&TRAITS_AND_CONSTANTS[..], &ELSEWHERE].concat().contains(&name.as_str());
+    let tls = |name: &String| cfg!(feature = "tls") || name != "Tls";
+    let names: BTreeSet<_> = names.into_iter().filter(|n| types(n) && !apart(n) && tls(n)).collect();
+    assert!(names.len() > 40 && names.contains("LockGuard") && names.contains("RedisBackend"), "{names:?}");
+    names
+}
