@@ -119,7 +119,7 @@ impl AcquireFuture {
             }
         }
         match &mut self.seated {
-            Some(seated) => seated.poll_verdict(cx).map(Ok),
+            Some(seated) => seated.poll_verdict(cx),
             None => Poll::Pending,
         }
     }

@@ -52,7 +52,8 @@ impl Driver {
         }
         let call = self.timed(call);
         self.inbox.put(|letters| letters.calls.push(call));
-        // Its worker may have gone meanwhile, with its runtime: the next one gives up what nobody will carry.
+        // Its worker may have gone meanwhile, with its runtime: then nobody will carry it, and its name need not wait
+        // until its time is over.
         let _ = self.ensure_worker();
         None
     }

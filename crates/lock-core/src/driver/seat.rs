@@ -138,14 +138,14 @@ impl Seated {
         &self.cell
     }
 
-    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<Verdict, LockError>> {
         match self.look_at_seat(cx) {
-            Some(verdict) => Poll::Ready(self.finished(verdict)),
-            None => {
-                // The runtime that carried the worker may be gone, and nobody else would notice.
-                let _ = self.driver.ensure_worker();
-                Poll::Pending
-            }
+            Some(verdict) => Poll::Ready(Ok(self.finished(verdict))),
+            // The runtime that carried the worker may be gone, and nobody else would notice.
+            None => match self.driver.ensure_worker() {
+                Ok(()) => Poll::Pending,
+                Err(nobody) => Poll::Ready(Err(nobody.of(&self.cell.name))),
+            },
         }
     }
 
@@ -266,10 +266,8 @@ impl Future for Releasing {
         drop(waker);
         match answer {
             Some(answer) => Poll::Ready(answer),
-            None => {
-                let _ = self.driver.ensure_worker();
-                Poll::Pending
-            }
+            None if self.driver.ensure_worker().is_err() => Poll::Ready(Err(Unconfirmed)),
+            None => Poll::Pending,
         }
     }
 }

@@ -35,6 +35,9 @@ const ANSWERS_AT_ONCE: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     runtimes: Mutex<Vec<Id>>,
+    /// Runtimes that had ended when a worker was to begin there. Something may still be polled in them, by
+    /// `Handle::block_on`: it would begin a worker, be woken by its end, and begin another one, for ever.
+    ended: Mutex<Vec<Id>>,
 }
 
 impl Workers {
@@ -48,10 +51,14 @@ struct Running {
     driver: Arc<Driver>,
     runtime: Id,
     bell: Arc<Notify>,
+    begun: bool,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if !self.begun {
+            lock(&self.driver.workers.ended).push(self.runtime);
+        }
         lock(&self.driver.workers.runtimes).retain(|id| *id != self.runtime);
         self.driver.inbox.take_bell(&self.bell);
         self.driver.inbox.give_up_calls_of(self.runtime);
@@ -81,6 +88,10 @@ impl Driver {
         if lock(&self.workers.runtimes).contains(&id) {
             return Ok(());
         }
+        if lock(&self.workers.ended).contains(&id) {
+            self.inbox.give_up_calls_of(id);
+            return Err(LockError::new(ErrorKind::NoRuntime).detail("this one has ended".to_owned()));
+        }
         self.needs_runtime()?;
         {
             let mut runtimes = lock(&self.workers.runtimes);
@@ -89,8 +100,12 @@ impl Driver {
             }
             runtimes.push(id);
         }
-        let running = Running { driver: self.clone(), runtime: id, bell: self.inbox.hang_bell() };
-        runtime.spawn(async move { running.driver.work(id, &running.bell).await });
+        let bell = self.inbox.hang_bell();
+        let mut running = Running { driver: self.clone(), runtime: id, bell, begun: false };
+        runtime.spawn(async move {
+            running.begun = true;
+            running.driver.work(id, &running.bell).await;
+        });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! A factory that is used from several runtimes, one of which ends or is not driven.
 
 use crate::support::until;
-use lock_core::{LockFactory, LockOptions, MemoryBackend};
+use lock_core::{ErrorKind, LockFactory, LockOptions, MemoryBackend};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -136,4 +136,35 @@ fn store_and_locks() -> (FaultyBackend, LockFactory) {
     let options = LockOptions::new().lease(Duration::from_secs(10));
     let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
     (store, locks)
+}
+
+/// `Handle::block_on` polls on in a runtime that has ended, where no worker can be.
+#[test]
+fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
+    let store = MemoryBackend::new();
+    let backend = FaultyBackend::new(Arc::new(store.clone()));
+    let (locks, others) = (LockFactory::new(backend.clone()), LockFactory::new(store));
+    let lock = locks.named("x").unwrap();
+    let (living, ended) = (multi(), multi());
+    let held = living.block_on(others.named("x").unwrap().acquire()).unwrap();
+    let handle = ended.handle().clone();
+    let waiting = std::thread::spawn({
+        let (handle, lock) = (handle.clone(), lock.clone());
+        move || handle.block_on(lock.acquire())
+    });
+    until("it waits", || backend.calls(Op::Watch) == 1 && backend.calls(Op::Acquire) == 2);
+    ended.shutdown_background();
+    let error = waiting.join().unwrap().map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRuntime, "while it waited");
+    let error = handle.block_on(lock.acquire()).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NoRuntime, "from the beginning");
+    // A release that is not answered at once is not confirmed.
+    living.block_on(held.release()).unwrap();
+    let guard = living.block_on(lock.acquire()).unwrap();
+    backend.next(Op::Release, Fault::Hang);
+    let error = handle.block_on(guard.release()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    // And who lives goes on.
+    drop(living.block_on(lock.acquire()).unwrap());
+    assert!(living.block_on(locks.shutdown()).is_clean());
 }

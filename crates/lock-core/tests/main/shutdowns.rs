@@ -7,6 +7,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -68,7 +69,9 @@ fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
     {
         let mut release = std::pin::pin!(guard.release());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(release.as_mut().poll(&mut cx).is_pending());
+        // There is nobody who could carry it on.
+        let Poll::Ready(Err(error)) = release.as_mut().poll(&mut cx) else { panic!("it is not confirmed") };
+        assert_eq!(error.kind(), ErrorKind::Unconfirmed);
     }
     drop(locks);
     assert_eq!(
