@@ -16,7 +16,9 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     let allowed: &[&str] = match krate {
         "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
         "lock-fred" => &["lock-core", "fred", "tokio"],
-        "lock-tower" => &["lock-core", "tower", "http", "http-body", "axum", "tokio"],
+        "lock-tower" => {
+            &["lock-core", "tower", "http", "http-body", "axum", "tokio", "tokio-util", "opentelemetry"]
+        }
         "lock-cron" => &["lock-core", "croner", "jiff", "tokio", "axum"],
         "lock-testkit" => &["lock-core", "tokio"],
         _ => return None,

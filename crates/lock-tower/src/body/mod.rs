@@ -1,0 +1,133 @@
+//! The body of a response, and the lock with it.
+
+use crate::{BoxError, handle::Watch, reject::RejectionBody};
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use lock_core::LostReason;
+use pin_project_lite::pin_project;
+use std::{
+    error::Error,
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+pin_project! {
+    /// The body of the handler with the lock that it needs, or the ready-made body of a refusal.
+    ///
+    /// It releases once: when the handler's body has ended or failed, as soon as it says that nothing will follow, and
+    /// when it is dropped.
+    pub struct LockedBody<B> {
+        // Dropped before the lock.
+        #[pin]
+        source: Source<B>,
+        watch: Option<Watch>,
+    }
+}
+
+pin_project! {
+    #[project = SourceProj]
+    enum Source<B> {
+        Handler { #[pin] body: B },
+        ReadyMade { body: RejectionBody },
+        Cut,
+    }
+}
+
+impl<B> LockedBody<B> {
+    pub(crate) fn new(body: B, watch: Option<Watch>) -> Self {
+        Self { source: Source::Handler { body }, watch }
+    }
+
+    pub(crate) fn unlocked(body: B) -> Self {
+        Self::new(body, None)
+    }
+
+    pub(crate) fn ready_made(body: RejectionBody) -> Self {
+        Self { source: Source::ReadyMade { body }, watch: None }
+    }
+}
+
+impl<B> Body for LockedBody<B>
+where
+    B: Body,
+    B::Data: From<Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let mut this = self.project();
+        if let Some(Poll::Ready(reason)) = this.watch.as_mut().map(|watch| watch.poll_lost(cx)) {
+            this.source.set(Source::Cut);
+            *this.watch = None;
+            return Poll::Ready(Some(Err(LockLost(reason).into())));
+        }
+        let (frame, ended) = match this.source.as_mut().project() {
+            SourceProj::Handler { mut body } => {
+                let frame = ready!(body.as_mut().poll_frame(cx));
+                let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
+                (frame.map(|frame| frame.map_err(Into::into)), ended)
+            }
+            SourceProj::ReadyMade { body } => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                (frame.map(|frame| frame.map(|frame| frame.map_data(B::Data::from))), false)
+            }
+            SourceProj::Cut => (None, true),
+        };
+        // The end must not look like a success if the lock was lost just now.
+        let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
+        if let Some(reason) = lost {
+            this.source.set(Source::Cut);
+            *this.watch = None;
+            return Poll::Ready(Some(Err(LockLost(reason).into())));
+        }
+        // Hyper may not ask again after the last frame.
+        if ended {
+            *this.watch = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.source {
+            Source::Handler { body } => body.is_end_stream(),
+            Source::ReadyMade { body } => body.is_end_stream(),
+            Source::Cut => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Handler { body } => body.size_hint(),
+            Source::ReadyMade { body } => body.size_hint(),
+            Source::Cut => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl<B> fmt::Debug for LockedBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockedBody").field("locked", &self.watch.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The error with which a body ends whose lock was lost: what was sent until then is not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockLost(pub LostReason);
+
+impl fmt::Display for LockLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the lock of the response was lost")
+    }
+}
+
+impl Error for LockLost {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}

@@ -1,0 +1,150 @@
+//! First the upload, then the service.
+
+use super::BufferedBody;
+use crate::{
+    BoxError, LockedBody,
+    reject::{RejectionBody, boxed, details},
+};
+use bytes::{Buf, BufMut, BytesMut};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::Sleep;
+use tower_service::Service;
+
+pin_project! {
+    /// The future of a [`BufferRequest`](super::BufferRequest).
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the upload, or the call of the service inside.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct BufferRequestFuture<S, B>
+    where
+        S: Service<Request<BufferedBody>>,
+    {
+        #[pin]
+        stage: Stage<S::Future, S, B>,
+    }
+}
+
+pin_project! {
+    #[project = StageProj]
+    enum Stage<F, S, B> {
+        Uploading { #[pin] upload: Upload<B>, #[pin] timeout: Sleep, then: Option<(S, Request<()>)> },
+        Calling { #[pin] handler: F },
+    }
+}
+
+pin_project! {
+    struct Upload<B> {
+        #[pin]
+        body: B,
+        data: BytesMut,
+        trailers: Option<HeaderMap>,
+        limit: usize,
+    }
+}
+
+impl<S, B> BufferRequestFuture<S, B>
+where
+    S: Service<Request<BufferedBody>>,
+{
+    pub(super) fn new(service: S, request: Request<B>, limit: usize, timeout: Duration) -> Self {
+        let (parts, body) = request.into_parts();
+        let upload = Upload { body, data: BytesMut::new(), trailers: None, limit };
+        let then = Some((service, Request::from_parts(parts, ())));
+        Self { stage: Stage::Uploading { upload, timeout: tokio::time::sleep(timeout), then } }
+    }
+}
+
+impl<S, B, R> Future for BufferRequestFuture<S, B>
+where
+    S: Service<Request<BufferedBody>, Response = Response<R>>,
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Output = Result<Response<LockedBody<R>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut stage = self.project().stage;
+        loop {
+            let (upload, timeout, then) = match stage.as_mut().project() {
+                StageProj::Uploading { upload, timeout, then } => (upload, timeout, then),
+                StageProj::Calling { handler } => {
+                    return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
+                }
+            };
+            let body = match upload.poll_upload(cx) {
+                Poll::Ready(Ok(body)) => body,
+                Poll::Ready(Err(failure)) => return Poll::Ready(Ok(failure.answer())),
+                Poll::Pending => {
+                    ready!(timeout.poll(cx));
+                    return Poll::Ready(Ok(Failure::TooSlow.answer()));
+                }
+            };
+            let Some((mut service, request)) = then.take() else {
+                panic!("`BufferRequestFuture` polled after completion")
+            };
+            let handler = service.call(request.map(|()| body));
+            stage.set(Stage::Calling { handler });
+        }
+    }
+}
+
+impl<B> Upload<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    fn poll_upload(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<BufferedBody, Failure>> {
+        let mut this = self.project();
+        let limit = u64::try_from(*this.limit).unwrap_or(u64::MAX);
+        if this.data.is_empty() && this.body.size_hint().lower() > limit {
+            return Poll::Ready(Err(Failure::TooLarge));
+        }
+        while let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    let error: BoxError = error.into();
+                    tracing::debug!(error = %error, "the upload failed");
+                    return Poll::Ready(Err(Failure::Broken));
+                }
+            };
+            match frame.into_data() {
+                Ok(data) if data.remaining() > *this.limit - this.data.len() => {
+                    return Poll::Ready(Err(Failure::TooLarge));
+                }
+                Ok(data) => this.data.put(data),
+                Err(frame) => *this.trailers = frame.into_trailers().ok().or(this.trailers.take()),
+            }
+        }
+        let data = std::mem::take(this.data).freeze();
+        Poll::Ready(Ok(BufferedBody::new(data, this.trailers.take())))
+    }
+}
+
+/// Why a request did not arrive.
+enum Failure {
+    TooLarge,
+    TooSlow,
+    Broken,
+}
+
+impl Failure {
+    fn answer<R>(&self) -> Response<LockedBody<R>> {
+        let response = match self {
+            Self::TooLarge => details(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large", ""),
+            Self::TooSlow => details(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", ""),
+            Self::Broken => details(StatusCode::BAD_REQUEST, "the request could not be read", ""),
+        };
+        let response: Response<RejectionBody> = response.map(boxed);
+        response.map(LockedBody::ready_made)
+    }
+}

@@ -1,0 +1,19 @@
+//! Handlers that finish although their client has left.
+//!
+//! A detached handler runs in a task from its first poll to the last frame of its body, and sends both to the client
+//! as long as there is one.
+
+mod body;
+mod service;
+mod task;
+mod tasks;
+
+pub use body::DetachedBody;
+pub use service::{DetachFuture, DetachService};
+pub use tasks::{DetachedTasks, StillRunning};
+
+pub(crate) use task::Keep;
+
+/// A client that leaves does not stop the handler; see [`LockLayer::detach`](crate::LockLayer::detach).
+#[derive(Debug, Clone, Copy)]
+pub struct Detach(pub(crate) ());

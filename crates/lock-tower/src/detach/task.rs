@@ -1,0 +1,118 @@
+//! The task of one handler: runs it to the end of its body, whether or not somebody listens.
+
+use super::tasks::DetachedTasks;
+use crate::{
+    BoxError, LockLost,
+    handle::{Held, Watch},
+    layer::{Config, OnLost, ReleaseOn},
+};
+use http::{Response, response};
+use http_body::{Body, Frame, SizeHint};
+use lock_core::LostReason;
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// What the layer tells the service inside of it, in the extensions of a request: which lock to keep, and how long.
+#[derive(Clone)]
+pub(crate) struct Keep {
+    pub(super) tasks: DetachedTasks,
+    held: Option<Arc<Held>>,
+    on_lost: OnLost,
+    release_on: ReleaseOn,
+}
+
+impl Keep {
+    pub(crate) fn new(tasks: &DetachedTasks, held: Option<Arc<Held>>, config: &Config) -> Self {
+        Self { tasks: tasks.clone(), held, on_lost: config.on_lost(), release_on: config.release_on }
+    }
+}
+
+/// The head of a response, and what is known of its body before it comes.
+pub(super) struct Head {
+    pub(super) parts: response::Parts,
+    pub(super) size: SizeHint,
+    pub(super) ended: bool,
+}
+
+/// A frame, and whether it is the last.
+pub(super) struct Piece<D> {
+    pub(super) frame: Option<Result<Frame<D>, BoxError>>,
+    pub(super) last: bool,
+}
+
+pub(super) type Frames<D> = mpsc::Sender<Piece<D>>;
+
+/// Runs the handler. Senders that are dropped without a word tell the other side that it was stopped, or panicked.
+pub(super) async fn carry<F, R, E>(
+    handler: F,
+    keep: Keep,
+    head: oneshot::Sender<Result<Head, E>>,
+    frames: Frames<R::Data>,
+) where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Body,
+    R::Error: Into<BoxError>,
+{
+    // Declared before the handler, and so dropped after it.
+    let mut watch = keep.held.map(|held| Watch::new(held, keep.on_lost));
+    let mut handler = Box::pin(handler);
+    let response = tokio::select! {
+        biased;
+        // The layer waits for the same, and answers.
+        _ = lost(&mut watch) => return,
+        response = &mut handler => response,
+    };
+    drop(handler);
+    let (parts, body) = match response {
+        Ok(response) => response.into_parts(),
+        Err(error) => return drop(head.send(Err(error))),
+    };
+    if keep.release_on == ReleaseOn::Head {
+        watch = None;
+    }
+    let (size, ended) = (body.size_hint(), body.is_end_stream());
+    // Nobody may be there to hear it, here and below.
+    let _ = head.send(Ok(Head { parts, size, ended }));
+    if !ended {
+        send(pin!(body), &mut watch, &frames).await;
+    }
+}
+
+async fn send<R>(mut body: Pin<&mut R>, watch: &mut Option<Watch>, frames: &Frames<R::Data>)
+where
+    R: Body,
+    R::Error: Into<BoxError>,
+{
+    loop {
+        let frame = tokio::select! {
+            biased;
+            reason = lost(watch) => Some(Err(LockLost(reason).into())),
+            frame = poll_fn(|cx| body.as_mut().poll_frame(cx)) => frame.map(|frame| frame.map_err(Into::into)),
+        };
+        let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
+        if last {
+            // What is left to protect is the way to the client, if there is one: that is the layer's.
+            *watch = None;
+        }
+        tokio::select! {
+            biased;
+            // A client that reads slowly holds the handler up, but not beyond the lock.
+            _ = lost(watch) => return,
+            _ = frames.send(Piece { frame, last }) => {}
+        }
+        if last {
+            return;
+        }
+    }
+}
+
+async fn lost(watch: &mut Option<Watch>) -> LostReason {
+    match watch {
+        Some(watch) => poll_fn(|cx| watch.poll_lost(cx)).await,
+        None => std::future::pending().await,
+    }
+}

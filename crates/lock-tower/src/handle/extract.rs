@@ -1,0 +1,83 @@
+//! The handle and the status as axum's extractors.
+
+use super::{LockHandle, LockStatus};
+use crate::reject::details;
+use axum::{
+    extract::{FromRequestParts, OptionalFromRequestParts},
+    response::{IntoResponse, Response},
+};
+use http::{StatusCode, request::Parts};
+use std::{convert::Infallible, error::Error, fmt};
+
+/// Why there is no [`LockHandle`] for this handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockMissing {
+    /// There is no layer on this route, or its filter let the request pass.
+    NoLayer,
+    /// The layer let the request go on without its lock.
+    Degraded,
+}
+
+impl LockMissing {
+    /// 500 for a route without a layer, 503 for a request without its lock.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::NoLayer => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Degraded => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+}
+
+impl fmt::Display for LockMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoLayer => {
+                "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some pass"
+            }
+            Self::Degraded => {
+                "this request goes without its lock, and the handler needs it: take `Option<LockHandle>` or `LockStatus` to go on"
+            }
+        })
+    }
+}
+
+impl Error for LockMissing {}
+
+impl IntoResponse for LockMissing {
+    fn into_response(self) -> Response {
+        details(self.status(), &self.to_string(), "").into_response()
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockStatus {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        parts.extensions.get::<Self>().cloned().ok_or(LockMissing::NoLayer)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        match parts.extensions.get::<LockStatus>() {
+            Some(LockStatus::Held(handle)) => Ok(handle.clone()),
+            Some(LockStatus::Degraded(_)) => Err(LockMissing::Degraded),
+            None => {
+                tracing::error!(uri.path = parts.uri.path(), "{}", LockMissing::NoLayer);
+                Err(LockMissing::NoLayer)
+            }
+        }
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for LockHandle {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get::<LockStatus>().and_then(LockStatus::handle).cloned())
+    }
+}

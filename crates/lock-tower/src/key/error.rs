@@ -1,0 +1,146 @@
+//! How a key is wrong: as it was written (when the layer is built), or for one request.
+
+use lock_core::{LockName, NameError};
+use std::{borrow::Cow, error::Error, fmt};
+
+/// Why a text or a set of parts cannot be a key; found when the layer is built.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidKey {
+    /// A `{` without its `}`, or a `}` without its `{`.
+    UnpairedBrace {
+        /// The byte where it stands.
+        at: usize,
+    },
+    /// The name of a parameter is missing, or cannot be one.
+    BadPlaceholder {
+        /// The byte where it stands.
+        at: usize,
+    },
+    /// Nothing between two parameters tells where one ends and the next begins.
+    NoSeparator {
+        /// The byte where the second begins.
+        at: usize,
+    },
+    /// A path parameter, without the feature `axum`.
+    NeedsAxum,
+    /// This is no name of a header.
+    Header {
+        /// What was given.
+        name: String,
+    },
+    /// The fixed parts do not make a lock name.
+    Name(NameError),
+}
+
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnpairedBrace { at } => {
+                write!(
+                    f,
+                    "the key has an unpaired brace at byte {at}: write `{{name}}`, or `{{{{` for a brace"
+                )
+            }
+            Self::BadPlaceholder { at } => write!(
+                f,
+                "the key has a bad parameter at byte {at}: name it as the route does, such as `{{sku}}`, without `*`"
+            ),
+            Self::NoSeparator { at } => write!(
+                f,
+                "nothing separates the key's parameter at byte {at} from the one before: put a character such as \
+                 `:` or `/` between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
+            ),
+            Self::NeedsAxum => write!(
+                f,
+                "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `Key::from_fn`"
+            ),
+            Self::Header { name } => {
+                write!(f, "`{name}` is not the name of a header: use letters, digits and `-`")
+            }
+            Self::Name(_) => write!(f, "the fixed parts of the key do not make a lock name"),
+        }
+    }
+}
+
+impl Error for InvalidKey {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Name(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<std::convert::Infallible> for InvalidKey {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// Why a request has no key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyError {
+    kind: KeyErrorKind,
+    detail: Cow<'static, str>,
+}
+
+/// Who can mend it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeyErrorKind {
+    /// The client: something is missing or malformed. Answered with 400.
+    BadRequest,
+    /// The programmer: the layer is in the wrong place, or another one is missing. Answered with 500.
+    Wiring,
+    /// Time: what the key is looked up in did not answer. Answered with 503.
+    Unavailable,
+}
+
+impl KeyError {
+    /// The client can mend it. `detail` is shown to the client.
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: KeyErrorKind::BadRequest, detail: detail.into() }
+    }
+
+    /// The programmer has to mend it. `detail` goes to the log, not to the client.
+    pub fn wiring(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: KeyErrorKind::Wiring, detail: detail.into() }
+    }
+
+    /// What the key is looked up in did not answer. `detail` goes to the log, not to the client.
+    pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: KeyErrorKind::Unavailable, detail: detail.into() }
+    }
+
+    /// Who can mend it.
+    #[must_use]
+    pub fn kind(&self) -> KeyErrorKind {
+        self.kind
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the request has no key: {}", self.detail)
+    }
+}
+
+impl Error for KeyError {}
+
+/// What was read is checked as a name. The parts of ours were checked before, so what is wrong is the client's.
+pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
+    LockName::new(text).map_err(|error| {
+        KeyError::bad_request(match error {
+            NameError::Empty => "it is empty",
+            NameError::TooLong { .. } => "it is too long",
+            _ => "it has characters that a key must not have",
+        })
+    })
+}

@@ -1,0 +1,26 @@
+//! How a value from the client is written into a name, so that different values never make the same name.
+
+use super::{error::KeyError, source::Source};
+use lock_core::MAX_NAME_BYTES;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// All but the unreserved characters of RFC 3986. A separator between two values has at least one character of these,
+/// so it is found again: the name can be taken apart in one way only.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Whether a value may hold this character as it is.
+pub(super) fn may_stand_in_a_value(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.~%".contains(c)
+}
+
+pub(super) fn push(name: &mut String, value: &[u8], source: &Source) -> Result<(), KeyError> {
+    if value.is_empty() {
+        return Err(KeyError::bad_request(format!("the {source} is empty")));
+    }
+    // Before it is escaped: a long value must not cost three times its length.
+    if value.len() > MAX_NAME_BYTES {
+        return Err(KeyError::bad_request(format!("the {source} is too long")));
+    }
+    name.extend(percent_encode(value, ESCAPED));
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Which lock a request needs: a name made of its path, headers, query, or by a function.
+
+mod error;
+mod escape;
+mod function;
+mod parts;
+mod source;
+mod template;
+
+pub use error::{InvalidKey, KeyError, KeyErrorKind};
+pub use parts::KeyParts;
+
+use function::{AsyncFunction, Function};
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use lock_core::LockName;
+use source::{Reader, Source};
+use std::{fmt, future::Future, sync::Arc};
+
+/// How a request is turned into the name of its lock.
+///
+/// | made by | the name |
+/// | --- | --- |
+/// | `"report"` | always that one |
+/// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
+/// | [`Key::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:` |
+/// | [`Key::from_fn`], [`Key::from_async_fn`] | what the function returns |
+///
+/// # What comes from the client
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and `b:c`. A
+/// value that is missing, empty, or given more than once is refused, and so is a name above
+/// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
+///
+/// ```
+/// use lock_tower::{Key, LockLayer};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+/// let layer = LockLayer::new(locks).key(Key::of("transfer").header("x-tenant").query("account"));
+/// ```
+#[derive(Clone)]
+pub struct Key(Arc<Kind>);
+
+enum Kind {
+    Fixed(LockName),
+    Pieces(Vec<Piece>),
+    Function(Function),
+    AsyncFunction(AsyncFunction),
+}
+
+#[derive(Clone)]
+enum Piece {
+    Literal(String),
+    Value(Source),
+}
+
+/// A name, or the future of one.
+pub(crate) enum Read {
+    Now(Result<LockName, KeyError>),
+    Later(BoxFuture<'static, Result<LockName, KeyError>>),
+}
+
+impl Key {
+    /// A name of parts, joined by `:`. Without parts it is the prefix alone.
+    #[must_use = "give it to `LockLayer::key`"]
+    pub fn of(prefix: impl Into<String>) -> KeyParts {
+        KeyParts::new(prefix.into())
+    }
+
+    /// The name that `read` makes of the head of the request. It is taken as it is, not escaped.
+    ///
+    /// ```
+    /// use lock_tower::{Key, KeyError};
+    ///
+    /// let by_subject = Key::from_fn(|request| {
+    ///     let subject = request.extensions.get::<String>().ok_or(KeyError::wiring("no subject: is there a login?"))?;
+    ///     Ok(format!("account:{subject}"))
+    /// });
+    /// ```
+    pub fn from_fn<F>(read: F) -> Self
+    where
+        F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
+    {
+        Self::new(Kind::Function(Arc::new(read)))
+    }
+
+    /// The name that a future makes of the head of the request. It is dropped if it takes longer than 5 seconds.
+    ///
+    /// ```
+    /// use lock_tower::{Key, KeyError};
+    ///
+    /// let by_account = Key::from_async_fn(|request| {
+    ///     let path = request.uri.path().to_owned();
+    ///     async move { Ok(format!("account:{}", account_of(&path).await?)) }
+    /// });
+    /// # async fn account_of(_: &str) -> Result<u64, KeyError> { Ok(7) }
+    /// ```
+    pub fn from_async_fn<F, W>(read: F) -> Self
+    where
+        F: Fn(&Parts) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<String, KeyError>> + Send + 'static,
+    {
+        Self::new(Kind::AsyncFunction(function::boxed(read)))
+    }
+
+    fn new(kind: Kind) -> Self {
+        Self(Arc::new(kind))
+    }
+
+    /// A literal and nothing else is a fixed name, checked now.
+    fn of_pieces(pieces: Vec<Piece>) -> Result<Self, InvalidKey> {
+        // The literals are ours and must be right now; a stand-in is as good as any value.
+        let sample: String = pieces.iter().map(|piece| piece.literal().unwrap_or("x")).collect();
+        let name = LockName::new(sample).map_err(InvalidKey::Name)?;
+        let fixed = pieces.iter().all(|piece| piece.literal().is_some());
+        Ok(Self::new(if fixed { Kind::Fixed(name) } else { Kind::Pieces(pieces) }))
+    }
+
+    pub(crate) fn read(&self, parts: &mut Parts) -> Read {
+        match &*self.0 {
+            Kind::Fixed(name) => Read::Now(Ok(name.clone())),
+            Kind::Pieces(pieces) => Read::Now(join(pieces, parts)),
+            Kind::Function(read) => Read::Now(read(parts).and_then(|name| error::name(&name))),
+            Kind::AsyncFunction(read) => Read::Later(function::in_time(read(parts))),
+        }
+    }
+}
+
+fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
+    let mut reader = Reader::new(parts);
+    let mut name = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(text) => name.push_str(text),
+            Piece::Value(source) => escape::push(&mut name, &reader.read(source)?, source)?,
+        }
+    }
+    error::name(&name)
+}
+
+impl Piece {
+    fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::Value(_) => None,
+        }
+    }
+}
+
+impl TryFrom<&str> for Key {
+    type Error = InvalidKey;
+    fn try_from(template: &str) -> Result<Self, InvalidKey> {
+        Self::of_pieces(template::parse(template)?)
+    }
+}
+
+impl TryFrom<String> for Key {
+    type Error = InvalidKey;
+    fn try_from(template: String) -> Result<Self, InvalidKey> {
+        template.as_str().try_into()
+    }
+}
+
+impl TryFrom<KeyParts> for Key {
+    type Error = InvalidKey;
+    fn try_from(parts: KeyParts) -> Result<Self, InvalidKey> {
+        Self::of_pieces(parts.pieces()?)
+    }
+}
+
+impl From<LockName> for Key {
+    fn from(name: LockName) -> Self {
+        Self::new(Kind::Fixed(name))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(")?;
+        match &*self.0 {
+            Kind::Fixed(name) => f.write_str(name.as_str())?,
+            Kind::Pieces(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Literal(text) => f.write_str(text)?,
+                        Piece::Value(source) => write!(f, "{{{source}}}")?,
+                    }
+                }
+            }
+            Kind::Function(_) | Kind::AsyncFunction(_) => f.write_str("function")?,
+        }
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Where a value of a key is read from, and when it counts as missing.
+
+use super::{error::KeyError, function::Function};
+use http::{HeaderName, request::Parts};
+use std::{borrow::Cow, fmt};
+
+#[derive(Clone)]
+pub(super) enum Source {
+    #[cfg(feature = "axum")]
+    Path(String),
+    Header(HeaderName),
+    Query(String),
+    Function(Function),
+}
+
+/// As a client may read it.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "axum")]
+            Self::Path(name) => write!(f, "path parameter `{name}`"),
+            Self::Header(name) => write!(f, "header `{name}`"),
+            Self::Query(name) => write!(f, "query parameter `{name}`"),
+            Self::Function(_) => write!(f, "part of the key"),
+        }
+    }
+}
+
+/// Reads the values of one request.
+pub(super) struct Reader<'a> {
+    parts: &'a mut Parts,
+    #[cfg(feature = "axum")]
+    path: Option<axum::extract::RawPathParams>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(parts: &'a mut Parts) -> Self {
+        Self {
+            parts,
+            #[cfg(feature = "axum")]
+            path: None,
+        }
+    }
+
+    pub(super) fn read(&mut self, source: &Source) -> Result<Cow<'_, [u8]>, KeyError> {
+        match source {
+            #[cfg(feature = "axum")]
+            Source::Path(name) => self.path(name, source),
+            Source::Header(name) => {
+                let values = self.parts.headers.get_all(name).iter();
+                once(values.map(|value| Cow::Borrowed(value.as_bytes())), source)
+            }
+            Source::Query(name) => {
+                let query = self.parts.uri.query().unwrap_or_default();
+                let pairs = form_urlencoded::parse(query.as_bytes());
+                once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)
+            }
+            Source::Function(read) => Ok(bytes(Cow::Owned(read(self.parts)?))),
+        }
+    }
+
+    #[cfg(feature = "axum")]
+    fn path(&mut self, name: &str, source: &Source) -> Result<Cow<'_, [u8]>, KeyError> {
+        let params = match self.path.take() {
+            Some(params) => params,
+            None => path_parameters(self.parts)?,
+        };
+        let params = self.path.insert(params);
+        let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
+        // Not the client's fault: the route has no such parameter, or a nested route has another of its name.
+        let value = values.next().ok_or_else(|| KeyError::wiring(format!("the route has no {source}")))?;
+        if values.next().is_some() {
+            return Err(KeyError::wiring(format!("the route has more than one {source}: rename one")));
+        }
+        Ok(Cow::Borrowed(value))
+    }
+}
+
+#[cfg(feature = "axum")]
+fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, KeyError> {
+    use axum::extract::{FromRequestParts, RawPathParams};
+    use futures_util::FutureExt;
+
+    const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the route with `route_layer`, not \
+                             around the Router and not on a fallback";
+    // It reads an extension and is ready at once.
+    match RawPathParams::from_request_parts(parts, &()).now_or_never() {
+        Some(Ok(params)) => Ok(params),
+        Some(Err(rejection)) if rejection.status().is_client_error() => {
+            Err(KeyError::bad_request("a path parameter is not UTF-8"))
+        }
+        Some(Err(_)) | None => Err(KeyError::wiring(MISPLACED)),
+    }
+}
+
+/// Given twice, the handler might read the one and the lock the other.
+fn once<'a>(
+    mut values: impl Iterator<Item = Cow<'a, [u8]>>,
+    source: &Source,
+) -> Result<Cow<'a, [u8]>, KeyError> {
+    let value = values.next().ok_or_else(|| KeyError::bad_request(format!("the {source} is missing")))?;
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(KeyError::bad_request(format!("the {source} is given more than once"))),
+    }
+}
+
+fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}

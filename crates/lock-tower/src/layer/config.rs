@@ -1,0 +1,233 @@
+//! What the clones of a layer share, and what it decides for one request.
+
+use super::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
+use crate::{
+    detach::DetachedTasks,
+    handle::Degraded,
+    key::KeyErrorKind,
+    observe::{Answer, LayerEvent, LayerObserver, Telling},
+    reject::{Reason, Rejection, RejectionBody, Waited},
+};
+use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
+use lock_core::{AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
+
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+const DEFAULT_WAITERS: usize = 100_000;
+
+type Filter = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type OnReject = Arc<dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Enforce,
+    Shadow,
+}
+
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) locks: LockFactory,
+    pub(super) options: Option<LockOptions>,
+    pub(super) wait: Duration,
+    pub(super) methods: Option<Arc<[Method]>>,
+    pub(super) filters: Vec<Filter>,
+    pub(crate) release_on: ReleaseOn,
+    pub(super) on_lost: OnLost,
+    pub(super) on_unavailable: OnUnavailable,
+    pub(super) on_bad_key: OnBadKey,
+    pub(super) timeout_status: StatusCode,
+    pub(super) on_reject: OnReject,
+    pub(super) waiters: Waiters,
+    pub(super) mode: Mode,
+    pub(super) route: Option<Arc<str>>,
+    pub(super) observers: Arc<[Arc<dyn LayerObserver>]>,
+    pub(crate) tasks: Option<DetachedTasks>,
+}
+
+impl Config {
+    pub(super) fn new(locks: LockFactory) -> Self {
+        Self {
+            locks,
+            options: None,
+            wait: DEFAULT_WAIT,
+            methods: None,
+            filters: Vec::new(),
+            release_on: ReleaseOn::default(),
+            on_lost: OnLost::default(),
+            on_unavailable: OnUnavailable::default(),
+            on_bad_key: OnBadKey::default(),
+            timeout_status: StatusCode::SERVICE_UNAVAILABLE,
+            on_reject: Arc::new(Rejection::into_response),
+            waiters: Waiters::new(DEFAULT_WAITERS),
+            mode: Mode::Enforce,
+            route: None,
+            observers: Arc::new([]),
+            tasks: None,
+        }
+    }
+
+    /// The request in its parts, if it needs a lock. One that does not is not touched.
+    pub(crate) fn sort<B>(&self, request: Request<B>) -> Sorted<B> {
+        if self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method())) {
+            return Sorted::Passes(request);
+        }
+        let (parts, body) = request.into_parts();
+        match self.filters.iter().all(|needs_lock| needs_lock(&parts)) {
+            true => Sorted::NeedsLock(parts, body),
+            false => Sorted::Passes(Request::from_parts(parts, body)),
+        }
+    }
+
+    pub(crate) fn on_lost(&self) -> OnLost {
+        match self.mode {
+            Mode::Enforce => self.on_lost,
+            Mode::Shadow => OnLost::Signal,
+        }
+    }
+
+    pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
+        let lock: Lock = self.locks.named(name)?;
+        let lock = match self.options {
+            Some(options) => lock.with_options(options)?,
+            None => lock,
+        };
+        Ok(lock.acquire_timeout(self.wait))
+    }
+
+    /// The route costs an allocation, so it is looked up only if somebody wants to know.
+    fn telling(&self, extensions: &Extensions) -> Telling {
+        let route = if self.observers.is_empty() {
+            None
+        } else {
+            self.route.clone().or_else(|| matched_route(extensions))
+        };
+        Telling { observers: self.observers.clone(), route }
+    }
+}
+
+#[cfg(feature = "axum")]
+fn matched_route(extensions: &Extensions) -> Option<Arc<str>> {
+    extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().into())
+}
+
+#[cfg(not(feature = "axum"))]
+fn matched_route(_: &Extensions) -> Option<Arc<str>> {
+    None
+}
+
+/// How many requests of a layer may wait at once.
+#[derive(Clone)]
+pub(super) struct Waiters(Arc<Semaphore>);
+
+impl Waiters {
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// Whether a request needs a lock.
+pub(crate) enum Sorted<B> {
+    NeedsLock(Parts, B),
+    Passes(Request<B>),
+}
+
+/// What a request gets instead of its lock.
+pub(crate) enum Instead {
+    GoOn(Degraded),
+    Answer(Response<RejectionBody>),
+}
+
+/// One request on its way to its lock.
+pub(crate) struct Call {
+    pub(crate) config: Arc<Config>,
+    pub(crate) telling: Telling,
+    pub(crate) method: Method,
+    name: Option<LockName>,
+    arrived: Instant,
+}
+
+impl Call {
+    pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
+        let telling = config.telling(&parts.extensions);
+        Self { config, telling, method: parts.method.clone(), name: None, arrived: Instant::now() }
+    }
+
+    /// Begins to wait for the lock of that name.
+    pub(crate) fn enter(&mut self, name: LockName) -> Result<(AcquireFuture, OwnedSemaphorePermit), Reason> {
+        self.name = Some(name.clone());
+        if self.config.tasks.as_ref().is_some_and(DetachedTasks::is_full) {
+            return Err(Reason::TooManyDetached);
+        }
+        let place = self.config.waiters.0.clone().try_acquire_owned().map_err(|_| Reason::TooManyWaiters)?;
+        let acquire = self.config.acquire(name).map_err(|error| self.reason(error))?;
+        Ok((acquire, place))
+    }
+
+    pub(crate) fn reason(&self, error: LockError) -> Reason {
+        Reason::of(error, if self.config.wait.is_zero() { Waited::Never } else { Waited::InVain })
+    }
+
+    pub(crate) fn acquired(&self) {
+        self.telling.tell(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
+    }
+
+    /// What becomes of a request without its lock.
+    pub(crate) fn without_lock(&self, reason: Reason) -> Instead {
+        let goes_on = self.goes_on(&reason);
+        let answer = if goes_on.is_some() { Answer::WentOn } else { Answer::Refused };
+        self.telling.tell(&LayerEvent::NotAcquired {
+            reason: &reason,
+            waited: self.arrived.elapsed(),
+            answer,
+        });
+        self.log(&reason, answer);
+        match goes_on {
+            Some(degraded) => Instead::GoOn(degraded),
+            None => Instead::Answer(self.reject(reason)),
+        }
+    }
+
+    fn goes_on(&self, reason: &Reason) -> Option<Degraded> {
+        match reason {
+            _ if self.config.mode == Mode::Shadow => Some(Degraded::Shadow(reason.clone())),
+            Reason::Unavailable(_) if self.config.on_unavailable == OnUnavailable::GoOn => {
+                Some(Degraded::Unavailable)
+            }
+            Reason::Key(error)
+                if error.kind() == KeyErrorKind::BadRequest && self.config.on_bad_key == OnBadKey::Bypass =>
+            {
+                Some(Degraded::NoKey)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn reject(&self, reason: Reason) -> Response<RejectionBody> {
+        let status = match reason {
+            Reason::WaitLimit => self.config.timeout_status,
+            _ => reason.status(),
+        };
+        let rejection = Rejection::new(reason, status, self.name.as_ref(), self.config.wait);
+        (self.config.on_reject)(rejection)
+    }
+
+    fn log(&self, reason: &Reason, answer: Answer) {
+        let word = reason.as_str();
+        match reason {
+            Reason::Misconfigured(error) => {
+                tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "the lock layer cannot work")
+            }
+            Reason::Key(error) if error.kind() == KeyErrorKind::Wiring => {
+                tracing::error!(lock.outcome = word, error = %error, "the lock layer cannot work")
+            }
+            Reason::Unavailable(error) => {
+                tracing::warn!(lock.outcome = word, answer = ?answer, error = %format_args!("{error:#}"), "no lock")
+            }
+            _ => tracing::debug!(lock.outcome = word, answer = ?answer, "no lock"),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The layer: which lock, under which terms, and what becomes of requests that do not get it.
+
+mod config;
+mod policy;
+
+pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
+
+pub(crate) use config::{Call, Config, Instead, Mode, Sorted};
+
+use crate::{
+    BoxError,
+    detach::{Detach, DetachService, DetachedTasks},
+    key::{InvalidKey, Key},
+    observe::LayerObserver,
+    reject::{Rejection, boxed},
+    service::LockService,
+};
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, request::Parts};
+use lock_core::{LockError, LockFactory, LockOptions};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+use tower_layer::Layer;
+
+/// One request per key at a time, over all processes that share the store.
+///
+/// | option | default |
+/// | --- | --- |
+/// | [`key`](Self::key), [`try_key`](Self::try_key) | none: without a key this is no `Layer` |
+/// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
+/// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
+/// | [`options`](Self::options), [`max_hold`](Self::max_hold) | those of the factory |
+/// | [`release_on`](Self::release_on) | the end of the body |
+/// | [`detach`](Self::detach) | a client that leaves cancels the handler |
+/// | [`on_lost`](Self::on_lost) | stop the handler, cut the body |
+/// | [`on_unavailable`](Self::on_unavailable) | refuse (fail closed) |
+/// | [`on_bad_key`](Self::on_bad_key) | refuse |
+/// | [`timeout_status`](Self::timeout_status) | 503 |
+/// | [`on_reject`](Self::on_reject), [`grpc`](Self::grpc) | problem+json |
+/// | [`max_waiters`](Self::max_waiters) | 100,000 |
+/// | [`shadow`](Self::shadow) | off |
+/// | [`route`](Self::route) | axum's matched path |
+/// | [`observer`](Self::observer) | none |
+///
+/// ```
+/// use http::{Method, StatusCode};
+/// use lock_core::{LockFactory, MemoryBackend};
+/// use lock_tower::{DetachedTasks, Key, LockLayer};
+/// use std::time::Duration;
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let tasks = DetachedTasks::new(); // wait for them when shutting down
+/// let layer = LockLayer::new(locks)
+///     .key(Key::of("account").header("x-account"))
+///     .methods([Method::POST, Method::PUT, Method::DELETE])
+///     .wait(Duration::from_millis(500))
+///     .max_hold(Duration::from_secs(30))
+///     .timeout_status(StatusCode::CONFLICT)
+///     .detach(&tasks);
+/// ```
+#[derive(Clone)]
+#[must_use = "a layer does nothing until it is put on a service"]
+pub struct LockLayer<K = NoKey, D = Cancel> {
+    config: Arc<Config>,
+    key: K,
+    disconnect: D,
+}
+
+/// The key is still to be chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct NoKey(());
+
+/// A client that leaves cancels the handler: it is dropped at its `.await`, and the lock released.
+#[derive(Debug, Clone, Copy)]
+pub struct Cancel(());
+
+impl LockLayer {
+    /// A layer over these locks, which needs a [`key`](Self::key).
+    pub fn new(locks: LockFactory) -> Self {
+        Self { config: Arc::new(Config::new(locks)), key: NoKey(()), disconnect: Cancel(()) }
+    }
+}
+
+impl<D> LockLayer<NoKey, D> {
+    /// Which lock a request needs: a template, or a [`Key`].
+    ///
+    /// # Panics
+    /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
+    #[track_caller]
+    pub fn key<T>(self, key: T) -> LockLayer<Key, D>
+    where
+        T: TryInto<Key>,
+        InvalidKey: From<T::Error>,
+    {
+        match self.try_key(key) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// As [`key`](Self::key), for templates that are not known before run time.
+    ///
+    /// # Errors
+    /// An [`InvalidKey`] that says what to change.
+    pub fn try_key<T>(self, key: T) -> Result<LockLayer<Key, D>, InvalidKey>
+    where
+        T: TryInto<Key>,
+        InvalidKey: From<T::Error>,
+    {
+        let key = key.try_into()?;
+        Ok(LockLayer { config: self.config, key, disconnect: self.disconnect })
+    }
+}
+
+impl<K> LockLayer<K, Cancel> {
+    /// A client that leaves does not stop the handler: it runs in a task, to the end of its body, and keeps the lock
+    /// until then. For handlers that write.
+    ///
+    /// A detached handler runs for nobody, so bound it with [`max_hold`](Self::max_hold) or a time-out of its own. A
+    /// request that still waits for its lock goes with its client: it has not begun.
+    pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
+        let this = self.with(|config| config.tasks = Some(tasks.clone()));
+        LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
+    }
+}
+
+impl<K, D> LockLayer<K, D> {
+    /// How long a request waits for its lock; zero is one try. The factory's
+    /// [`longest_wait`](lock_core::Limits::longest_wait) bounds it: above, each request is answered with 500.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.with(|config| config.wait = wait)
+    }
+
+    /// Does not wait: a lock that is held is answered at once, with 409.
+    pub fn fail_fast(self) -> Self {
+        self.wait(Duration::ZERO)
+    }
+
+    /// Requests of other methods pass without a lock.
+    pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
+        let methods: Arc<[Method]> = methods.into_iter().collect();
+        self.with(|config| config.methods = Some(methods))
+    }
+
+    /// Requests for which this is `false` pass without a lock. A filter added later is asked as well.
+    pub fn filter(self, needs_lock: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|config| config.filters.push(Arc::new(needs_lock)))
+    }
+
+    /// The terms of the locks: lease, renewals, longest hold. They replace all of the factory's.
+    ///
+    /// # Panics
+    /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
+    /// the error.
+    #[track_caller]
+    pub fn options(self, options: LockOptions) -> Self {
+        match self.try_options(options) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// As [`options`](Self::options), for terms that are not known before run time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
+    pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
+        self.config.locks.named("options")?.with_options(options)?;
+        Ok(self.with(|config| config.options = Some(options)))
+    }
+
+    /// Ends a hold that lasts longer, because the handler hangs or the client reads slowly: the handler is dropped, or
+    /// the body cut, and the lock is free. All other terms stay.
+    ///
+    /// # Panics
+    /// If it is below a millisecond.
+    #[track_caller]
+    pub fn max_hold(self, most: Duration) -> Self {
+        let options = match self.config.options {
+            Some(options) => Ok(options),
+            None => self.config.locks.named("options").map(|lock| lock.options()),
+        };
+        match options.and_then(|options| self.try_options(options.max_hold(most))) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// When the lock is given back.
+    pub fn release_on(self, when: ReleaseOn) -> Self {
+        self.with(|config| config.release_on = when)
+    }
+
+    /// What becomes of a handler whose lock is lost.
+    pub fn on_lost(self, then: OnLost) -> Self {
+        self.with(|config| config.on_lost = then)
+    }
+
+    /// What becomes of requests while the store does not answer.
+    pub fn on_unavailable(self, then: OnUnavailable) -> Self {
+        self.with(|config| config.on_unavailable = then)
+    }
+
+    /// What becomes of requests that lack the client's part of the key. A key that is missing because of the wiring is
+    /// always refused.
+    pub fn on_bad_key(self, then: OnBadKey) -> Self {
+        self.with(|config| config.on_bad_key = then)
+    }
+
+    /// The status for a wait that was in vain, for example 409.
+    pub fn timeout_status(self, status: StatusCode) -> Self {
+        self.with(|config| config.timeout_status = status)
+    }
+
+    /// The answer to requests that are refused. [`Rejection::into_response`] is the default one, to begin with.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::{LockLayer, Reason};
+    ///
+    /// let layer = LockLayer::new(locks).key("report").on_reject(|rejection| {
+    ///     let locked = matches!(rejection.reason(), Reason::Held | Reason::WaitLimit);
+    ///     let mut response = rejection.into_response();
+    ///     if locked {
+    ///         *response.status_mut() = http::StatusCode::LOCKED;
+    ///     }
+    ///     response
+    /// });
+    /// ```
+    pub fn on_reject<F, B>(self, answer: F) -> Self
+    where
+        F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.with(|config| config.on_reject = Arc::new(move |rejection| answer(rejection).map(boxed)))
+    }
+
+    /// Refuses as gRPC does: [`Rejection::into_grpc_response`]. For tonic.
+    pub fn grpc(self) -> Self {
+        self.on_reject(Rejection::into_grpc_response)
+    }
+
+    /// How many requests of this layer, all its keys and clones together, may wait at once; the next is refused with
+    /// 503. The factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    pub fn max_waiters(self, most: usize) -> Self {
+        self.with(|config| config.waiters = config::Waiters::new(most))
+    }
+
+    /// Acquires and measures, but never refuses, nor stops a handler: to see what the layer would do. A request waits as
+    /// long as it would, and then goes on; handlers should take [`LockStatus`](crate::LockStatus) or
+    /// `Option<LockHandle>`.
+    pub fn shadow(self) -> Self {
+        self.with(|config| config.mode = Mode::Shadow)
+    }
+
+    /// What observers are told as the route, where axum does not know it.
+    pub fn route(self, template: impl Into<Arc<str>>) -> Self {
+        self.with(|config| config.route = Some(template.into()))
+    }
+
+    /// Adds an observer, for example `OtelLayerObserver`.
+    pub fn observer(self, observer: impl LayerObserver) -> Self {
+        self.with(|config| {
+            let all = config.observers.iter().cloned().chain([Arc::new(observer) as _]);
+            config.observers = all.collect();
+        })
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(Arc::make_mut(&mut self.config));
+        self
+    }
+}
+
+fn with_cause(error: &dyn Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+impl<S> Layer<S> for LockLayer<Key, Cancel> {
+    type Service = LockService<S>;
+
+    fn layer(&self, inner: S) -> LockService<S> {
+        LockService::new(inner, self.config.clone(), self.key.clone())
+    }
+}
+
+impl<S> Layer<S> for LockLayer<Key, Detach> {
+    type Service = LockService<DetachService<S>>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        LockService::new(DetachService::new(inner), self.config.clone(), self.key.clone())
+    }
+}
+
+impl<K: fmt::Debug, D: fmt::Debug> fmt::Debug for LockLayer<K, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("LockLayer");
+        debug.field("key", &self.key).field("wait", &self.config.wait).field("disconnect", &self.disconnect);
+        debug.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+//! The choices of a layer, each with its default.
+
+/// When the lock is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum ReleaseOn {
+    /// When the body has ended, failed, or was dropped: a stream is protected to its last byte.
+    #[default]
+    BodyEnd,
+    /// When the handler has returned its response; the body is not protected.
+    Head,
+}
+
+/// What becomes of a handler whose lock is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnLost {
+    /// It is dropped and the request answered with 503; a body that has begun ends with an error.
+    #[default]
+    Stop,
+    /// It goes on, and may ask its [`LockHandle`](crate::LockHandle).
+    Signal,
+}
+
+/// What becomes of requests while the store does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnUnavailable {
+    /// They are refused: fail closed.
+    #[default]
+    Refuse,
+    /// They go on without the lock: fail open. The handler sees [`Degraded::Unavailable`](crate::Degraded::Unavailable).
+    GoOn,
+}
+
+/// What becomes of requests that lack the client's part of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnBadKey {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// They go on without a lock. The handler sees [`Degraded::NoKey`](crate::Degraded::NoKey).
+    Bypass,
+}

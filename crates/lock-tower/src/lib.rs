@@ -1,0 +1,89 @@
+//! A distributed lock as a [`tower`](https://docs.rs/tower) layer: requests of one key run one at a time, over all
+//! processes that share the store.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, extract::Path, routing::post};
+//! use lock_core::{LockFactory, MemoryBackend};
+//! use lock_tower::{LockHandle, LockLayer};
+//! use std::time::Duration;
+//!
+//! async fn order(lock: LockHandle, Path(sku): Path<String>) -> String {
+//!     format!("sold one {sku} under token {}", lock.fencing_token())
+//! }
+//!
+//! let locks = LockFactory::new(MemoryBackend::new()); // in production: Redis, by `lock-fred`
+//! let app: Router = Router::new()
+//!     .route("/skus/{sku}/orders", post(order))
+//!     .route_layer(LockLayer::new(locks).key("stock:{sku}").wait(Duration::from_millis(500)));
+//! # }
+//! ```
+//!
+//! The lock is acquired before the handler is called, and kept until the body of the response has ended, was dropped,
+//! or failed. Whoever does not get it is answered: the service's error type stays as it is.
+//!
+//! # What is answered when
+//! | event | answer by default | to choose otherwise |
+//! | --- | --- | --- |
+//! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
+//! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503, `Retry-After` | [`timeout_status`](LockLayer::timeout_status) |
+//! | too many waiters for the key, the process or the layer | 503 at once | lock-core's `Limits`, [`max_waiters`](LockLayer::max_waiters) |
+//! | the store is down | 503 | [`on_unavailable`](LockLayer::on_unavailable) |
+//! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
+//! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
+//! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
+//! | the handler panics | the lock is released, the panic goes on | |
+//! | the key cannot be read from the request | 400 if the client can mend it, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//!
+//! Refusals are `application/problem+json` (RFC 9457) with a hash of the key, never the key itself;
+//! [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
+//!
+//! # What a lock is not
+//! - **A lock is not idempotency.** It lets two requests run one after the other; a client that repeats a request
+//!   because the answer was lost still orders twice. Store an `Idempotency-Key` with the result, under the lock.
+//! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a commit in a
+//!   spawned task, or after the body, comes after the release.
+//! - **A lock can be lost while the handler runs.** Give [`LockHandle::fencing_token`](lock_core::Hold::fencing_token)
+//!   to the store that you write to, and let it refuse older ones.
+//! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
+//!   [detached](LockLayer::detach), so that a client who leaves does not stop it halfway.
+//!
+//! # Where to put it
+//! Path templates read axum's path parameters, which are there under `route_layer`, `MethodRouter::layer` and
+//! `Router::layer`, but not in a service that wraps the `Router`, nor in its fallback: there each request is refused with
+//! 500 and a line in the log. Put limits of concurrency and time-outs outside of this layer; a time-out inside of it does not count the wait.
+//! The release is sent when the body ends, in the background: a client that asks again at once may have to wait for it
+//! for a round trip, so prefer a short wait to none.
+//!
+//! # Features
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `axum` | on | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
+//! | `otel` | on | `OtelLayerObserver`, on the OpenTelemetry API 0.33 |
+
+mod body;
+mod buffer;
+mod detach;
+mod handle;
+mod key;
+mod layer;
+mod observe;
+mod reject;
+mod service;
+
+pub use body::{LockLost, LockedBody};
+pub use buffer::{BufferRequest, BufferRequestFuture, BufferRequestLayer, BufferedBody};
+pub use detach::{Detach, DetachFuture, DetachService, DetachedBody, DetachedTasks, StillRunning};
+#[cfg(feature = "axum")]
+pub use handle::LockMissing;
+pub use handle::{Degraded, LockHandle, LockStatus};
+pub use key::{InvalidKey, Key, KeyError, KeyErrorKind, KeyParts};
+pub use layer::{Cancel, LockLayer, NoKey, OnBadKey, OnLost, OnUnavailable, ReleaseOn};
+#[cfg(feature = "otel")]
+pub use observe::OtelLayerObserver;
+pub use observe::{Answer, LayerEvent, LayerObserver};
+pub use reject::{KeyHash, Reason, Rejection, RejectionBody};
+pub use service::{LockService, ResponseFuture};
+
+/// The error of bodies, as in the rest of tower's world.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

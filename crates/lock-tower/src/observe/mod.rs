@@ -1,0 +1,88 @@
+//! What a layer tells about itself: who got in, who was refused, how long it took.
+
+#[cfg(feature = "otel")]
+mod otel;
+
+#[cfg(feature = "otel")]
+pub use otel::OtelLayerObserver;
+
+use crate::reject::Reason;
+use lock_core::LostReason;
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Hears of every request that needs a lock; those that pass without one are not counted.
+///
+/// Called in the task of the request, also from Drop: return quickly and do not block. A panic is caught and ends this
+/// call alone. What the locks themselves do is told by lock-core's `LockObserver`.
+pub trait LayerObserver: Debug + Send + Sync + 'static {
+    /// Something happened. `route` is the matched route of axum, or the one given to
+    /// [`LockLayer::route`](crate::LockLayer::route); it is never the key.
+    fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>);
+}
+
+/// So that the application can keep the observer and read it.
+impl<O: LayerObserver + ?Sized> LayerObserver for Arc<O> {
+    fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>) {
+        (**self).observe(route, event);
+    }
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum LayerEvent<'a> {
+    /// The lock was acquired, and the handler is called.
+    Acquired {
+        /// How long it took.
+        waited: Duration,
+    },
+    /// The lock was not acquired.
+    NotAcquired {
+        /// Why.
+        reason: &'a Reason,
+        /// After which time.
+        waited: Duration,
+        /// What became of the request.
+        answer: Answer,
+    },
+    /// The lock was lost while the handler ran, or its body.
+    Lost {
+        /// How.
+        reason: LostReason,
+    },
+    /// The layer let go of the lock; there is one for each [`Acquired`](Self::Acquired).
+    Ended {
+        /// For how long it held it.
+        held: Duration,
+    },
+}
+
+/// What becomes of a request that has no lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// It is refused.
+    Refused,
+    /// The handler is called all the same: fail open, shadow mode, or bypass.
+    WentOn,
+}
+
+/// The observers of a layer, and the route that they are told of.
+#[derive(Debug, Clone)]
+pub(crate) struct Telling {
+    pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
+    pub(crate) route: Option<Arc<str>>,
+}
+
+impl Telling {
+    pub(crate) fn tell(&self, event: &LayerEvent<'_>) {
+        for observer in self.observers.iter() {
+            // A panic of an exporter must not take a release with it.
+            drop(catch_unwind(AssertUnwindSafe(|| observer.observe(self.route.as_ref(), event))));
+        }
+    }
+}

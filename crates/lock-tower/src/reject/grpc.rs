@@ -1,0 +1,47 @@
+//! A refusal as gRPC says it: trailers only.
+
+use super::{Reason, Rejection, RejectionBody, boxed};
+use crate::key::KeyErrorKind;
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use http_body_util::Empty;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+
+const INVALID_ARGUMENT: i32 = 3;
+const RESOURCE_EXHAUSTED: i32 = 8;
+const ABORTED: i32 = 10;
+const INTERNAL: i32 = 13;
+const UNAVAILABLE: i32 = 14;
+
+/// What `grpc-message` must escape: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+fn status(reason: &Reason) -> i32 {
+    match reason {
+        Reason::Held | Reason::Lost(_) => ABORTED,
+        Reason::TooManyWaiters | Reason::TooManyDetached => RESOURCE_EXHAUSTED,
+        Reason::WaitLimit | Reason::Unavailable(_) | Reason::ShutDown => UNAVAILABLE,
+        Reason::Key(error) => match error.kind() {
+            KeyErrorKind::BadRequest => INVALID_ARGUMENT,
+            KeyErrorKind::Wiring => INTERNAL,
+            KeyErrorKind::Unavailable => UNAVAILABLE,
+        },
+        Reason::Misconfigured(_) => INTERNAL,
+    }
+}
+
+pub(super) fn trailers_only(rejection: &Rejection) -> Response<RejectionBody> {
+    let mut response = Response::new(boxed(Empty::<Bytes>::new()));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", status(&rejection.reason).into());
+    let message = utf8_percent_encode(rejection.reason.detail(), ESCAPED).to_string();
+    if let Ok(message) = HeaderValue::try_from(message) {
+        headers.insert("grpc-message", message);
+    }
+    if let Some(after) = rejection.retry_after {
+        let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+        headers.insert("grpc-retry-pushback-ms", millis.into());
+    }
+    response
+}

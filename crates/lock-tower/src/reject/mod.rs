@@ -1,0 +1,95 @@
+//! Why a request was refused, and what it is answered.
+
+mod grpc;
+mod hash;
+mod problem;
+mod reason;
+mod retry;
+
+pub use hash::KeyHash;
+pub use reason::Reason;
+
+pub(crate) use reason::Waited;
+
+pub(crate) use problem::details;
+use problem::problem;
+
+use crate::BoxError;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use lock_core::LockName;
+use std::time::Duration;
+
+/// The body of an answer that does not come from the handler.
+pub type RejectionBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// A request that was refused; [`LockLayer::on_reject`](crate::LockLayer::on_reject) makes an answer of it.
+#[derive(Debug, Clone)]
+pub struct Rejection {
+    reason: Reason,
+    status: StatusCode,
+    key: Option<KeyHash>,
+    retry_after: Option<Duration>,
+}
+
+impl Rejection {
+    pub(crate) fn new(
+        reason: Reason,
+        status: StatusCode,
+        name: Option<&LockName>,
+        patience: Duration,
+    ) -> Self {
+        let retry_after = reason.may_pass().then(|| retry::after(patience));
+        Self { reason, status, key: name.map(KeyHash::of), retry_after }
+    }
+
+    /// Why. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for clients.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        &self.reason
+    }
+
+    /// The status of the default answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// A hash of the key, if it was known: enough to see that two refusals were about one lock.
+    #[must_use]
+    pub fn key_hash(&self) -> Option<KeyHash> {
+        self.key
+    }
+
+    /// When to try again, if that may help: about the longest wait of the layer, at least a second, with jitter, so that those who were
+    /// refused together do not come back together.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The default answer: `application/problem+json`, with `Retry-After`.
+    #[must_use]
+    pub fn into_response(self) -> Response<RejectionBody> {
+        problem(&self).map(boxed)
+    }
+
+    /// A trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
+    /// `grpc-retry-pushback-ms` if it may help to try again.
+    #[must_use]
+    pub fn into_grpc_response(self) -> Response<RejectionBody> {
+        grpc::trailers_only(&self)
+    }
+}
+
+pub(crate) fn boxed<B>(body: B) -> RejectionBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    body.map_err(Into::into).boxed_unsync()
+}
+
+#[cfg(test)]
+mod tests;

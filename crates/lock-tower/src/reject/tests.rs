@@ -1,0 +1,63 @@
+use super::*;
+use crate::key::KeyError;
+use http::header;
+
+fn rejection(reason: Reason) -> Rejection {
+    let status = reason.status();
+    Rejection::new(reason, status, None, Duration::from_secs(1))
+}
+
+#[test]
+fn details_of_a_users_function_cannot_break_the_json() {
+    let said = "a \"quoted\" \\ thing\nof two lines \u{1}";
+    let problem = problem(&rejection(Reason::Key(KeyError::bad_request(said))));
+    let body = format!("{:?}", problem.body());
+    assert!(!body.is_empty());
+    let json =
+        futures_util::FutureExt::now_or_never(problem.into_body().collect()).unwrap().unwrap().to_bytes();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["detail"], said);
+}
+
+#[test]
+fn those_refused_together_do_not_come_back_together() {
+    let times: Vec<_> = (0..64).map(|_| retry::after(Duration::from_secs(4))).collect();
+    let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    assert!(*first >= Duration::from_secs(4) && *last <= Duration::from_secs(8), "{first:?} to {last:?}");
+    assert!(*last - *first > Duration::from_secs(1), "{first:?} to {last:?}");
+    assert!(retry::after(Duration::ZERO) >= Duration::from_secs(1), "also without a wait");
+    assert!(retry::after(Duration::MAX) <= Duration::from_secs(60), "also with an endless one");
+    assert_eq!(retry::whole_seconds(Duration::from_millis(1001)), 2);
+}
+
+#[test]
+fn grpc_refusals_are_trailers_only() {
+    let cases = [
+        (Reason::Held, "10", true),
+        (Reason::WaitLimit, "14", true),
+        (Reason::TooManyWaiters, "8", true),
+        (Reason::TooManyDetached, "8", true),
+        (Reason::Lost(lock_core::LostReason::Gone), "10", true),
+        (Reason::ShutDown, "14", true),
+        (Reason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
+        (Reason::Key(KeyError::wiring("secret")), "13", false),
+        (Reason::Key(KeyError::unavailable("secret")), "14", true),
+    ];
+    for (reason, status, again) in cases {
+        let response = rejection(reason.clone()).into_grpc_response();
+        let text = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(
+            (response.status(), text("grpc-status").as_deref()),
+            (StatusCode::OK, Some(status)),
+            "{reason:?}"
+        );
+        assert_eq!(text("content-type").as_deref(), Some("application/grpc"));
+        assert_eq!(text("grpc-retry-pushback-ms").is_some(), again, "{reason:?}");
+        let message = text("grpc-message").unwrap();
+        assert!(!message.contains("secret") && !message.contains('\n'), "{message}");
+        assert!(http_body::Body::is_end_stream(response.body()), "no body");
+    }
+    let escaped = rejection(Reason::Key(KeyError::bad_request("100 % ä\n"))).into_grpc_response();
+    assert_eq!(escaped.headers()["grpc-message"], "100 %25 %C3%A4%0A");
+    assert!(!escaped.headers().contains_key(header::RETRY_AFTER));
+}

@@ -1,0 +1,105 @@
+//! More requests of one key than there is room for.
+
+use crate::support::{World, ask, get, secs};
+use axum::{Router, body::to_bytes, routing::any};
+use futures_util::poll;
+use http::StatusCode;
+use lock_core::LockFactory;
+use lock_testkit::{FaultyBackend, Op};
+use lock_tower::{Key, LockLayer};
+use std::{
+    sync::{Arc, Mutex},
+    task::Poll,
+    time::{Duration, Instant},
+};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+const REQUESTS: usize = 12_000;
+/// The default of lock-core's `Limits`.
+const LIMIT: usize = 10_000;
+/// One is inside, and is no waiter.
+const SERVED: usize = LIMIT + 1;
+
+/// In real time, on all cores: the refused ones must not wait behind the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twelve_thousand_requests_of_one_key_are_ten_thousand_waiters_and_two_thousand_quick_refusals() {
+    let backend = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
+    let locks = LockFactory::new(backend.clone());
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = gate.clone();
+    let handler = async move || drop(waits.acquire().await);
+    let app = Router::new().route("/", any(handler));
+    let app = app.layer(LockLayer::new(locks.clone()).key("one").wait(secs(60)));
+
+    let took = Arc::new(Mutex::new(Vec::with_capacity(REQUESTS)));
+    let mut requests = JoinSet::new();
+    for _ in 0..REQUESTS {
+        let (app, took) = (app.clone(), took.clone());
+        requests.spawn(async move {
+            let began = Instant::now();
+            let mut asking = Box::pin(ask(&app, get("/")));
+            let answer = match poll!(&mut asking) {
+                Poll::Ready(answer) => answer,
+                // What is not refused at once is served in the end.
+                Poll::Pending => {
+                    let answer = asking.await;
+                    assert_eq!(answer.status(), StatusCode::OK);
+                    answer
+                }
+            };
+            let status = answer.status();
+            if status != StatusCode::OK {
+                took.lock().unwrap().push(began.elapsed());
+            }
+            to_bytes(answer.into_body(), 1000).await.unwrap();
+            status
+        });
+    }
+    while took.lock().unwrap().len() < REQUESTS - SERVED {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let waiting = locks.inspect("one").await.unwrap().local.unwrap().waiters;
+    gate.add_permits(SERVED);
+    let answers = requests.join_all().await;
+    let served = answers.iter().filter(|status| **status == StatusCode::OK).count();
+    let mut took = took.lock().unwrap().clone();
+    took.sort();
+    let (slowest, most) = (took[took.len() - 1], took[took.len() * 99 / 100]);
+    println!(
+        "{served} served, {} refused, 99 % within {most:?}, the slowest after {slowest:?}",
+        REQUESTS - served
+    );
+    assert!(waiting == LIMIT, "{waiting} waited");
+    assert_eq!((served, took.len()), (SERVED, REQUESTS - SERVED));
+    // Each was refused in its first poll; the hundredth part may have been off the processor meanwhile.
+    assert!(most < Duration::from_millis(50), "refusals took {most:?}");
+    assert_eq!(backend.most_in_flight(Op::Acquire), 1, "one process is one contender");
+    let began = Instant::now();
+    while locks.names_in_use() > 0 {
+        assert!(began.elapsed() < secs(20), "something is left");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What waits is the request and a place in a queue, and nothing grows with the number of refusals.
+#[tokio::test(start_paused = true)]
+async fn what_a_waiter_costs_is_bounded() {
+    let size = size_of::<lock_tower::ResponseFuture<Router, axum::body::Body>>();
+    println!("a waiting request: {size} bytes beside its own");
+    assert!(size < 2_000, "{size} bytes");
+    let world = World::new();
+    let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let layer = || world.layer().key(Key::of("one"));
+    let app = Router::new().route("/", any(async || "served")).layer(layer().max_waiters(10));
+    let mut waiting = JoinSet::new();
+    for _ in 0..1000 {
+        let app = app.clone();
+        waiting.spawn(async move { ask(&app, get("/")).await.status() });
+    }
+    world.settle().await;
+    assert_eq!(world.locks.inspect("one").await.unwrap().local.unwrap().waiters, 10);
+    assert!(waiting.join_all().await.iter().all(|status| *status == StatusCode::SERVICE_UNAVAILABLE));
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(world.locks.names_in_use(), 0);
+    assert_eq!(world.store.watched(), 0);
+}

@@ -1,0 +1,126 @@
+//! Handlers that outlive their clients, and how a shutdown waits for them.
+
+use crate::support::{World, ask, get, millis, secs, text};
+use axum::{Router, body::Body, routing::any};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use lock_testkit::Op;
+use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, StillRunning};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+fn layer(world: &World) -> LockLayer<Key, Cancel> {
+    world.layer().key("one")
+}
+
+/// Takes 500 ms, and counts when it is done.
+fn slow(done: &Arc<AtomicUsize>) -> Router {
+    let done = done.clone();
+    let handler = async move |lock: LockHandle| {
+        tokio::time::sleep(millis(500)).await;
+        assert!(lock.is_held());
+        done.fetch_add(1, Ordering::SeqCst);
+        "done"
+    };
+    Router::new().route("/", any(handler))
+}
+
+async fn leaves_after_100_ms(app: &Router) {
+    assert!(tokio::time::timeout(millis(100), ask(app, get("/"))).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_stops_the_handler_unless_it_is_detached() {
+    let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
+    let cancelled = slow(&done).layer(layer(&world));
+    leaves_after_100_ms(&cancelled).await;
+    world.settle().await;
+    world.assert_released(1);
+
+    let detached = slow(&done).layer(layer(&world).detach(&tasks));
+    leaves_after_100_ms(&detached).await;
+    world.settle().await;
+    assert!(world.is_held());
+    assert_eq!(tasks.running(), 1);
+    tasks.drain(secs(5)).await.unwrap();
+    world.settle().await;
+    assert_eq!(done.load(Ordering::SeqCst), 1);
+    world.assert_released(2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_answer_is_the_handlers_own() {
+    let (world, done) = (World::new(), Arc::default());
+    let app = slow(&done).layer(layer(&world).detach(&DetachedTasks::new()));
+    let answer = ask(&app, get("/")).await;
+    assert_eq!(answer.headers()["content-length"], "4");
+    assert_eq!(text(answer).await, "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_waits_has_not_begun_and_leaves_nothing() {
+    let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
+    let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let app = slow(&done).layer(layer(&world).detach(&tasks));
+    leaves_after_100_ms(&app).await;
+    assert_eq!(tasks.running(), 0);
+    other.release().await.unwrap();
+    tokio::time::sleep(secs(10)).await;
+    assert_eq!(done.load(Ordering::SeqCst), 0);
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_says_who_is_left_and_a_shutdown_stops_them() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let app = Router::new()
+        .route("/", any(async || std::future::pending::<()>().await))
+        .layer(layer(&world).detach(&tasks));
+    leaves_after_100_ms(&app).await;
+    let left = tasks.drain(secs(5)).await.unwrap_err();
+    assert_eq!(left, StillRunning { handlers: 1 });
+    assert!(left.to_string().contains("1 handlers still run"), "{left}");
+    assert!(world.locks.shutdown().await.is_clean());
+    tasks.drain(secs(1)).await.unwrap();
+    assert!(!world.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_detached_handler_that_hangs() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let app = Router::new()
+        .route("/", any(async || std::future::pending::<()>().await))
+        .layer(layer(&world).max_hold(secs(20)).detach(&tasks));
+    leaves_after_100_ms(&app).await;
+    tokio::time::sleep(secs(19)).await;
+    assert_eq!((tasks.running(), world.is_held()), (1, true));
+    tokio::time::sleep(secs(1)).await;
+    world.settle().await;
+    assert_eq!((tasks.running(), world.is_held()), (0, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_holds_a_detached_handler_up() {
+    let (world, made) = (World::new(), Arc::new(AtomicUsize::new(0)));
+    let counted = made.clone();
+    let handler = async move || {
+        let chunk = move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Infallible>(Bytes::from_static(b"chunk")) }
+        };
+        Body::from_stream(stream::iter(0..1000).then(chunk))
+    };
+    let app = Router::new().route("/", any(handler)).layer(layer(&world).detach(&DetachedTasks::new()));
+    let answer = ask(&app, get("/")).await;
+    tokio::time::sleep(secs(2)).await;
+    let ahead = made.load(Ordering::SeqCst);
+    assert!(ahead <= 3, "{ahead} chunks are in memory");
+    assert_eq!(text(answer).await.len(), 5000);
+    world.settle().await;
+    assert_eq!(world.faulty.calls(Op::Release), 1);
+}

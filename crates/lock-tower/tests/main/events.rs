@@ -1,0 +1,252 @@
+//! What each event is answered: one test for each row of the table in the documentation.
+
+use crate::support::{World, ask, get, millis, post, problem, secs, text};
+use axum::{Router, response::Response, routing::any};
+use http::StatusCode;
+use lock_core::{BackendErrorKind, Limits, LockFactory, LockOptions, LostReason, MemoryBackend};
+use lock_testkit::{Fault, Op};
+use lock_tower::{
+    Cancel, DetachedTasks, Key, KeyHash, LockHandle, LockLayer, OnLost, OnUnavailable, Reason, Rejection,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
+};
+
+const SECRET: &str = "account-4711";
+
+fn app(layer: LockLayer<Key, Cancel>) -> Router {
+    Router::new().route("/{id}", any(async || "served")).route_layer(layer)
+}
+
+fn layer(world: &World) -> LockLayer<Key, Cancel> {
+    world.layer().key("k:{id}")
+}
+
+/// Asked under the secret key; the answer does not tell it.
+async fn refusal(app: &Router, status: StatusCode, reason: &str) -> serde_json::Value {
+    let json = problem(ask(app, post(&format!("/{SECRET}"))).await, status).await;
+    assert_eq!(json["reason"], reason, "{json}");
+    assert!(!json.to_string().contains(SECRET), "{json}");
+    let name = lock_core::LockName::new(format!("k:{SECRET}")).unwrap();
+    assert_eq!(json["key_hash"], KeyHash::of(&name).to_string());
+    json
+}
+
+async fn held_by_another(world: &World) -> lock_core::LockGuard {
+    world.another_process().named(format!("k:{SECRET}")).unwrap().acquire().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_by_another_is_409_at_once() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let began = tokio::time::Instant::now();
+    let json = refusal(&app(layer(&world).fail_fast()), StatusCode::CONFLICT, "contended").await;
+    assert_eq!(began.elapsed(), millis(0));
+    assert!(json["retry_after_ms"].as_u64().unwrap() >= 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_in_vain_is_503_after_the_wait_or_409() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let began = tokio::time::Instant::now();
+    refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
+    assert!(
+        began.elapsed() >= secs(1) && began.elapsed() < millis(1100),
+        "the default: {:?}",
+        began.elapsed()
+    );
+    let conflict = layer(&world).wait(millis(200)).timeout_status(StatusCode::CONFLICT);
+    refusal(&app(conflict), StatusCode::CONFLICT, "timeout").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_freed_in_time_is_waited_for() {
+    let world = World::new();
+    let other = held_by_another(&world).await;
+    let app = app(layer(&world));
+    let answer = tokio::spawn(async move { text(ask(&app, post(&format!("/{SECRET}"))).await).await });
+    tokio::time::sleep(millis(300)).await;
+    other.release().await.unwrap();
+    assert_eq!(answer.await.unwrap(), "served");
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_waiters_are_503_at_once() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let clock = Arc::new(lock_core::TestClock::new());
+    let builder = LockFactory::builder(world.store.clone()).clock(clock);
+    let locks = builder.limits(Limits::new().waiters_per_name(1)).build().unwrap();
+    // By the factory, for this key; and by the layer.
+    for app in [app(LockLayer::new(locks).key("k:{id}")), app(layer(&world).max_waiters(1))] {
+        let waiting = app.clone();
+        let waiting = tokio::spawn(async move { ask(&waiting, post(&format!("/{SECRET}"))).await });
+        world.settle().await;
+        let began = tokio::time::Instant::now();
+        refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
+        assert_eq!(began.elapsed(), millis(0));
+        waiting.abort();
+        let _ = waiting.await;
+        world.settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_detached_handlers_are_503_at_once() {
+    let world = World::new();
+    let tasks = DetachedTasks::with_limit(1);
+    let app = Router::new()
+        .route("/{id}", any(async || std::future::pending::<()>().await))
+        .route_layer(layer(&world).detach(&tasks));
+    let gone = tokio::time::timeout(millis(10), ask(&app, get("/another"))).await;
+    assert!(gone.is_err());
+    assert_eq!(tasks.running(), 1, "it runs on");
+    refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_down_is_503_or_passed_by() {
+    let world = World::new();
+    for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {
+        world.faulty.always(Op::Acquire, fault);
+        refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        refusal(&app(layer(&world).fail_fast()), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+        assert_eq!(text(ask(&open, get("/1")).await).await, "served");
+    }
+    world.faulty.always(Op::Acquire, Fault::Refuse(BackendErrorKind::Denied));
+    refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_open_is_not_for_locks_that_are_held() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+    refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_lost_before_the_head_is_503_or_only_signalled() {
+    let world = World::new();
+    let ended = Arc::new(Mutex::new(None));
+    let heard = ended.clone();
+    let handler = async move |lock: LockHandle| {
+        let how = lock.ended().await;
+        *heard.lock().unwrap() = Some(how);
+        "served"
+    };
+    let route = |layer| Router::new().route("/{id}", any(handler.clone())).route_layer(layer);
+    world.faulty.always(Op::Renew, Fault::Hang);
+    let began = tokio::time::Instant::now();
+    refusal(&route(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "lost").await;
+    assert!(began.elapsed() < secs(3), "not after the lease: {:?}", began.elapsed());
+    assert_eq!(*ended.lock().unwrap(), None, "the handler was dropped");
+    let signal = route(layer(&world).on_lost(OnLost::Signal));
+    assert_eq!(text(ask(&signal, get("/2")).await).await, "served");
+    assert_eq!(*ended.lock().unwrap(), Some(lock_core::Ended::Lost(LostReason::Expired)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_that_is_shut_down_is_503() {
+    let world = World::new();
+    let app = app(layer(&world));
+    world.locks.shutdown().await;
+    refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "shut_down").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_400_for_the_clients_part_and_500_for_the_wiring() {
+    let world = World::new();
+    let by_header = app(world.layer().key(Key::of("k").header("x-id")));
+    let json = problem(ask(&by_header, get("/1")).await, StatusCode::BAD_REQUEST).await;
+    assert_eq!((json["reason"].as_str(), json.get("key_hash")), (Some("bad_key"), None), "{json}");
+    assert!(json.get("retry_after_ms").is_none(), "it would be the same again");
+    let other_name = app(world.layer().key("k:{sku}"));
+    let json = problem(ask(&other_name, get("/1")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_eq!(json["reason"], "misconfigured");
+    // A wait that the factory does not allow.
+    let endless = app(layer(&world).wait(secs(100 * 24 * 3600)));
+    refusal(&endless, StatusCode::INTERNAL_SERVER_ERROR, "misconfigured").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn terms_that_do_not_fit_are_found_when_the_layer_is_built() {
+    let layer = LockLayer::new(LockFactory::new(MemoryBackend::new()));
+    let short = LockOptions::new().lease(millis(1));
+    let error = layer.clone().try_options(short).unwrap_err();
+    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidOptions);
+    let caught = catch_unwind(AssertUnwindSafe(|| drop(layer.options(short)))).unwrap_err();
+    let said = caught.downcast_ref::<String>().unwrap();
+    assert!(said.contains("use at least 100ms"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_reject_can_replace_each() {
+    fn teapot(seen: &Mutex<Vec<Rejection>>, rejection: Rejection) -> Response<String> {
+        let answer = format!("{}: {:?}", rejection.status(), rejection.retry_after().is_some());
+        seen.lock().unwrap().push(rejection);
+        Response::builder().status(StatusCode::IM_A_TEAPOT).body(answer).unwrap()
+    }
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let world = World::new();
+    let other = held_by_another(&world).await;
+    let own = |layer: LockLayer<Key, Cancel>| {
+        let seen = seen.clone();
+        app(layer.on_reject(move |rejection| teapot(&seen, rejection)))
+    };
+    let path = format!("/{SECRET}");
+    let teapot = async |layer| {
+        assert_eq!(ask(&own(layer), post(&path)).await.status(), StatusCode::IM_A_TEAPOT);
+    };
+    teapot(layer(&world).fail_fast()).await;
+    teapot(layer(&world)).await;
+    teapot(layer(&world).max_waiters(0)).await;
+    teapot(world.layer().key("k:{sku}")).await;
+    teapot(world.layer().key(Key::of("k").header("x-id"))).await;
+    teapot(layer(&world).wait(secs(100 * 24 * 3600))).await;
+    other.release().await.unwrap();
+    let hangs = Router::new().route("/{id}", any(async || std::future::pending::<()>().await));
+    let seen_too = seen.clone();
+    let lost = layer(&world).max_hold(secs(1)).on_reject(move |rejection| {
+        seen_too.lock().unwrap().push(rejection);
+        Response::builder().status(StatusCode::IM_A_TEAPOT).body(String::new()).unwrap()
+    });
+    assert_eq!(ask(&hangs.route_layer(lost), post(&path)).await.status(), StatusCode::IM_A_TEAPOT);
+    world.faulty.always(Op::Acquire, Fault::Hang);
+    teapot(layer(&world)).await;
+    world.faulty.heal();
+    world.locks.shutdown().await;
+    teapot(layer(&world)).await;
+
+    let seen = seen.lock().unwrap();
+    let words: Vec<_> = seen.iter().map(|rejection| rejection.reason().as_str()).collect();
+    let expected = [
+        "contended",
+        "timeout",
+        "overloaded",
+        "misconfigured",
+        "bad_key",
+        "misconfigured",
+        "lost",
+        "backend_error",
+        "shut_down",
+    ];
+    assert_eq!(words, expected);
+    assert!(seen.iter().any(|r| matches!(r.reason(), Reason::Lost(LostReason::MaxHold))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_is_answered_in_its_own_words() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let answer = ask(&app(layer(&world).fail_fast().grpc()), post(&format!("/{SECRET}"))).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()["grpc-status"], "10");
+    assert_eq!(answer.headers()["grpc-message"], "another request is working on this");
+    assert!(!format!("{:?}", answer.headers()).contains(SECRET));
+    assert_eq!(text(answer).await, "");
+}

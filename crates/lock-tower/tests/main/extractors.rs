@@ -1,0 +1,96 @@
+//! What the handler sees of its lock.
+
+use crate::support::{World, ask, get, millis, problem, text};
+use axum::{Router, routing::get as on_get};
+use http::StatusCode;
+use lock_core::{Ended, LockFactory, ReleaseOutcome};
+use lock_testkit::{Fault, Op};
+use lock_tower::{Degraded, LockHandle, LockStatus, OnUnavailable};
+
+#[tokio::test(start_paused = true)]
+async fn the_handler_sees_name_token_deadline_and_owner() {
+    async fn handler(locks: LockFactory, lock: LockHandle) -> String {
+        assert!(lock.is_held() && lock.remaining() > millis(2_000));
+        // Re-entry further down, by value.
+        let inner = locks.named("one").unwrap().with_owner(lock.owner()).unwrap().acquire().await.unwrap();
+        assert_eq!(inner.fencing_token(), lock.fencing_token());
+        inner.release().await.unwrap();
+        assert!(lock.is_held(), "the outer hold goes on");
+        format!("{} {}", lock.name(), lock.fencing_token())
+    }
+    let world = World::new();
+    let locks = world.locks.clone();
+    let app = Router::new()
+        .route("/", on_get(move |lock| handler(locks.clone(), lock)))
+        .route_layer(world.layer().key("one"));
+    let first = text(ask(&app, get("/")).await).await;
+    let second = text(ask(&app, get("/")).await).await;
+    let token = |said: &str| said.strip_prefix("one ").unwrap().parse::<u64>().unwrap();
+    assert!(token(&first) < token(&second), "{first}, {second}");
+    world.settle().await;
+    assert!(!world.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_release_early_and_only_once() {
+    let world = World::new();
+    let store = world.store.clone();
+    let handler = move |lock: LockHandle| async move {
+        assert_eq!(lock.release().await.unwrap(), ReleaseOutcome::Released);
+        assert!(store.held().is_empty(), "free before the response");
+        assert_eq!(lock.clone().release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
+        assert_eq!(lock.ended().await, Ended::Released);
+        tokio::time::sleep(millis(10_000)).await; // longer than the lease: that is no loss
+        "done"
+    };
+    let app = Router::new().route("/", on_get(handler)).route_layer(world.layer().key("one"));
+    assert_eq!(text(ask(&app, get("/")).await).await, "done");
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_the_handle_does_not_keep_the_lock() {
+    let world = World::new();
+    let (sender, mut receiver) = tokio::sync::mpsc::channel::<LockHandle>(1);
+    let handler = move |lock: LockHandle| async move { sender.send(lock).await.unwrap() };
+    let app = Router::new().route("/", on_get(handler)).route_layer(world.layer().key("one"));
+    ask(&app, get("/")).await;
+    world.settle().await;
+    let lock = receiver.recv().await.unwrap();
+    assert!(!lock.is_held());
+    world.assert_released(1);
+    assert_eq!(lock.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_layer_the_answer_says_so() {
+    let app = Router::new()
+        .route("/handle", on_get(|_: LockHandle| async { "never" }))
+        .route("/status", on_get(|_: LockStatus| async { "never" }))
+        .route("/option", on_get(|lock: Option<LockHandle>| async move { lock.is_none().to_string() }));
+    for path in ["/handle", "/status"] {
+        let json = problem(ask(&app, get(path)).await, StatusCode::INTERNAL_SERVER_ERROR).await;
+        assert!(json["detail"].as_str().unwrap().contains("put a LockLayer on its route"), "{json}");
+    }
+    assert_eq!(text(ask(&app, get("/option")).await).await, "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_needs_the_lock_is_not_called_degraded() {
+    let world = World::new();
+    world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    let status = |status: LockStatus| async move {
+        assert!(status.handle().is_none());
+        format!("{}", matches!(status.degraded(), Some(Degraded::Unavailable)))
+    };
+    let app = Router::new()
+        .route("/handle", on_get(|_: LockHandle| async { "never" }))
+        .route("/status", on_get(status))
+        .route("/option", on_get(|lock: Option<LockHandle>| async move { lock.is_none().to_string() }))
+        .route_layer(world.layer().key("one").on_unavailable(OnUnavailable::GoOn));
+    let json = problem(ask(&app, get("/handle")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(json["detail"].as_str().unwrap().contains("take `Option<LockHandle>`"), "{json}");
+    assert_eq!(text(ask(&app, get("/status")).await).await, "true");
+    assert_eq!(text(ask(&app, get("/option")).await).await, "true");
+}

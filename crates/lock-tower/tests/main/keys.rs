@@ -1,0 +1,211 @@
+//! Where a key is read, and that a request without one is refused wherever the layer stands.
+
+use crate::support::{World, ask, get, post, problem, text};
+use axum::{Router, body::Body, routing::any};
+use http::{Request, StatusCode};
+use lock_core::LockName;
+use lock_testkit::Op;
+use lock_tower::{Cancel, Key, KeyError, LockHandle, LockLayer, OnBadKey};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+
+/// Says under which name it is locked.
+async fn which(lock: LockHandle) -> String {
+    lock.name().to_string()
+}
+
+fn stock(world: &World) -> LockLayer<Key, Cancel> {
+    world.layer().key("stock:{sku}")
+}
+
+/// Refused, and nothing was locked.
+async fn refused(world: &World, app: &Router, request: Request<Body>, status: StatusCode) -> String {
+    let before = world.faulty.calls(Op::Acquire);
+    let json = problem(ask(app, request).await, status).await;
+    assert_eq!(world.faulty.calls(Op::Acquire), before, "locked on something");
+    json["detail"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(start_paused = true)]
+async fn templates_are_filled_under_every_layer_of_a_router() {
+    let world = World::new();
+    let route = || Router::new().route("/skus/{sku}", any(which));
+    let apps = [
+        route().route_layer(stock(&world)),
+        route().layer(stock(&world)),
+        Router::new().route("/skus/{sku}", any(which).layer(stock(&world))),
+        Router::new()
+            .route("/skus/{sku}", any(which))
+            .route_layer(ServiceBuilder::new().layer(stock(&world))),
+    ];
+    for app in apps {
+        assert_eq!(text(ask(&app, get("/skus/42")).await).await, "stock:42");
+        assert_eq!(text(ask(&app, get("/skus/a%2Fb%3Ac")).await).await, "stock:a%2Fb%3Ac");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nested_routers_have_the_parameters_of_both() {
+    let world = World::new();
+    let key = || world.layer().key("stock:{house}:{sku}");
+    let inner = || Router::new().route("/skus/{sku}", any(which));
+    let apps = [
+        Router::new().nest("/houses/{house}", inner().route_layer(key())),
+        Router::new().nest("/houses/{house}", inner()).layer(key()),
+        Router::new().nest("/houses/{house}", inner().layer(key())),
+    ];
+    for app in apps {
+        assert_eq!(text(ask(&app, get("/houses/a:b/skus/c")).await).await, "stock:a%3Ab:c");
+        assert_eq!(text(ask(&app, get("/houses/a/skus/b:c")).await).await, "stock:a:b%3Ac");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_outside_of_the_router_refuses_instead_of_sharing_a_lock() {
+    let world = World::new();
+    let router = Router::new().route("/skus/{sku}", any(which));
+    let wrapped = ServiceBuilder::new().layer(stock(&world)).service(router.clone());
+    let app = Router::new().fallback_service(wrapped);
+    let said = refused(&world, &app, get("/skus/42"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_eq!(said, "the server is set up wrongly", "the log says more");
+    // The same without another router around.
+    let answer = stock(&world).layer(router.into_service::<Body>()).oneshot(get("/skus/42")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fallbacks_routes_without_the_parameter_and_twins_are_refused() {
+    let world = World::new();
+    let apps = [
+        (
+            Router::new().route("/skus/{sku}", any(which)).fallback(any(which)).layer(stock(&world)),
+            "/nowhere",
+        ),
+        (Router::new().route("/report", any(which)).route_layer(stock(&world)), "/report"),
+        (Router::new().route("/skus/{id}", any(which)).route_layer(stock(&world)), "/skus/42"),
+        // Which of the two is meant?
+        (
+            Router::new().nest("/{sku}", Router::new().route("/{sku}", any(which))).layer(stock(&world)),
+            "/a/b",
+        ),
+        (
+            Router::new().nest("/at/{house}", Router::new().fallback(any(which)).layer(stock(&world))),
+            "/at/a/b",
+        ),
+    ];
+    for (app, path) in apps {
+        refused(&world, &app, post(path), StatusCode::INTERNAL_SERVER_ERROR).await;
+    }
+    let app = Router::new().route("/skus/{sku}", any(which)).route_layer(stock(&world));
+    assert_eq!(ask(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND, "not ours to answer");
+    let said = refused(&world, &app, get("/skus/%FF"), StatusCode::BAD_REQUEST).await;
+    assert_eq!(said, "a path parameter is not UTF-8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_catch_all_is_one_value() {
+    let world = World::new();
+    let app = Router::new().route("/files/{*path}", any(which)).route_layer(world.layer().key("file:{path}"));
+    assert_eq!(text(ask(&app, get("/files/a/b.txt")).await).await, "file:a%2Fb.txt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn composite_keys_need_each_of_their_parts() {
+    let world = World::new();
+    let key = Key::of("transfer").header("x-tenant").path("from").query("to").part(|request| {
+        let host = request.headers.get("host").ok_or(KeyError::bad_request("the host is missing"))?;
+        host.to_str().map(str::to_owned).map_err(|_| KeyError::bad_request("the host is no text"))
+    });
+    let app = Router::new().route("/accounts/{from}", any(which)).route_layer(world.layer().key(key));
+    let request = |uri: &str, headers: &[(&'static str, &str)]| {
+        let builder = Request::post(uri);
+        let builder = headers.iter().fold(builder, |builder, (name, value)| builder.header(*name, *value));
+        builder.body(Body::empty()).unwrap()
+    };
+    let both = [("x-tenant", "t:1"), ("host", "bank")];
+    assert_eq!(text(ask(&app, request("/accounts/a?to=b", &both)).await).await, "transfer:t%3A1:a:b:bank");
+    let bad = [
+        (request("/accounts/a?to=b", &both[1..]), "the header `x-tenant` is missing"),
+        (request("/accounts/a", &both), "the query parameter `to` is missing"),
+        (request("/accounts/a?to=", &both), "the query parameter `to` is empty"),
+        (request("/accounts/a?to=b", &both[..1]), "the host is missing"),
+    ];
+    for (request, says) in bad {
+        assert_eq!(refused(&world, &app, request, StatusCode::BAD_REQUEST).await, says);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn functions_name_the_lock_at_once_or_later() {
+    let world = World::new();
+    let by_path = Key::from_fn(|request| match request.uri.path() {
+        "/wired" => Err(KeyError::wiring("no login before the lock")),
+        path => Ok(format!("path:{path}")),
+    });
+    let later = Key::from_async_fn(|request| {
+        let path = request.uri.path().to_owned();
+        async move {
+            tokio::task::yield_now().await;
+            match path.as_str() {
+                "/down" => Err(KeyError::unavailable("the accounts do not answer")),
+                "/hang" => std::future::pending().await,
+                "/empty" => Ok(String::new()),
+                path => Ok(format!("path:{path}")),
+            }
+        }
+    });
+    let app = |key: Key| Router::new().fallback(any(which)).layer(world.layer().key(key));
+    assert_eq!(text(ask(&app(by_path.clone()), get("/a")).await).await, "path:/a");
+    refused(&world, &app(by_path), get("/wired"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_eq!(text(ask(&app(later.clone()), get("/a")).await).await, "path:/a");
+    refused(&world, &app(later.clone()), get("/down"), StatusCode::SERVICE_UNAVAILABLE).await;
+    refused(&world, &app(later.clone()), get("/hang"), StatusCode::SERVICE_UNAVAILABLE).await;
+    refused(&world, &app(later), get("/empty"), StatusCode::BAD_REQUEST).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
+    async fn with_or_without(lock: Option<LockHandle>) -> String {
+        lock.map_or("none".to_owned(), |lock| lock.name().to_string())
+    }
+    let world = World::new();
+    let layer = world.layer().key(Key::of("t").header("x-tenant")).on_bad_key(OnBadKey::Bypass);
+    let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
+    assert_eq!(text(ask(&app, get("/")).await).await, "none");
+    let layer = stock(&world).on_bad_key(OnBadKey::Bypass);
+    let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
+    refused(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
+}
+
+#[test]
+#[should_panic(expected = "the key has an unpaired brace at byte 6")]
+fn a_bad_template_is_found_when_the_layer_is_built() {
+    let _ = World::new().layer().key("stock:{sku");
+}
+
+#[test]
+fn a_template_from_a_file_is_tried() {
+    let layer = World::new().layer();
+    assert!(layer.clone().try_key("stock:{sku").unwrap_err().to_string().contains("write `{name}`"));
+    assert!(layer.clone().try_key(String::from("stock:{sku}")).is_ok());
+    assert!(layer.try_key(LockName::new("stock:{eu}").unwrap()).is_ok(), "a name is taken as it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn methods_and_filters_pass_without_a_lock() {
+    let world = World::new();
+    let layer = stock(&world)
+        .methods([http::Method::POST])
+        .filter(|request| !request.headers.contains_key("x-dry-run"));
+    let app = Router::new()
+        .route("/skus/{sku}", any(|lock: Option<LockHandle>| async move { lock.is_some().to_string() }))
+        .route_layer(layer);
+    assert_eq!(text(ask(&app, post("/skus/42")).await).await, "true");
+    assert_eq!(text(ask(&app, get("/skus/42")).await).await, "false");
+    let mut dry = post("/skus/42");
+    dry.headers_mut().insert("x-dry-run", "1".parse().unwrap());
+    assert_eq!(text(ask(&app, dry).await).await, "false");
+    assert_eq!(world.faulty.calls(Op::Acquire), 1);
+    let mut service = app.into_service::<Body>();
+    assert_eq!(service.ready().await.unwrap().call(get("/skus/1")).await.unwrap().status(), StatusCode::OK);
+}

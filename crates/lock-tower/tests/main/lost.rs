@@ -1,0 +1,140 @@
+//! Leases that are lost on a real server, in real time: a key that is deleted, a server that is paused.
+
+use crate::support::{Gauge, ask, get, millis, problem, secs};
+use axum::{Router, body::Body, routing::any};
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http_body_util::BodyExt;
+use lock_core::{Ended, LockFactory, LockOptions, LostReason};
+use lock_fred::RedisBackend;
+use lock_testkit::RedisServer;
+use lock_tower::{DetachedTasks, LockHandle, LockLayer, LockLost};
+use std::{
+    error::Error,
+    time::{Duration, Instant},
+};
+use tokio::sync::mpsc;
+
+/// A renewal every 500 ms, a margin of 17 ms.
+const LEASE: Duration = millis(1500);
+const INTERVAL: Duration = millis(500);
+/// What this machine may add.
+const SLACK: Duration = millis(500);
+
+struct Site {
+    server: RedisServer,
+    app: Router,
+    inside: Gauge,
+    entered: mpsc::UnboundedReceiver<LockHandle>,
+}
+
+/// `/head` hangs before the head, `/body` in its body; each says who entered.
+async fn site(tasks: Option<&DetachedTasks>) -> Site {
+    let server = RedisServer::start();
+    let backend = RedisBackend::connect(&server.url()).await.unwrap();
+    let locks = LockFactory::builder(backend).options(LockOptions::new().lease(LEASE)).build().unwrap();
+    let inside = Gauge::default();
+    let (enter, entered) = mpsc::unbounded_channel();
+    let (gauge, entering) = (inside.clone(), enter.clone());
+    let head = async move |lock: LockHandle| {
+        let _inside = gauge.enter();
+        entering.send(lock).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let gauge = inside.clone();
+    let body = async move |lock: LockHandle| {
+        let inside = gauge.enter();
+        enter.send(lock).unwrap();
+        let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"first"))]);
+        let hangs = stream::once(async move {
+            let _inside = inside;
+            std::future::pending().await
+        });
+        Body::from_stream(futures_util::StreamExt::chain(first, hangs))
+    };
+    let app = Router::new().route("/head", any(head)).route("/body", any(body));
+    let layer = LockLayer::new(locks).key("one");
+    let app = match tasks {
+        Some(tasks) => app.layer(layer.detach(tasks)),
+        None => app.layer(layer),
+    };
+    Site { server, app, inside, entered }
+}
+
+impl Site {
+    /// The handle of the handler that is inside.
+    async fn entered(&mut self) -> LockHandle {
+        self.entered.recv().await.unwrap()
+    }
+
+    /// A dropped handler of a task may need a moment.
+    async fn is_empty(&self) {
+        let began = Instant::now();
+        while self.inside.inside() > 0 {
+            assert!(began.elapsed() < secs(5), "the handler was not dropped");
+            tokio::time::sleep(millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_key_drops_the_handler_within_a_renewal_interval() {
+    for tasks in [None, Some(DetachedTasks::new())] {
+        let mut site = site(tasks.as_ref()).await;
+        let asking = tokio::spawn({
+            let app = site.app.clone();
+            async move { ask(&app, get("/head")).await }
+        });
+        let lock = site.entered().await;
+        assert_eq!(site.server.command(&["DEL", "one"]).integer(), 1);
+        let began = Instant::now();
+        let json = problem(asking.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
+        let took = began.elapsed();
+        println!("deleted before the head: 503 after {took:?}, renewals every {INTERVAL:?}");
+        assert_eq!(json["reason"], "lost");
+        assert!(took <= INTERVAL + SLACK, "{took:?}");
+        assert_eq!(lock.ended().await, Ended::Lost(LostReason::Gone));
+        site.is_empty().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_server_drops_the_handler_at_the_deadline() {
+    let mut site = site(None).await;
+    let asking = tokio::spawn({
+        let app = site.app.clone();
+        async move { ask(&app, get("/head")).await }
+    });
+    let lock = site.entered().await;
+    site.server.pause();
+    // The deadline cannot move any more: nobody answers a renewal.
+    let (began, left) = (Instant::now(), lock.remaining());
+    let json = problem(asking.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
+    let took = began.elapsed();
+    println!("paused before the head: 503 after {took:?}, the deadline was {left:?} away");
+    assert_eq!(json["reason"], "lost");
+    assert!(took <= left + SLACK, "{took:?} of {left:?}");
+    assert_eq!(lock.ended().await, Ended::Lost(LostReason::Expired));
+    site.is_empty().await;
+    site.server.resume();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_whose_key_is_deleted_ends_with_an_error() {
+    for tasks in [None, Some(DetachedTasks::new())] {
+        let mut site = site(tasks.as_ref()).await;
+        let mut body = ask(&site.app, get("/body")).await.into_body();
+        let lock = site.entered().await;
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+        assert_eq!(site.server.command(&["DEL", "one"]).integer(), 1);
+        let began = Instant::now();
+        let error = body.frame().await.unwrap().unwrap_err();
+        let took = began.elapsed();
+        println!("deleted after the head: the body is cut after {took:?}");
+        assert_eq!(error.source().unwrap().downcast_ref(), Some(&LockLost(LostReason::Gone)));
+        assert!(took <= INTERVAL + SLACK, "{took:?}");
+        assert_eq!(lock.ended().await, Ended::Lost(LostReason::Gone));
+        site.is_empty().await;
+    }
+}

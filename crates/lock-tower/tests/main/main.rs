@@ -1,0 +1,16 @@
+//! What the layer promises, shown on its own terms: virtual time and scripted faults where they do, real servers,
+//! connections and processes where those are the point.
+
+#![allow(clippy::unwrap_used)]
+
+mod contract;
+mod crowd;
+mod detach;
+mod events;
+mod extractors;
+mod keys;
+mod lost;
+mod releases;
+mod slow;
+mod streams;
+mod support;

@@ -1,0 +1,220 @@
+//! When a lock is given back: exactly once, and never by the end of its lease.
+
+use crate::support::{World, ask, get, millis};
+use axum::{Router, body::Body, response::Response, routing::any};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use lock_tower::{DetachedTasks, LockHandle, ReleaseOn};
+use std::{convert::Infallible, panic::AssertUnwindSafe};
+
+/// The same handler, cancelled with its client, and detached from it.
+fn both<H, T>(world: &World, handler: H) -> [Router; 2]
+where
+    H: axum::handler::Handler<T, ()> + Clone,
+    T: 'static,
+{
+    let route = || Router::new().route("/", any(handler.clone()));
+    let layer = || world.layer().key("one");
+    [route().route_layer(layer()), route().route_layer(layer().detach(&DetachedTasks::new()))]
+}
+
+fn chunks(number: usize) -> Body {
+    let chunk = |at| async move { Ok::<_, Infallible>(Bytes::from(format!("{at} "))) };
+    Body::from_stream(stream::iter(0..number).then(chunk))
+}
+
+/// Runs `client` on each, and each must have released once, without the time of a lease passing.
+async fn released_once<H, T, C>(handler: H, client: C)
+where
+    H: axum::handler::Handler<T, ()> + Clone,
+    T: 'static,
+    C: AsyncFn(&World, Router),
+{
+    let world = World::new();
+    for (at, app) in both(&world, handler).into_iter().enumerate() {
+        let began = tokio::time::Instant::now();
+        client(&world, app).await;
+        world.settle().await;
+        assert!(began.elapsed() < millis(100), "the lease was waited for");
+        world.assert_released(at + 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_body_releases_at_its_end_and_not_before() {
+    released_once(
+        async || chunks(3),
+        async |world, app| {
+            let mut body = ask(&app, get("/")).await.into_body();
+            for _ in 0..3 {
+                world.settle().await;
+                assert!(world.is_held(), "the body has not ended");
+                assert!(body.frame().await.unwrap().is_ok());
+            }
+            assert!(body.frame().await.is_none());
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_frame_releases_although_nobody_asks_for_another() {
+    // Its length is known, so hyper does not ask again.
+    released_once(
+        async || "hello",
+        async |world, app| {
+            let mut body = ask(&app, get("/")).await.into_body();
+            world.settle().await;
+            assert!(world.is_held());
+            assert_eq!(body.size_hint_exact(), Some(5));
+            assert!(body.frame().await.unwrap().is_ok());
+            world.settle().await;
+            assert!(!world.is_held(), "while the body is still there");
+            drop(body);
+        },
+    )
+    .await;
+}
+
+trait Exact {
+    fn size_hint_exact(&self) -> Option<u64>;
+}
+
+impl Exact for Body {
+    fn size_hint_exact(&self) -> Option<u64> {
+        http_body::Body::size_hint(self).exact()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_nobody_will_send_release_with_the_head() {
+    let empty = async || StatusCode::OK;
+    let no_content = async || StatusCode::NO_CONTENT;
+    let not_modified = async || Response::builder().status(304).body(chunks(3)).unwrap();
+    let at_once = async |world: &World, app: Router| {
+        let answer = ask(&app, get("/")).await;
+        world.settle().await;
+        assert!(!world.is_held(), "while the response is still there");
+        drop(answer);
+    };
+    released_once(empty, at_once).await;
+    released_once(no_content, at_once).await;
+    // A detached handler goes on to the end of what it wanted to send.
+    released_once(not_modified, async |_, app| drop(ask(&app, get("/")).await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_request_releases_with_the_head() {
+    released_once(
+        async || chunks(3),
+        async |_, app| {
+            let request = Request::builder().method(Method::HEAD).uri("/").body(Body::empty()).unwrap();
+            let answer = ask(&app, request).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            drop(answer);
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_dropped_early_releases() {
+    released_once(
+        async || chunks(3),
+        async |_, app| {
+            let mut body = ask(&app, get("/")).await.into_body();
+            assert!(body.frame().await.unwrap().is_ok());
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_fails_releases_with_its_error() {
+    let failing = async || {
+        let frames = [Ok(Bytes::from_static(b"a")), Err(std::io::Error::other("broken"))];
+        Body::from_stream(stream::iter(frames))
+    };
+    released_once(failing, async |world, app| {
+        let mut body = ask(&app, get("/")).await.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        assert_eq!(body.frame().await.unwrap().unwrap_err().to_string(), "broken");
+        world.settle().await;
+        assert!(!world.is_held(), "while the body is still there");
+        drop(body);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_releases_and_goes_on() {
+    let panics = async |_: LockHandle| -> &'static str { panic!("the handler panics") };
+    released_once(panics, async |_, app| {
+        let caught = AssertUnwindSafe(ask(&app, get("/")));
+        let panic = futures_util::FutureExt::catch_unwind(caught).await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"the handler panics"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_panics_releases_and_the_panic_goes_on() {
+    let panics = async || {
+        let stream = stream::iter(0..3).map(|at| match at {
+            0 => Ok::<_, Infallible>(Bytes::from_static(b"a")),
+            _ => panic!("the body panics"),
+        });
+        Body::from_stream(stream)
+    };
+    released_once(panics, async |_, app| {
+        let reading = async { ask(&app, get("/")).await.into_body().collect().await };
+        let panic = futures_util::FutureExt::catch_unwind(AssertUnwindSafe(reading)).await.unwrap_err();
+        assert_eq!(panic.downcast_ref(), Some(&"the body panics"));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_early_release_is_the_only_one() {
+    let early = async |lock: LockHandle| {
+        assert!(lock.release().await.unwrap().was_held());
+        chunks(3)
+    };
+    released_once(early, async |world, app| {
+        let body = ask(&app, get("/")).await.into_body();
+        assert!(!world.is_held(), "while the body goes on");
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "0 1 2 ");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_on_head_leaves_the_body_unprotected() {
+    let world = World::new();
+    let tasks = DetachedTasks::new();
+    let layer = || world.layer().key("one").release_on(ReleaseOn::Head);
+    let route = || Router::new().route("/", any(async || chunks(3)));
+    for (at, app) in [route().layer(layer()), route().layer(layer().detach(&tasks))].into_iter().enumerate() {
+        let body = ask(&app, get("/")).await.into_body();
+        world.settle().await;
+        world.assert_released(at + 1);
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "0 1 2 ");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_the_queue_leaves_nothing() {
+    let world = World::new();
+    let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    for app in both(&world, async || "never") {
+        let waiting = tokio::spawn(async move { ask(&app, get("/")).await });
+        world.settle().await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+    }
+    other.release().await.unwrap();
+    tokio::time::sleep(millis(10_000)).await;
+    world.assert_nothing_left();
+}

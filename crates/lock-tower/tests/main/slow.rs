@@ -1,0 +1,95 @@
+//! Slow clients: an upload that nobody holds a lock for, and a reader that loses it.
+
+use crate::support::{World, ask, get, millis, problem, secs, text};
+use axum::{Router, body::Body, routing::any};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{HeaderMap, Request, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
+use lock_testkit::Op;
+use lock_tower::{BufferRequestLayer, LockLost};
+use tower::ServiceBuilder;
+
+fn upload(body: Body) -> Request<Body> {
+    Request::put("/").body(body).unwrap()
+}
+
+/// So many chunks of ten bytes, a second before each.
+fn slow_upload(chunks: usize) -> Body {
+    Body::from_stream(stream::unfold(0, move |at| async move {
+        tokio::time::sleep(secs(1)).await;
+        (at < chunks).then(|| (Ok::<_, std::io::Error>(Bytes::from_static(b"0123456789")), at + 1))
+    }))
+}
+
+fn app(world: &World, buffer: BufferRequestLayer) -> Router {
+    Router::new()
+        .route("/", any(async |body: String| body.len().to_string()))
+        .route_layer(ServiceBuilder::new().layer(buffer).layer(world.layer().key("one")))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_upload_does_not_hold_the_lock() {
+    let world = World::new();
+    let app = app(&world, BufferRequestLayer::new());
+    let uploading = tokio::spawn({
+        let app = app.clone();
+        async move { text(ask(&app, upload(slow_upload(5))).await).await }
+    });
+    tokio::time::sleep(millis(4_500)).await;
+    assert_eq!(world.faulty.calls(Op::Acquire), 0, "it is not even asked for");
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others go on");
+    assert_eq!(uploading.await.unwrap(), "50");
+    assert_eq!(world.faulty.calls(Op::Acquire), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn uploads_that_are_too_large_too_slow_or_broken_are_refused_without_a_lock() {
+    let world = World::new();
+    let app = app(&world, BufferRequestLayer::new().limit(25).timeout(secs(10)));
+    problem(ask(&app, upload(Body::from("x".repeat(26)))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    problem(ask(&app, upload(slow_upload(3))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    problem(ask(&app, upload(slow_upload(1000))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    problem(ask(&app, upload(endless)).await, StatusCode::REQUEST_TIMEOUT).await;
+    let broken = Body::from_stream(stream::iter([Err::<Bytes, _>(std::io::Error::other("broken"))]));
+    problem(ask(&app, upload(broken)).await, StatusCode::BAD_REQUEST).await;
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+    assert_eq!(text(ask(&app, upload(Body::from("x".repeat(25)))).await).await, "25", "the limit itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn trailers_of_an_upload_arrive() {
+    let handler = async |body: Body| {
+        let body = body.collect().await.unwrap();
+        format!("{:?}", body.trailers().map(|trailers| trailers["x-sum"].clone()))
+    };
+    let app = Router::new().route("/", any(handler)).route_layer(BufferRequestLayer::new());
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-sum", "7".parse().unwrap());
+    let frames = [Frame::data(Bytes::from_static(b"a")), Frame::trailers(trailers)];
+    let body = StreamBody::new(stream::iter(frames.map(Ok::<_, std::io::Error>)));
+    assert_eq!(text(ask(&app, upload(Body::new(body))).await).await, "Some(\"7\")");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_freed_of_its_lock_at_the_limit() {
+    let world = World::new();
+    let handler = async || {
+        let chunks = stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"chunk"))));
+        Body::from_stream(chunks)
+    };
+    let app = Router::new().route("/", any(handler)).route_layer(world.layer().key("one").max_hold(secs(7)));
+    let mut body = ask(&app, get("/")).await.into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    tokio::time::sleep(millis(6_990)).await;
+    assert!(world.is_held(), "renewed until then");
+    tokio::time::sleep(millis(20)).await;
+    world.settle().await;
+    assert!(!world.is_held(), "although nobody reads the body");
+    let error = body.frame().await.unwrap().unwrap_err();
+    let error = std::error::Error::source(&error).unwrap();
+    assert_eq!(error.downcast_ref(), Some(&LockLost(lock_core::LostReason::MaxHold)));
+    assert!(body.frame().await.is_none(), "and then nothing");
+}

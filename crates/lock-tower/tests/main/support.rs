@@ -1,0 +1,145 @@
+//! What the tests share: a store on a clock that follows tokio's, layers over it, and a client.
+
+use axum::{Router, body::Body, response::Response};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use lock_core::{LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
+use lock_testkit::{FaultyBackend, Op};
+use lock_tower::{Cancel, LockLayer, NoKey};
+use serde_json::Value;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tower::ServiceExt;
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+pub(crate) const fn millis(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A store whose clock, like that of its factories, is tokio's paused one. The lease is 3 s.
+pub(crate) struct World {
+    pub(crate) store: MemoryBackend,
+    pub(crate) faulty: FaultyBackend,
+    pub(crate) locks: LockFactory,
+    clock: Arc<TestClock>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(TestClock::new());
+        let store = MemoryBackend::with_clock(clock.clone());
+        let faulty = FaultyBackend::new(Arc::new(store.clone()));
+        let builder = LockFactory::builder(faulty.clone()).clock(clock.clone());
+        let locks = builder.options(LockOptions::new().lease(secs(3))).build().unwrap();
+        Self { store, faulty, locks, clock }
+    }
+
+    pub(crate) fn layer(&self) -> LockLayer<NoKey, Cancel> {
+        LockLayer::new(self.locks.clone())
+    }
+
+    /// Another process on the same store, with a connection that does not fail.
+    pub(crate) fn another_process(&self) -> LockFactory {
+        LockFactory::builder(self.store.clone()).clock(self.clock.clone()).build().unwrap()
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        !self.store.held().is_empty()
+    }
+
+    /// Lets everything that can happen now happen, without time passing.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Everything was given back, by exactly so many releases, and at once.
+    #[track_caller]
+    pub(crate) fn assert_released(&self, times: usize) {
+        assert_eq!(self.faulty.calls(Op::Release), times, "releases");
+        assert!(!self.is_held(), "a lease is left");
+    }
+
+    /// Nothing is left: no lease in the store, no subscription, no name in the process.
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self) {
+        assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
+        assert_eq!(self.store.watched(), 0, "subscriptions are left");
+        assert_eq!(self.locks.names_in_use(), 0, "the process still works on names");
+    }
+}
+
+pub(crate) fn post(path: &str) -> Request<Body> {
+    Request::post(path).body(Body::empty()).unwrap()
+}
+
+pub(crate) fn get(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+pub(crate) async fn ask(app: &Router, request: Request<Body>) -> Response {
+    app.clone().oneshot(request).await.unwrap()
+}
+
+pub(crate) async fn text(response: Response) -> String {
+    String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// A refusal, checked for all that refusals have in common.
+pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
+    let (parts, body) = response.into_parts();
+    let size = http_body::Body::size_hint(&body).exact();
+    let body = body.collect().await.unwrap().to_bytes();
+    let json: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {body:?}"));
+    assert_eq!(parts.status, status, "{json}");
+    assert_eq!(parts.headers["content-type"], "application/problem+json");
+    assert_eq!(size, Some(body.len() as u64), "so that it has a content-length");
+    assert_eq!(json["status"], status.as_u16());
+    assert_eq!(json["title"], status.canonical_reason().unwrap());
+    assert_eq!(json["type"], "about:blank");
+    assert!(json["detail"].is_string(), "{json}");
+    let after = parts.headers.get("retry-after").map(|after| after.to_str().unwrap().parse::<u64>().unwrap());
+    let after_ms = json.get("retry_after_ms").map(|after| after.as_u64().unwrap());
+    assert_eq!(after.is_some(), after_ms.is_some(), "{json}");
+    if let (Some(after), Some(ms)) = (after, after_ms) {
+        assert!(after >= 1 && after == ms.div_ceil(1000), "{after} s, {ms} ms");
+    }
+    json
+}
+
+/// How many are inside, and how many were at most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Gauge {
+    pub(crate) fn enter(&self) -> Inside {
+        let inside = self.0.0.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.1.fetch_max(inside, Ordering::SeqCst);
+        Inside(self.clone())
+    }
+
+    pub(crate) fn inside(&self) -> usize {
+        self.0.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn most(&self) -> usize {
+        self.0.1.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) struct Inside(Gauge);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
