@@ -10,7 +10,11 @@ mod events;
 mod extractors;
 mod keys;
 mod lost;
+#[cfg(feature = "otel")]
+mod metrics;
+mod processes;
 mod releases;
+mod shadow;
 mod slow;
 mod streams;
 mod support;
