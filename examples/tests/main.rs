@@ -104,6 +104,40 @@ fn own_observer_counts_every_end() {
 }
 
 #[test]
+fn axum_route_lets_one_request_of_a_key_in() {
+    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, for another: 503 Service Unavailable\n{\"type\":");
+}
+
+#[test]
+fn hyper_service_locks_by_header_and_query() {
+    shows(
+        env!("CARGO_BIN_EXE_hyper_service"),
+        "POST ?account=7: 200 OK, account:acme%3Aeu:7 is locked, token ",
+    );
+}
+
+#[test]
+fn tonic_service_refuses_in_the_words_of_grpc() {
+    shows(
+        env!("CARGO_BIN_EXE_tonic_service"),
+        "locked by another: Unavailable, other requests were working on this for too long",
+    );
+}
+
+#[test]
+fn idempotency_charges_once() {
+    shows(env!("CARGO_BIN_EXE_idempotency"), "three requests, 1 charge");
+}
+
+#[test]
+fn drain_finishes_what_was_begun() {
+    shows(
+        env!("CARGO_BIN_EXE_drain"),
+        "handlers have finished, written: true\ngiven back: true, left in the store: 0\n",
+    );
+}
+
+#[test]
 fn every_example_is_short_opens_with_a_question_and_is_run_here() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = include_str!("main.rs");

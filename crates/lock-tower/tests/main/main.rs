@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod contract;
+mod costs;
 mod crowd;
 mod detach;
 mod events;

@@ -1,0 +1,53 @@
+//! How do I put a lock around a gRPC service, and what does its client see?
+//!
+//! `grpc()` answers refusals with a `grpc-status` instead of a problem document. The service here is tonic's health
+//! service; your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
+
+use lock_core::{LockFactory, MemoryBackend};
+use lock_tower::{Key, LockLayer};
+use std::{error::Error, time::Duration};
+use tokio::net::TcpListener;
+use tonic::{
+    Code,
+    transport::{Channel, Server, server::TcpIncoming},
+};
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let locks = LockFactory::new(MemoryBackend::new());
+    // One call of a method at a time and tenant: the method is the path, the tenant is metadata.
+    let key = Key::of("grpc").part(|request| Ok(request.uri.path().to_owned())).header("tenant");
+    let layer = LockLayer::new(locks.clone()).key(key).wait(Duration::from_millis(100)).grpc();
+
+    let (_, health) = tonic_health::server::health_reporter();
+    let incoming = TcpIncoming::from(TcpListener::bind("127.0.0.1:0").await?);
+    let address = incoming.local_addr()?;
+    tokio::spawn(Server::builder().layer(layer).add_service(health).serve_with_incoming(incoming));
+
+    let channel = Channel::from_shared(format!("http://{address}"))?.connect().await?;
+    let mut client = HealthClient::new(channel);
+    let mut check = async |tenant: Option<&'static str>| {
+        let mut request = tonic::Request::new(HealthCheckRequest::default());
+        if let Some(tenant) = tenant {
+            request.metadata_mut().insert("tenant", tonic::metadata::MetadataValue::from_static(tenant));
+        }
+        client.check(request).await
+    };
+
+    let served = check(Some("acme")).await?;
+    println!("served: {:?}", served.into_inner().status());
+
+    let held = locks.named("grpc:%2Fgrpc.health.v1.Health%2FCheck:acme")?.acquire().await?;
+    let Err(busy) = check(Some("acme")).await else { return Err("it was served without its lock".into()) };
+    println!("locked by another: {:?}, {}", busy.code(), busy.message());
+    assert_eq!(busy.code(), Code::Unavailable);
+    assert!(busy.metadata().contains_key("grpc-retry-pushback-ms"));
+    held.release().await?;
+
+    let Err(bad) = check(None).await else { return Err("it was locked under a name with a hole".into()) };
+    println!("without a tenant: {:?}, {}", bad.code(), bad.message());
+    assert_eq!(bad.code(), Code::InvalidArgument);
+    assert!(check(Some("acme")).await.is_ok(), "free again");
+    Ok(())
+}
