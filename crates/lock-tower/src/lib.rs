@@ -45,6 +45,8 @@
 //!   spawned task, or after the body, comes after the release.
 //! - **A lock can be lost while the handler runs.** Give [`LockHandle::fencing_token`](lock_core::Hold::fencing_token)
 //!   to the store that you write to, and let it refuse older ones.
+//! - **It ends with the response.** A task that the handler spawns, or a connection that it upgrades (a WebSocket), is
+//!   not covered: let such work take a lock of its own.
 //! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
 //!   [detached](LockLayer::detach), so that a client who leaves does not stop it halfway.
 //!

@@ -4,9 +4,9 @@ use super::tasks::DetachedTasks;
 use crate::{
     BoxError, LockLost,
     handle::{Held, Watch},
-    layer::{Config, OnLost, ReleaseOn},
+    layer::{Config, OnLost, ReleaseOn, is_bodiless},
 };
-use http::{Response, response};
+use http::{Method, Response, response};
 use http_body::{Body, Frame, SizeHint};
 use lock_core::LostReason;
 use std::{
@@ -23,11 +23,18 @@ pub(crate) struct Keep {
     held: Option<Arc<Held>>,
     on_lost: OnLost,
     release_on: ReleaseOn,
+    method: Method,
 }
 
 impl Keep {
-    pub(crate) fn new(tasks: &DetachedTasks, held: Option<Arc<Held>>, config: &Config) -> Self {
-        Self { tasks: tasks.clone(), held, on_lost: config.on_lost(), release_on: config.release_on }
+    pub(crate) fn new(
+        tasks: &DetachedTasks,
+        held: Option<Arc<Held>>,
+        config: &Config,
+        method: &Method,
+    ) -> Self {
+        let (on_lost, release_on) = (config.on_lost(), config.release_on);
+        Self { tasks: tasks.clone(), held, on_lost, release_on, method: method.clone() }
     }
 }
 
@@ -71,13 +78,17 @@ pub(super) async fn carry<F, R, E>(
         Ok(response) => response.into_parts(),
         Err(error) => return drop(head.send(Err(error))),
     };
-    if keep.release_on == ReleaseOn::Head {
+    if keep.release_on.ends_with(parts.status, &keep.method) {
         watch = None;
     }
+    let bodiless = is_bodiless(parts.status, &keep.method);
     let (size, ended) = (body.size_hint(), body.is_end_stream());
     // Nobody may be there to hear it, here and below.
     let _ = head.send(Ok(Head { parts, size, ended }));
-    if !ended {
+    if bodiless {
+        // As without a task, where it is dropped: it may be endless.
+        let _ = frames.send(Piece { frame: None, last: true }).await;
+    } else if !ended {
         send(pin!(body), &mut watch, &frames).await;
     }
 }
@@ -88,6 +99,8 @@ where
     R::Error: Into<BoxError>,
 {
     loop {
+        // A body that is always ready, and has no client to wait for, would keep its thread from all others.
+        tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;
             reason = lost(watch) => Some(Err(LockLost(reason).into())),

@@ -6,6 +6,7 @@ mod policy;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 
 pub(crate) use config::{Call, Config, Instead, Mode, Sorted};
+pub(crate) use policy::is_bodiless;
 
 use crate::{
     BoxError,

@@ -1,5 +1,7 @@
 //! The choices of a layer, each with its default.
 
+use http::{Method, StatusCode};
+
 /// When the lock is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReleaseOn {
@@ -8,6 +10,20 @@ pub enum ReleaseOn {
     BodyEnd,
     /// When the handler has returned its response; the body is not protected.
     Head,
+}
+
+impl ReleaseOn {
+    /// Whether there is nothing left to protect after this head: bodies that nobody will send are not waited for.
+    pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
+        self == Self::Head || is_bodiless(head, asked)
+    }
+}
+
+/// Whether nobody will send the body of this response, or read it.
+pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
+    *asked == Method::HEAD
+        || head.is_informational()
+        || matches!(head, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
 /// What becomes of a handler whose lock is lost.

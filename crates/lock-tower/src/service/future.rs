@@ -5,11 +5,11 @@ use crate::{
     detach::Keep,
     handle::{Held, LockHandle, LockStatus, Watch},
     key::{KeyError, Read},
-    layer::{Call, Instead, ReleaseOn},
+    layer::{Call, Instead},
     reject::{Reason, RejectionBody},
 };
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body::Body;
 use lock_core::{AcquireFuture, LockError, LockGuard, LockName};
 use pin_project_lite::pin_project;
@@ -115,7 +115,7 @@ where
         let extensions = self.request.extensions_mut();
         extensions.insert(status);
         if let Some(tasks) = &config.tasks {
-            extensions.insert(Keep::new(tasks, held.clone(), config));
+            extensions.insert(Keep::new(tasks, held.clone(), config, &self.call.method));
         }
         let watch = held.map(|held| Watch::new(held, config.on_lost()));
         let handler = self.service.call(self.request);
@@ -175,10 +175,8 @@ where
 
 /// Gives the lock to the body, unless there is nothing left to protect.
 fn hold_on<R: Body>(response: Response<R>, watch: Option<Watch>, call: &Call) -> Response<LockedBody<R>> {
-    let ends_here = call.config.release_on == ReleaseOn::Head
-        || call.method == Method::HEAD
-        || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
-        || response.body().is_end_stream();
+    let ends_here =
+        call.config.release_on.ends_with(response.status(), &call.method) || response.body().is_end_stream();
     let watch = watch.filter(|_| !ends_here);
     response.map(|body| LockedBody::new(body, watch))
 }

@@ -124,3 +124,42 @@ async fn a_client_that_reads_slowly_holds_a_detached_handler_up() {
     world.settle().await;
     assert_eq!(world.faulty.calls(Op::Release), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_body_that_nobody_reads_lets_others_run_and_can_be_stopped() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let endless =
+        async || Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"again"))));
+    let app = Router::new().route("/", any(endless)).layer(layer(&world).detach(&tasks));
+    drop(ask(&app, get("/")).await);
+    world.settle().await;
+    assert_eq!((tasks.running(), world.is_held()), (1, true));
+    assert!(world.locks.shutdown().await.is_clean());
+    tasks.drain(secs(1)).await.unwrap();
+    assert!(!world.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_that_nobody_waits_for_releases() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let panics = async || -> &'static str {
+        tokio::time::sleep(millis(500)).await;
+        panic!("the detached handler panics")
+    };
+    let app = Router::new().route("/", any(panics)).layer(layer(&world).detach(&tasks));
+    leaves_after_100_ms(&app).await;
+    tasks.drain(secs(5)).await.unwrap();
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_detached_handler_runs_in_the_span_of_its_request() {
+    let world = World::new();
+    let handler = async || tracing::Span::current().metadata().map_or("none", |span| span.name());
+    let app = Router::new().route("/", any(handler)).layer(layer(&world).detach(&DetachedTasks::new()));
+    let _subscriber = tracing::subscriber::set_default(tracing_subscriber::fmt().with_test_writer().finish());
+    let span = tracing::info_span!("http-request");
+    let answer = tracing::Instrument::instrument(async { text(ask(&app, get("/")).await).await }, span).await;
+    assert_eq!(answer, "http-request");
+}
