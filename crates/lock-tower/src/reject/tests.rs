@@ -25,6 +25,10 @@ fn those_refused_together_do_not_come_back_together() {
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     assert!(*first >= Duration::from_secs(4) && *last <= Duration::from_secs(8), "{first:?} to {last:?}");
     assert!(*last - *first > Duration::from_secs(1), "{first:?} to {last:?}");
+    assert!(
+        times.iter().all(|time| time.subsec_nanos() % 1_000_000 == 0),
+        "the header and the body say the same"
+    );
     assert!(retry::after(Duration::ZERO) >= Duration::from_secs(1), "also without a wait");
     assert!(retry::after(Duration::MAX) <= Duration::from_secs(60), "also with an endless one");
     assert_eq!(retry::whole_seconds(Duration::from_millis(1001)), 2);
