@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.release().await?;
 
     // What a wrong URL says; only the scheme is repeated, since the rest may have a password.
-    for wrong in ["redis://:secret@localhost/first", "carrier-pigeon:coop", "localhost"] {
+    for wrong in ["redis://:secret@localhost/first", "carrier-pigeon://coop", "localhost"] {
         let Err(error) = connectors.connect(wrong).await else {
             return Err(format!("{wrong} was accepted").into());
         };

@@ -61,7 +61,7 @@ fn backend_by_url_obeys_the_environment() {
     let example = || Command::new(env!("CARGO_BIN_EXE_backend_by_url"));
     let named = finish(example().env("LOCK_URL", "memory:shop"));
     assert_eq!(named.code, Some(0), "{named:?}");
-    let unknown = finish(example().env("LOCK_URL", "carrier-pigeon:coop"));
+    let unknown = finish(example().env("LOCK_URL", "carrier-pigeon://coop"));
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
     assert!(unknown.stderr.contains("the scheme `carrier-pigeon` is unknown"), "{unknown:?}");
     let server = RedisServer::start();

@@ -64,8 +64,3 @@ pub use url::Redis;
 #[cfg(feature = "unstable-model")]
 #[doc(hidden)]
 pub mod model;
-
-/// The examples of the README compile and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
