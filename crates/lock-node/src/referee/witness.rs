@@ -94,10 +94,13 @@ impl Drop for Inside {
     }
 }
 
-/// Until when the holder believes to hold.
+/// Until when the holder believes to hold: the beginning of time, if it does not.
 fn valid_until(hold: &Hold) -> u64 {
     loop {
-        let (before, remaining, after) = (boot(), hold.remaining(), boot());
+        let (before, held, remaining, after) = (boot(), hold.is_held(), hold.remaining(), boot());
+        if !held {
+            return 0;
+        }
         if after - before < STOOD_STILL {
             return after + u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX / 2);
         }

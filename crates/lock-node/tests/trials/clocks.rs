@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run},
     support::{command, node},
 };
-use lock_node::{process::Process, together::at_once};
+use lock_node::{line::now, process::Process, together::at_once};
 use lock_testkit::{ClockShift, RedisServer};
 use std::{thread::sleep, time::Duration};
 
@@ -104,6 +104,10 @@ fn a_client_steps() {
     let mut other = node(&server.url(), LEASE, &["hold", "x"]);
     assert!(other.line_within(Duration::from_millis(300)).is_none(), "it is held in the store as well");
     holder.tell("release");
-    assert!(holder.expect("released").text().contains("was_held=true"));
+    let released = holder.expect("released");
+    assert!(released.text().contains("was_held=true"));
+    // Its wall clock did step.
+    let behind = now().saturating_sub(released.number("at")) / 1_000_000;
+    assert!(behind.abs_diff(HOUR.unsigned_abs()) < 60, "it is behind by {behind} s");
     other.expect("held");
 }

@@ -7,9 +7,16 @@ use crate::{
 use lock_core::{LockFactory, LockGuard, LockOptions};
 use lock_testkit::RedisServer;
 use rustix::time::{ClockId, clock_gettime};
-use std::{panic::AssertUnwindSafe, sync::Once, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Once,
+    time::{Duration, Instant},
+};
 
-const LEASE: Duration = Duration::from_secs(2);
+/// So long that nothing ends by itself in time.
+const LEASE: Duration = Duration::from_secs(30);
+/// How long a release in the background may take.
+const SOON: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_millis(1);
 
 pub(crate) fn drops_in_odd_places(run: &Run) -> Vec<Figure> {
@@ -52,7 +59,9 @@ async fn guards(locks: &LockFactory, times: usize) -> Vec<LockGuard> {
 }
 
 async fn released(server: &RedisServer) {
+    let begin = Instant::now();
     until("all is released", async || orphans(server).is_empty()).await;
+    assert!(begin.elapsed() < SOON, "released after {:?}", begin.elapsed());
 }
 
 fn outside_of_a_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
@@ -68,6 +77,7 @@ fn outside_of_a_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
 }
 
 fn after_its_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
+    const LEASE: Duration = Duration::from_secs(2);
     let (_locks, guards) = on_a_runtime(async {
         let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
         let guards = guards(&locks, times).await;
@@ -75,6 +85,7 @@ fn after_its_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
     });
     let took = guards.into_iter().map(drop_timed).collect();
     // Nobody is left who could release: the leases end by themselves.
+    std::thread::sleep(LEASE);
     on_a_runtime(released(server));
     took
 }

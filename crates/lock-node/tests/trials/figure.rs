@@ -3,7 +3,11 @@
 use lock_testkit::Seed;
 use std::{
     fmt::Display,
-    sync::{Mutex, PoisonError},
+    panic::resume_unwind,
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{RecvTimeoutError, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -62,9 +66,17 @@ impl Table {
         Self { run, begun: Instant::now(), rows: Mutex::default() }
     }
 
-    /// A trial that fails panics, and has no row.
+    /// A trial that fails panics, and has no row; so does one that hangs.
     pub(crate) fn fill(&self, trial: Trial) {
-        let rows = trial(&self.run);
+        let (run, (done, is_done)) = (self.run, channel());
+        let trying = std::thread::spawn(move || {
+            let rows = trial(&run);
+            let _ = done.send(());
+            rows
+        });
+        let patience = Duration::from_secs(run.times(180, 1_800));
+        assert_ne!(is_done.recv_timeout(patience), Err(RecvTimeoutError::Timeout), "it hangs");
+        let rows = trying.join().unwrap_or_else(|panic| resume_unwind(panic));
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
     }
 

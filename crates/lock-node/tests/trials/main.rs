@@ -1,8 +1,8 @@
 //! The trials: real locks on real servers, through everything that goes wrong, counted and measured.
 //!
 //! `cargo test --release -p lock-node --test trials` prints a table of what was done, how often, and the worst that
-//! was seen. With `LOCK_LONG=1` in the environment it does so as often as the table in the README says. Names of trials
-//! as arguments choose some of them; `LOCK_TEST_SEED` repeats their random choices.
+//! was seen. With `LOCK_LONG=1` in the environment it does so as often as the table in the README says. A part of a
+//! name as argument chooses the trials that have it; `LOCK_TEST_SEED` repeats their random choices.
 //!
 //! They run one after the other: what is measured is not to be disturbed by another trial.
 

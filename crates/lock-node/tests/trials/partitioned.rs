@@ -8,6 +8,7 @@ use crate::{
 use lock_core::{LockOptions, LostReason};
 use lock_testkit::{Direction, RedisServer, Seed, Stream, TcpProxy};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 const LEASE: Duration = Duration::from_secs(3);
 /// How many cases run at a time.
@@ -92,6 +93,19 @@ async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
     assert!(guard.release().await.unwrap().was_held(), "{name}");
 }
 
+/// Waits for the news before anybody looks.
+async fn told_alone(
+    waiting: JoinHandle<(LostReason, Instant)>,
+    deadline: Instant,
+    name: &str,
+) -> JoinHandle<(LostReason, Instant)> {
+    while !waiting.is_finished() {
+        assert!(deadline.elapsed() <= 10 * LATE, "{name}: nobody is told");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    waiting
+}
+
 /// How long after the deadline `lost()` completed.
 async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
@@ -105,10 +119,16 @@ async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration 
     let deadline = Instant::now() + guard.remaining();
     assert!(deadline <= cut + LEASE, "{name}: it never counts on more than a lease");
     let waiting = tokio::spawn(async move { (lost.await, Instant::now()) });
+    // Who looks tells those who wait: half of the time nobody does.
+    let looks = random.chance(0.5);
     while Instant::now() < deadline {
-        assert!(guard.is_held() || Instant::now() >= deadline, "{name}: it is held until the deadline");
+        assert!(
+            !looks || guard.is_held() || Instant::now() >= deadline,
+            "{name}: it is held until the deadline"
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
+    let waiting = if looks { waiting } else { told_alone(waiting, deadline, name).await };
     assert!(!guard.is_held(), "{name}: from the deadline on it is not");
     let (reason, at) = waiting.await.unwrap();
     assert_eq!(reason, LostReason::Expired, "{name}");

@@ -173,6 +173,9 @@ async fn paused() {
     let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, "held").acquire().await.unwrap();
     server.pause();
+    let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out when it goes on: {error:?}");
     tokio::time::sleep(TROUBLE).await;
     server.resume();
     tokio::time::sleep(LEASE).await;
@@ -198,6 +201,10 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
             .await;
     let guard = lock(&locks, "held").acquire().await.unwrap();
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
+    let asked = Instant::now();
+    let error = lock(&locks, "tried").acquire().await.map(drop).expect_err("it has no right to");
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false), "{error:?}");
+    assert!(asked.elapsed() < TROUBLE / 3, "at once: {:?}", asked.elapsed());
     tokio::time::sleep(TROUBLE).await;
     assert!(guard.is_held());
     server.command(&["ACL", "SETUSER", "shop", "+evalsha"]);
