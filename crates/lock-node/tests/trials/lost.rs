@@ -77,7 +77,8 @@ async fn replies_are_lost(each: usize) -> Vec<Figure> {
     )]
 }
 
-/// Loses every other reply of each script, counted name by name: so the repeat gets through.
+/// Loses every other reply of each script, counted lease by lease: so the repeat gets through, whatever the other waiter
+/// of the name asks meanwhile.
 #[derive(Default)]
 struct Loser {
     lost: [AtomicUsize; 3],
@@ -88,9 +89,14 @@ impl Loser {
     fn loses(&self, shas: &[String; 3], chunk: &[u8]) -> bool {
         let Some(script) = shas.iter().position(|sha| contains(chunk, sha)) else { return false };
         let text = String::from_utf8_lossy(chunk);
-        let Some(name) = text.split("\r\n").find(|word| word.starts_with("lossy:")) else { return false };
+        let is_lease = |word: &&str| word.get(..36).is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());
+        let mut words = text.split("\r\n");
+        if !words.clone().any(|word| word.starts_with("lossy:")) {
+            return false;
+        }
+        let Some(lease) = words.find(is_lease) else { return false };
         let mut seen = self.seen.lock().unwrap();
-        let times = seen.entry((script, name.to_owned())).or_default();
+        let times = seen.entry((script, lease.to_owned())).or_default();
         *times += 1;
         let lost = *times % 2 == 1;
         if lost {
