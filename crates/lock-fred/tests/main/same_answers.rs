@@ -16,10 +16,13 @@ const SEQUENCES: u64 = 10;
 const STEPS: usize = 10_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 4;
-/// Redis takes its time for an expiry a moment before or after `TIME`: nothing is compared so close to an end.
-const BLUR: Duration = Duration::from_millis(3);
-/// The same of a remaining time.
+/// Redis counts an expiry from the begin of a script, and the rules from the `TIME` that it read: a server that has to
+/// wait for its core between the two lets a lease end a little early. Nothing is compared so close to an end.
+const BLUR: Duration = Duration::from_millis(8);
+/// Redis counts in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(3);
+/// How long a server may have waited for its core.
+const WAITED: Duration = Duration::from_secs(1);
 
 struct Run {
     store: Arc<dyn Backend>,
@@ -117,7 +120,7 @@ impl Run {
         });
         match (reply.outcome, expected) {
             (Acquired::Busy { remaining: Some(a), .. }, Acquired::Busy { remaining: Some(b), .. }) => {
-                assert!(a.abs_diff(b) <= ROUNDING, "{a:?} {b:?}");
+                lasts_as_long(a, b);
             }
             (answer, expected) => assert_eq!(answer, expected),
         }
@@ -157,7 +160,7 @@ impl Run {
             (Inspected::Free, None) => {}
             (Inspected::Held(StoredHold { lease, depth, remaining: Some(a), .. }), Some((holder, d, b))) => {
                 assert_eq!((lease, depth), (holder.to_string(), d));
-                assert!(a.abs_diff(b) <= ROUNDING, "{a:?} {b:?}");
+                lasts_as_long(a, b);
             }
             (answer, expected) => panic!("{answer:?} is not {expected:?}"),
         }
@@ -174,6 +177,11 @@ impl Run {
         assert_eq!(reply.outcome, expected);
         self.count(if expected == Forced::Forced { "forced" } else { "not forced" });
     }
+}
+
+/// A lease never lasts longer in Redis than the rules say, and hardly shorter: a holder counts from before its request.
+fn lasts_as_long(redis: Duration, rules: Duration) {
+    assert!(redis <= rules + ROUNDING && rules <= redis + WAITED, "{redis:?}, {rules:?} by the rules");
 }
 
 /// In several sequences at once, for they mostly wait.
