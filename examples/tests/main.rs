@@ -138,6 +138,37 @@ fn drain_finishes_what_was_begun() {
 }
 
 #[test]
+fn cron_one_job_runs_at_its_times() {
+    shows(env!("CARGO_BIN_EXE_cron_one_job"), " succeeded\n");
+}
+
+#[test]
+fn cron_fleet_goes_on_without_its_leader() {
+    let server = RedisServer::start();
+    let run = finish(Command::new(env!("CARGO_BIN_EXE_cron_fleet")).env("REDIS_URL", server.url()));
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stdout.contains("the fleet goes on without "), "{run:?}");
+}
+
+#[test]
+fn cron_fenced_refuses_the_run_that_slept() {
+    shows(env!("CARGO_BIN_EXE_cron_fenced"), ": refused as stale\n");
+}
+
+#[test]
+fn cron_test_needs_no_patience() {
+    shows(
+        env!("CARGO_BIN_EXE_cron_test"),
+        "1 run until 2026-01-01T06:00:00Z\nin the night without half past two: 2026-03-29T01:00:00Z\n",
+    );
+}
+
+#[test]
+fn cron_page_tells_what_became_of_the_runs() {
+    shows(env!("CARGO_BIN_EXE_cron_page"), "\"outcome\":\"succeeded\"");
+}
+
+#[test]
 fn every_example_is_short_opens_with_a_question_and_is_run_here() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = include_str!("main.rs");

@@ -100,6 +100,19 @@ impl LockFactory {
         self.handle.process
     }
 
+    /// The store that this factory locks in: for libraries that need more of it than locks, such as its
+    /// [run ledger](Backend::ledger).
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.handle.backend
+    }
+
+    /// The clock that leases are measured with.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.handle.clock
+    }
+
     /// What is known of a name: who holds it in the store, and who holds it or waits in this process.
     ///
     /// # Errors

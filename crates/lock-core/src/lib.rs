@@ -113,7 +113,7 @@ pub use token::FencingToken;
 pub mod model {
     pub use crate::{
         machine::*,
-        store::{Slot, UnsupportedWish},
+        store::{GroupLedger, Slot, UnsupportedWish},
         terms::{Keep, Terms},
     };
 }

@@ -6,7 +6,10 @@ use std::{fmt, str::FromStr, sync::Arc};
 pub const MAX_NAME_BYTES: usize = 512;
 
 /// Prefixes under which a store keeps keys of its own; a lock of such a name would sit on another lock's data.
-pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", "distlock:"];
+pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
+
+/// The prefix of what libraries built on this one lock.
+const RESERVED: &str = "distlock:";
 
 /// The name of a lock: what contenders of all processes agree on.
 ///
@@ -51,6 +54,26 @@ impl LockName {
             true => Ok(Self(name.into())),
             false => Err(NameError::BrokenHashTag),
         }
+    }
+
+    /// The name `distlock:` + `rest`, which no user's lock can have: for libraries that are built on this one. `rest` follows
+    /// the rules of a name, and a fencing counter of such a name is kept for a minute only, so that each piece of
+    /// work may have a lock of its own.
+    ///
+    /// # Errors
+    /// A [`NameError`] that says which rule is broken.
+    pub fn reserved(rest: &str) -> Result<Self, NameError> {
+        let whole = format!("{RESERVED}{rest}");
+        match Self::new(rest)? {
+            _ if whole.len() > MAX_NAME_BYTES => Err(NameError::TooLong { bytes: whole.len() }),
+            _ => Ok(Self(whole.into())),
+        }
+    }
+
+    /// Whether it was made by [`reserved`](Self::reserved).
+    #[must_use]
+    pub fn is_reserved(&self) -> bool {
+        self.0.starts_with(RESERVED)
     }
 
     /// The name as it was given.
@@ -188,6 +211,17 @@ mod tests {
         for name in ["a", "stock:42", "{tag}", "a{b}c", "a{b}}c", "a{b}{", "Größe:ü", "{{x}", &longest] {
             assert!(LockName::new(name).is_ok(), "{name} is a good name");
         }
+    }
+
+    #[test]
+    fn reserved_names_are_apart_from_those_of_users() {
+        let name = LockName::reserved("run:{billing}:invoices:1").unwrap();
+        assert_eq!(name.as_str(), "distlock:run:{billing}:invoices:1");
+        assert!(name.is_reserved() && !LockName::new("run").unwrap().is_reserved());
+        assert_eq!(LockName::new(name.as_str()), Err(NameError::ReservedPrefix { prefix: "distlock:" }));
+        assert_eq!(LockName::reserved("a}"), Err(NameError::BrokenHashTag));
+        let long = "n".repeat(MAX_NAME_BYTES);
+        assert_eq!(LockName::reserved(&long), Err(NameError::TooLong { bytes: MAX_NAME_BYTES + 9 }));
     }
 
     #[test]

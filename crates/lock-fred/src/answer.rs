@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// A reply on its way to an answer: the server's time, a word, and what follows.
 pub(crate) struct Raw {
-    what: &'static str,
+    pub(crate) what: &'static str,
     pub(crate) now: ServerTime,
-    word: String,
-    rest: Vec<Value>,
+    pub(crate) word: String,
+    pub(crate) rest: Vec<Value>,
 }
 
 impl Raw {
@@ -31,11 +31,11 @@ impl Raw {
         }
     }
 
-    fn text(&self, at: usize) -> Result<String, BackendError> {
+    pub(crate) fn text(&self, at: usize) -> Result<String, BackendError> {
         self.rest.get(at).and_then(Value::as_string).ok_or_else(|| nonsense(self.what))
     }
 
-    fn number(&self, at: usize) -> Result<u64, BackendError> {
+    pub(crate) fn number(&self, at: usize) -> Result<u64, BackendError> {
         self.rest.get(at).and_then(number).ok_or_else(|| nonsense(self.what))
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn renewals(value: Value, asked: usize) -> Result<(ServerTime, Renewa
     if answers.len() == asked { Ok((now, answers)) } else { Err(nonsense(what)) }
 }
 
-fn array(what: &str, value: Value) -> Result<Vec<Value>, BackendError> {
+pub(crate) fn array(what: &str, value: Value) -> Result<Vec<Value>, BackendError> {
     match value {
         Value::Array(values) => Ok(values),
         _ => Err(nonsense(what)),
@@ -157,7 +157,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-fn nonsense(what: &str) -> BackendError {
+pub(crate) fn nonsense(what: &str) -> BackendError {
     let message =
         format!("{what} on redis: a reply that no script gives; is something else behind this address?");
     BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)

@@ -18,7 +18,7 @@ use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, Wish,
+        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, Wish, ledger::RunLedger,
     },
 };
 use std::{
@@ -42,6 +42,16 @@ struct Inner {
     subscriptions: Subscriptions,
     clock: ServerClock,
     retention: Option<Duration>,
+}
+
+/// How long the counter of a lock for one piece of work is kept. Tokens follow the clock, so that a lost counter is
+/// harmless; a job that runs every second would leave 600,000 of them in a week.
+const ONE_OFF: Duration = Duration::from_secs(60);
+
+impl Inner {
+    fn retention_of(&self, name: &LockName) -> Option<Duration> {
+        if name.is_reserved() { Some(ONE_OFF) } else { self.retention }
+    }
 }
 
 impl RedisBackend {
@@ -101,11 +111,22 @@ impl RedisBackend {
     pub(crate) async fn probe(&self, keys: Keys) -> Result<(), BackendError> {
         let Keys { lock, counter, channel } = keys;
         self.inner.subscriptions.probe(channel.clone()).await?;
-        self.run(&script::PROBE, vec![lock, counter], vec![channel]).await?.probed()
+        self.run(&script::PROBE, vec![lock, counter], vec![channel, String::new()]).await?.probed()
+    }
+
+    /// Tries every command that the ledger needs.
+    pub(crate) async fn probe_ledger(&self, keys: Keys) -> Result<(), BackendError> {
+        let Keys { lock, counter, channel } = keys;
+        self.run(&script::PROBE, vec![lock, counter], vec![channel, "ledger".to_owned()]).await?.probed()
     }
 
     /// Runs a script and learns the server's clock from its answer.
-    async fn run(&self, script: &Script, keys: Vec<String>, args: Vec<String>) -> Result<Raw, BackendError> {
+    pub(crate) async fn run(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        args: Vec<String>,
+    ) -> Result<Raw, BackendError> {
         let sent = Instant::now();
         let answer = script.run(&self.inner.link, keys, args).await;
         let raw = Raw::read(script.name, answer.inspect_err(|error| self.look_at(error))?)?;
@@ -172,7 +193,7 @@ impl Backend for RedisBackend {
                     r.not_after.as_micros().to_string(),
                     reserve.to_string(),
                     floor.map_or_else(String::new, |floor| floor.to_string()),
-                    self.inner.retention.map_or_else(String::new, millis),
+                    self.inner.retention_of(&r.name).map_or_else(String::new, millis),
                 ];
                 self.run(&script::ACQUIRE, vec![lock, counter], args).await?.acquired()
             }
@@ -220,10 +241,14 @@ impl Backend for RedisBackend {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
         self.run(&script::FORCE, vec![lock], vec![r.seen, channel]).await?.forced()
     }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        Some(self)
+    }
 }
 
 /// At least one: an expiry of 0 would be none.
-fn millis(d: Duration) -> String {
+pub(crate) fn millis(d: Duration) -> String {
     d.as_millis().max(1).to_string()
 }
 

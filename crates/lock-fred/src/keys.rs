@@ -1,6 +1,6 @@
 //! What a lock is called in Redis. The layout is Redisson's, so that Java and Rust contend for one lock.
 
-use lock_core::LockName;
+use lock_core::{LockName, backend::ledger::GroupName};
 
 /// The keys and the channel of one lock; all in one slot of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,39 @@ impl Keys {
     fn under(name: &str) -> Self {
         Self { lock: name.to_owned(), counter: wrap("redisson_lock_token", name), channel: channel_of(name) }
     }
+}
+
+/// The keys of the run ledger that belong to one group; all in one slot of a cluster, as is what [`JobKeys`] has.
+pub(crate) struct GroupKeys {
+    /// HASH of the runs that have not ended.
+    pub(crate) open: String,
+    /// HASH of what the fleet was told.
+    pub(crate) orders: String,
+}
+
+impl GroupKeys {
+    pub(crate) fn of(group: &GroupName) -> Self {
+        Self { open: ledger("open", group), orders: ledger("orders", group) }
+    }
+}
+
+/// The keys of the run ledger that belong to one job.
+pub(crate) struct JobKeys {
+    /// HASH with the watermark.
+    pub(crate) job: String,
+    /// LIST of the attempts that have ended.
+    pub(crate) history: String,
+}
+
+impl JobKeys {
+    pub(crate) fn of(group: &GroupName, job: &LockName) -> Self {
+        let of = |what| format!("{}:{job}", ledger(what, group));
+        Self { job: of("job"), history: of("history") }
+    }
+}
+
+fn ledger(what: &str, group: &GroupName) -> String {
+    wrap(&format!("distlock:ledger:{what}"), group.as_str())
 }
 
 /// Where the releases of a lock are told.
@@ -55,6 +88,19 @@ mod tests {
         assert_eq!(keys.lock, "stock:42");
         assert_eq!(keys.counter, "redisson_lock_token:{stock:42}");
         assert_eq!(keys.channel, "redisson_lock__channel:{stock:42}");
+    }
+
+    #[test]
+    fn all_keys_of_a_group_share_its_tag() {
+        let group = GroupName::new("billing").expect("a good name");
+        let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
+        assert_eq!(job.job, "distlock:ledger:job:{billing}:a{b}");
+        assert_eq!(job.history, "distlock:ledger:history:{billing}:a{b}");
+        let GroupKeys { open, orders } = GroupKeys::of(&group);
+        assert_eq!(
+            (&*open, &*orders),
+            ("distlock:ledger:open:{billing}", "distlock:ledger:orders:{billing}")
+        );
     }
 
     #[test]

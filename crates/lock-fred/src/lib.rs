@@ -42,6 +42,7 @@ mod check;
 mod clock;
 mod error;
 mod keys;
+mod ledger;
 mod link;
 mod pulse;
 mod script;

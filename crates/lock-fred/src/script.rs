@@ -15,18 +15,32 @@ pub(crate) struct Script {
     hashed: LazyLock<FredScript>,
 }
 
+macro_rules! nothing {
+    () => {
+        ""
+    };
+}
+
+macro_rules! ledger {
+    () => {
+        include_str!("scripts/ledger.lua")
+    };
+}
+
+/// The constants of a list of scripts, each after what they share.
 macro_rules! scripts {
-    ($($constant:ident $what:literal $file:literal)*) => {
+    ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal)*) => {
         $(pub(crate) static $constant: Script = {
-            const TEXT: &str = include_str!(concat!("scripts/", $file, ".lua"));
+            const TEXT: &str = concat!($shared!(), include_str!(concat!("scripts/", $file, ".lua")));
             Script { name: $what, text: TEXT, hashed: LazyLock::new(|| FredScript::from_lua(TEXT)) }
         };)*
         #[cfg(test)]
-        const TEXTS: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file, ".lua")))),*];
+        const $texts: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file, ".lua")))),*];
     };
 }
 
 scripts! {
+    TEXTS nothing!
     ACQUIRE "acquire" "acquire"
     KEEP "re-entry" "keep"
     RENEW "renew" "renew"
@@ -34,6 +48,18 @@ scripts! {
     INSPECT "inspect" "inspect"
     FORCE "force release" "force"
     PROBE "check of the rights" "probe"
+}
+
+scripts! {
+    LEDGER_TEXTS ledger!
+    LEDGER_REGISTER "register jobs" "ledger_register"
+    LEDGER_CLAIM "claim a run" "ledger_claim"
+    LEDGER_KEEP "keep runs" "ledger_keep"
+    LEDGER_END "end a run" "ledger_end"
+    LEDGER_OPEN "list open runs" "ledger_open"
+    LEDGER_HISTORY "list past runs" "ledger_history"
+    LEDGER_ORDER "give an order" "ledger_order"
+    LEDGER_ORDERS "read the orders" "ledger_orders"
 }
 
 impl Script {
@@ -60,8 +86,10 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
-    use super::TEXTS;
+    use super::{LEDGER_TEXTS, TEXTS};
     use std::collections::BTreeSet;
+
+    const SHARED: &[(&str, &str)] = &[("ledger", ledger!())];
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {
         let calls = text.split(opening).skip(1);
@@ -72,7 +100,7 @@ mod tests {
     fn the_probe_tries_every_command_that_a_script_uses() {
         let mut used = BTreeSet::new();
         let mut tried = BTreeSet::new();
-        for (name, text) in TEXTS {
+        for (name, text) in TEXTS.iter().chain(LEDGER_TEXTS).chain(SHARED) {
             let calls: BTreeSet<_> =
                 ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
             match *name {
@@ -88,14 +116,15 @@ mod tests {
 
     #[test]
     fn every_script_file_is_listed_and_begins_with_its_header() {
-        let listed: BTreeSet<_> = TEXTS.iter().map(|(name, _)| format!("{name}.lua")).collect();
+        let whole = || TEXTS.iter().chain(LEDGER_TEXTS);
+        let listed: BTreeSet<_> = whole().chain(SHARED).map(|(name, _)| format!("{name}.lua")).collect();
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
         let files = std::fs::read_dir(directory).expect("the sources are here");
         let files: BTreeSet<_> = files
             .map(|file| file.expect("a readable directory").file_name().into_string().expect("an ASCII name"))
             .collect();
         assert_eq!(files, listed);
-        for (name, text) in TEXTS {
+        for (name, text) in whole() {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
             assert!(
                 header.contains("KEYS 1") && header.contains("repl"),

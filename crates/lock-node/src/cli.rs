@@ -1,7 +1,7 @@
 //! The command line.
 
 use clap::{Parser, Subcommand};
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Takes locks on a Redis, and reports each step as one line on stdout.
 ///
@@ -45,6 +45,24 @@ pub enum Command {
     Hold {
         /// The lock
         lock: String,
+    },
+    /// Runs one job on a schedule, as a node of a fleet. Says `ready`, `leading` and `resigned`; of each run `start run=<id>
+    /// at=<server's µs> token=<token> attempt=<n>`, then `ended run=<id>` or `cancelled run=<id>`; obeys `pause`, `resume`,
+    /// `trigger`, `replace <schedule>`, `next` and `history`; ends in good order at `stop` and at SIGTERM
+    Cron {
+        /// The group
+        group: String,
+        /// When
+        schedule: String,
+        /// How long a body takes, in milliseconds
+        #[arg(long, value_name = "MS", default_value = "0", value_parser = millis)]
+        takes: Duration,
+        /// How often a run whose node died is run again
+        #[arg(long, value_name = "TIMES", default_value = "0")]
+        adopt: u32,
+        /// A fenced table, which the body reads at its beginning and writes at its end
+        #[arg(long, value_name = "FILE")]
+        fence: Option<PathBuf>,
     },
     /// Frees the lock whoever holds it; says `forced true` or `forced false`
     Force {

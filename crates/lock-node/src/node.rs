@@ -1,6 +1,7 @@
 //! What the executable does, one function a command.
 
 mod count;
+mod cron;
 mod hold;
 mod orders;
 
@@ -37,6 +38,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Hold { lock } => {
             let witness = cli.referee.map(Witness::of).transpose()?.map(|witness| (witness, cli.lease));
             hold::obey(&locks.named(lock)?, witness, &mut orders).await?;
+        }
+        Command::Cron { group, schedule, takes, adopt, fence } => {
+            let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };
+            cron::run(&locks, cli.lease, group, schedule, work, orders).await?;
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;

@@ -10,7 +10,7 @@ use lock_core::{
     Applied, Backend, BackendError, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, ledger::RunLedger,
     },
 };
 use std::sync::{Arc, Weak};
@@ -114,6 +114,10 @@ impl Backend for SimBackend {
             Answer::Forced(reply) => Ok(reply),
             _ => Err(nonsense()),
         }
+    }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        None
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceRelease, Forced, Inspected,
-    ReleaseRequest, Released, RenewItem, Renewed, Reply, Signals, SubscriberId,
+    ReleaseRequest, Released, RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
 };
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;
@@ -41,6 +41,9 @@ macro_rules! forward {
             }
             async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
                 (**self).force_release(request).await
+            }
+            fn ledger(&self) -> Option<&dyn RunLedger> {
+                (**self).ledger()
             }
         }
     };

@@ -5,6 +5,7 @@
 
 mod error;
 mod forward;
+pub mod ledger;
 mod reply;
 mod request;
 mod signals;
@@ -82,6 +83,10 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Frees a lock whoever holds it, if the holder is still the one that was seen.
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError>;
+
+    /// The run ledger of this store, if it has one: what a scheduler builds on. A store that cannot decide alone, such as a
+    /// quorum, has none.
+    fn ledger(&self) -> Option<&dyn ledger::RunLedger>;
 }
 
 /// What a backend is and can do.

@@ -1,5 +1,6 @@
 //! The in-memory backend: the store rules behind a mutex.
 
+mod ledger;
 mod registry;
 mod shelf;
 
@@ -8,10 +9,11 @@ use crate::{
         AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
         ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply,
         Signals, StoredHold, SubscriberId, WakeUps, Watchers,
+        ledger::{GroupName, RunLedger},
     },
     clock::{Clock, SteadyClock},
     name::LockName,
-    store::UnsupportedWish,
+    store::{GroupLedger, UnsupportedWish},
     sync::{Mutex, lock},
     time::ServerTime,
 };
@@ -19,6 +21,7 @@ use async_trait::async_trait;
 pub(crate) use registry::connect;
 use shelf::Shelf;
 use std::{
+    collections::HashMap,
     fmt,
     sync::{Arc, Weak},
 };
@@ -48,6 +51,7 @@ pub struct MemoryBackend {
 struct Inner {
     clock: Arc<dyn Clock>,
     shelf: Mutex<Shelf>,
+    ledgers: Mutex<HashMap<GroupName, GroupLedger>>,
     watchers: Watchers,
 }
 
@@ -61,12 +65,20 @@ impl MemoryBackend {
     /// An empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Arc::new(Inner { clock, shelf: Mutex::default(), watchers: Watchers::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                clock,
+                shelf: Mutex::default(),
+                ledgers: Mutex::default(),
+                watchers: Watchers::default(),
+            }),
+        }
     }
 
-    /// Forgets every lock and every counter, as a server that restarts empty does, and says so to its factories.
+    /// Forgets every lock, every counter and every ledger, as a server that restarts empty does, and says so to its factories.
     pub fn forget_everything(&self) {
         lock(&self.inner.shelf).clear();
+        lock(&self.inner.ledgers).clear();
         self.inner.watchers.node_restarted();
     }
 
@@ -191,6 +203,10 @@ impl Backend for MemoryBackend {
             self.inner.watchers.freed(&r.name);
         }
         Ok(Reply::new(now, outcome))
+    }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        Some(self)
     }
 }
 

@@ -18,6 +18,7 @@
 //! The in-memory backend is these functions behind a mutex. Other backends do the same in their own way (Redis
 //! in Lua) and are compared with them.
 
+mod ledger;
 mod tokens;
 
 use crate::{
@@ -25,6 +26,7 @@ use crate::{
     ids::LeaseId,
     time::ServerTime,
 };
+pub use ledger::GroupLedger;
 use std::time::Duration;
 pub(crate) use tokens::Counter;
 

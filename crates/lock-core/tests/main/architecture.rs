@@ -19,7 +19,7 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         "lock-tower" => {
             &["lock-core", "tower", "http", "http-body", "axum", "tokio", "tokio-util", "opentelemetry"]
         }
-        "lock-cron" => &["lock-core", "croner", "jiff", "tokio", "axum"],
+        "lock-cron" => &["lock-core", "croner", "jiff", "opentelemetry", "tokio", "axum"],
         "lock-testkit" => &["lock-core", "tokio"],
         _ => return None,
     };

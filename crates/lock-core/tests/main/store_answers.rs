@@ -5,7 +5,7 @@ use lock_core::{
     ServerTime, TestClock,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
     },
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -67,6 +67,9 @@ impl Backend for Contends {
     }
     async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         self.0.force_release(r).await
+    }
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        None
     }
 }
 

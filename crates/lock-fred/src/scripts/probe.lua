@@ -1,7 +1,7 @@
 -- Tries every command that the other scripts use, on keys of its own, and names those that are refused.
 --
 -- KEYS 1 a lock that nobody has   2 its counter
--- ARGV 1 its channel
+-- ARGV 1 its channel   2 ledger, if what a run ledger needs is tried as well, or ''
 --
 -- replies, each after the server's time in µs:
 --   fit
@@ -33,6 +33,12 @@ try('PEXPIRE', KEYS[1], '1000')
 try('GET', KEYS[2])
 try('PUBLISH', ARGV[1], '0')
 local cleans = try('DEL', KEYS[1])
+if ARGV[2] == 'ledger' then
+  try('HDEL', KEYS[1], 'probe')
+  try('LPUSH', KEYS[2], 'probe')
+  try('LTRIM', KEYS[2], 0, 0)
+  try('LRANGE', KEYS[2], 0, 0)
+end
 try('SET', KEYS[2], '1', 'PX', '1')
 if cleans then
   try('HSET', KEYS[1], 'probe', '1')

@@ -35,3 +35,8 @@ impl Harness for OwnRedis {
 }
 
 lock_testkit::conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
+
+mod ledger {
+    use super::OwnRedis;
+    lock_testkit::ledger_conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
+}

@@ -12,6 +12,7 @@ mod renewing;
 mod restarts;
 mod rounds;
 mod same_answers;
+mod same_runs;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,4 +1,6 @@
 //! What only several processes can show: their kills and pauses are real.
 
 mod counting;
+mod cron;
+mod load;
 mod support;

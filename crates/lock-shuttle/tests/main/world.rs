@@ -6,7 +6,7 @@ use lock_explored::{
     MemoryBackend, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
     },
     explored::{ExploredClock, Runtime},
 };
@@ -118,6 +118,10 @@ impl Backend for Store {
 
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         self.memory.force_release(request).await
+    }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        None
     }
 }
 

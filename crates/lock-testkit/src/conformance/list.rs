@@ -114,6 +114,50 @@ macro_rules! each_property {
     };
 }
 
+/// The same for the properties of a run ledger.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_ledger_property {
+    ($then:ident, $($arguments:tt)*) => {
+        $crate::$then! { [$($arguments)*]
+            claiming::a_job_begins_when_it_is_registered,
+            claiming::a_due_instant_is_claimed_once,
+            claiming::a_repeated_claim_gets_its_first_answer,
+            claiming::an_earlier_instant_is_superseded,
+            claiming::an_instant_that_has_not_come_is_early,
+            claiming::a_leader_of_an_older_epoch_is_fenced,
+            claiming::a_job_without_a_watermark_is_not_claimed,
+            claiming::tokens_of_claims_grow,
+            claiming::of_many_claims_at_once_one_starts,
+            claiming::jobs_and_groups_are_independent,
+            overlapping::an_open_run_skips_the_next_for_good,
+            overlapping::a_skip_that_is_repeated_is_a_skip,
+            overlapping::a_queued_run_waits_and_decides_nothing,
+            overlapping::a_replaced_run_is_told,
+            overlapping::so_many_runs_are_open_and_no_more,
+            overlapping::an_orphan_is_in_nobodys_way,
+            again::a_failed_attempt_is_followed_by_another,
+            again::an_orphan_is_followed_by_another,
+            again::an_attempt_under_way_is_not_followed,
+            again::attempts_are_bounded,
+            again::a_failed_run_that_waits_is_open,
+            again::an_old_attempt_does_not_join_a_later_run,
+            running::a_kept_run_outlives_its_first_end,
+            running::a_run_that_is_over_is_not_revived,
+            running::only_its_claim_keeps_and_ends_a_run,
+            running::an_end_that_is_sent_twice_is_recorded_once,
+            running::the_last_hundred_attempts_are_remembered,
+            running::texts_of_every_shape_are_kept,
+            ordering::a_paused_job_starts_nothing_and_makes_nothing_up,
+            ordering::a_changed_order_outdates_what_was_planned,
+            ordering::orders_are_told_when_they_changed,
+            ordering::a_trigger_is_claimed_once_and_decides_no_instant,
+            ordering::triggers_are_bounded,
+            ordering::an_unknown_job_takes_no_orders,
+        }
+    };
+}
+
 /// Makes one named test per property of the suite: `conformance!(harness)`, or, with arguments for
 /// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
 ///
@@ -123,6 +167,14 @@ macro_rules! each_property {
 macro_rules! conformance {
     ($harness:expr $(, $($argument:tt)*)?) => {
         $crate::each_property! { property_tests, ($harness) [$($($argument)*)?] }
+    };
+}
+
+/// As [`conformance!`](crate::conformance!), for the run ledger of a store that has one.
+#[macro_export]
+macro_rules! ledger_conformance {
+    ($harness:expr $(, $($argument:tt)*)?) => {
+        $crate::each_ledger_property! { property_tests, ($harness) [$($($argument)*)?] }
     };
 }
 
@@ -156,9 +208,12 @@ macro_rules! property_names {
 /// Every property as `module::name`, in the order of the list.
 pub const NAMES: &[&str] = each_property!(property_names,);
 
+/// Every property of a run ledger, in the same way.
+pub const LEDGER_NAMES: &[&str] = each_ledger_property!(property_names,);
+
 #[cfg(test)]
 mod tests {
-    use super::NAMES;
+    use super::{LEDGER_NAMES, NAMES};
     use std::{collections::BTreeSet, fs, path::Path};
 
     #[test]
@@ -175,14 +230,16 @@ mod tests {
                 }
             }
         }
-        let listed: BTreeSet<_> = NAMES.iter().map(|&name| name.to_owned()).collect();
+        let listed: BTreeSet<_> = NAMES.iter().chain(LEDGER_NAMES).map(|&name| name.to_owned()).collect();
         assert_eq!(written, listed);
         assert!(listed.len() > 50, "the sources were found");
     }
 
     #[test]
     fn no_name_is_doubled() {
-        let names: BTreeSet<_> = NAMES.iter().map(|name| name.split("::").last()).collect();
-        assert_eq!(names.len(), NAMES.len());
+        for list in [NAMES, LEDGER_NAMES] {
+            let names: BTreeSet<_> = list.iter().map(|name| name.split("::").last()).collect();
+            assert_eq!(names.len(), list.len());
+        }
     }
 }

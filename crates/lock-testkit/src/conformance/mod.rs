@@ -29,20 +29,29 @@
 //! [`Backend`](lock_core::Backend) trait), and what a user must see on top of it (through
 //! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
 //! hold. [`NAMES`] lists them all.
+//!
+//! A store with a [run ledger](lock_core::backend::ledger::RunLedger) passes a second suite,
+//! [`ledger_conformance!`](crate::ledger_conformance), with the same harness; [`LEDGER_NAMES`] lists it.
 
 mod harness;
 mod list;
 mod listener;
+mod scheduler;
 mod team;
 
+pub mod again;
+pub mod claiming;
 pub mod freeing;
 pub mod holding;
 pub mod lasting;
 pub mod late;
 pub mod locking;
 pub mod naming;
+pub mod ordering;
+pub mod overlapping;
 pub mod racing;
 pub mod reporting;
+pub mod running;
 pub mod taking;
 pub mod tokens;
 pub mod waiting;
@@ -50,4 +59,4 @@ pub mod waking;
 
 use crate::contender;
 pub use harness::Harness;
-pub use list::NAMES;
+pub use list::{LEDGER_NAMES, NAMES};

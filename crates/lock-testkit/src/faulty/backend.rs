@@ -6,7 +6,7 @@ use lock_core::{
     Backend, BackendError, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
     },
 };
 use std::sync::Weak;
@@ -72,5 +72,9 @@ impl Backend for FaultyBackend {
 
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         self.inner.force_release(request).await
+    }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        self.inner.ledger().filter(|_| !self.hides_ledger).map(|_| self as &dyn RunLedger)
     }
 }

@@ -16,11 +16,32 @@ pub enum Op {
     Watch,
     /// [`Backend::unwatch`](lock_core::Backend::unwatch).
     Unwatch,
+    /// [`RunLedger::register`](lock_core::backend::ledger::RunLedger::register).
+    Register,
+    /// [`RunLedger::claim`](lock_core::backend::ledger::RunLedger::claim).
+    Claim,
+    /// [`RunLedger::keep`](lock_core::backend::ledger::RunLedger::keep).
+    KeepRuns,
+    /// [`RunLedger::end`](lock_core::backend::ledger::RunLedger::end).
+    EndRun,
+    /// [`RunLedger::orders`](lock_core::backend::ledger::RunLedger::orders).
+    Orders,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Acquire, Self::Renew, Self::Release, Self::Watch, Self::Unwatch];
+    pub const ALL: [Self; 10] = [
+        Self::Acquire,
+        Self::Renew,
+        Self::Release,
+        Self::Watch,
+        Self::Unwatch,
+        Self::Register,
+        Self::Claim,
+        Self::KeepRuns,
+        Self::EndRun,
+        Self::Orders,
+    ];
 }
 
 /// What goes wrong with one call. Nothing times out by itself: whoever calls does.

@@ -6,6 +6,7 @@ mod counts;
 mod desk;
 mod fault;
 mod gate;
+mod ledger;
 
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,8 @@ use std::{fmt, sync::Arc};
 ///
 /// A call of an operation with faults (see [`Op`]) takes, in this order: the oldest fault [set for the
 /// next](FaultyBackend::next), or the [permanent](FaultyBackend::always) one, or a [random](FaultyBackend::random)
-/// one, or none. Everything else is passed on: `attach`, `inspect`, `force_release`, `server_now` and
-/// `capabilities`.
+/// one, or none. Everything else is passed on: `attach`, `inspect`, `force_release`, `server_now`,
+/// `capabilities`, and of the run ledger what only tells, and what orders.
 ///
 /// Dropping a call ends it where it stands: what was not applied is not applied later, except by
 /// [`Fault::Late`], whose point that is.
@@ -31,13 +32,21 @@ use std::{fmt, sync::Arc};
 pub struct FaultyBackend {
     inner: Arc<dyn Backend>,
     desk: Arc<Desk>,
+    hides_ledger: bool,
 }
 
 impl FaultyBackend {
     /// A healthy one over `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Backend>) -> Self {
-        Self { inner, desk: Arc::default() }
+        Self { inner, desk: Arc::default(), hides_ledger: false }
+    }
+
+    /// The same, as a store without a run ledger.
+    #[must_use]
+    pub fn without_ledger(mut self) -> Self {
+        self.hides_ledger = true;
+        self
     }
 
     /// The next call of `op` has this fault; several are taken one call each, oldest first.

@@ -16,3 +16,8 @@ impl Harness for Memory {
 }
 
 lock_testkit::conformance!(Memory, start_paused = true);
+
+mod ledger {
+    use super::Memory;
+    lock_testkit::ledger_conformance!(Memory, start_paused = true);
+}

@@ -5,7 +5,7 @@ use lock_core::{
     Backend, BackendError, FencingToken, LeaseId, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, StoredHold, SubscriberId, Wish,
+        Released, RenewItem, Renewed, Reply, Signals, StoredHold, SubscriberId, Wish, ledger::RunLedger,
     },
 };
 use std::{
@@ -263,5 +263,9 @@ impl Backend for Mutant {
             r.seen = hold.lease;
         }
         self.inner.force_release(r).await.map(|reply| self.say(reply))
+    }
+
+    fn ledger(&self) -> Option<&dyn RunLedger> {
+        self.inner.ledger()
     }
 }

@@ -1,0 +1,176 @@
+//! Who is who in a ledger: groups, jobs, runs and claims.
+
+use crate::{
+    name::{LockName, NameError},
+    time::ServerTime,
+};
+use std::{fmt, str::FromStr};
+use uuid::Uuid;
+
+/// The name of a group of jobs that one leader leads. It follows the rules of a [`LockName`] and has no brace.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupName(LockName);
+
+impl GroupName {
+    /// Checks `name` and takes it.
+    ///
+    /// # Errors
+    /// As [`LockName::new`]; and [`NameError::BrokenHashTag`] for any brace, since all that is kept of a group shares one hash
+    /// tag, which is its name.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
+        let name = LockName::new(name)?;
+        if name.as_str().contains('{') {
+            return Err(NameError::BrokenHashTag);
+        }
+        Ok(Self(name))
+    }
+
+    /// The name as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for GroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A job of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId {
+    /// Its group.
+    pub group: GroupName,
+    /// Its name in the group.
+    pub name: LockName,
+}
+
+/// What tells a run of a job from its other runs: the instant for which it was scheduled, never the time at which it was
+/// started, or the order that triggered it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RunId {
+    /// Scheduled for this instant, in whole milliseconds.
+    Scheduled(ServerTime),
+    /// Triggered by hand.
+    Triggered(Uuid),
+}
+
+impl RunId {
+    /// The run that is scheduled for that many milliseconds after the epoch.
+    #[must_use]
+    pub const fn at_millis(millis: u64) -> Self {
+        Self::Scheduled(ServerTime::from_micros(millis.saturating_mul(1000)))
+    }
+
+    /// Its instant, if it has one.
+    #[must_use]
+    pub const fn scheduled(&self) -> Option<ServerTime> {
+        match self {
+            Self::Scheduled(at) => Some(*at),
+            Self::Triggered(_) => None,
+        }
+    }
+}
+
+const TRIGGER: &str = "trigger:";
+
+/// Milliseconds since the epoch, or `trigger:<uuid>`.
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scheduled(at) => at.as_millis().fmt(f),
+            Self::Triggered(id) => write!(f, "{TRIGGER}{}", id.hyphenated()),
+        }
+    }
+}
+
+/// A text is no id and no word of a ledger of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignEntry;
+
+impl fmt::Display for ForeignEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an entry of the run ledger is not of this library")
+    }
+}
+
+impl std::error::Error for ForeignEntry {}
+
+impl FromStr for RunId {
+    type Err = ForeignEntry;
+    fn from_str(text: &str) -> Result<Self, ForeignEntry> {
+        match text.strip_prefix(TRIGGER) {
+            Some(id) => Uuid::try_parse(id).map(Self::Triggered).map_err(|_| ForeignEntry),
+            None => text.parse().map(Self::at_millis).map_err(|_| ForeignEntry),
+        }
+    }
+}
+
+/// One attempt to start a run: drawn afresh for every attempt, kept over every repetition of the request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClaimId(Uuid);
+
+impl ClaimId {
+    /// Draws a fresh one from the operating system.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// One that was drawn elsewhere.
+    #[must_use]
+    pub const fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ClaimId {
+    type Err = ForeignEntry;
+    fn from_str(text: &str) -> Result<Self, ForeignEntry> {
+        Uuid::try_parse(text).map(Self).map_err(|_| ForeignEntry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_are_read_back_from_their_text() {
+        for run in [RunId::at_millis(1_767_225_600_123), RunId::Triggered(Uuid::from_u128(7))] {
+            assert_eq!(run.to_string().parse(), Ok(run));
+        }
+        for text in ["", "x", "-1", "trigger:", "trigger:x"] {
+            assert_eq!(text.parse::<RunId>(), Err(ForeignEntry), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_group_has_no_brace() {
+        assert!(GroupName::new("billing").is_ok());
+        assert_eq!(GroupName::new("billing:{eu}"), Err(NameError::BrokenHashTag));
+        assert_eq!(GroupName::new(""), Err(NameError::Empty));
+    }
+}

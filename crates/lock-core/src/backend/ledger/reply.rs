@@ -1,0 +1,262 @@
+//! What a ledger answers.
+
+use super::{
+    CatchUp,
+    ids::{ClaimId, RunId},
+};
+use crate::{name::LockName, time::ServerTime, token::FencingToken};
+use std::{fmt, str::FromStr, time::Duration};
+use uuid::Uuid;
+
+/// What is known of a job that was registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Registered {
+    /// The latest instant that was decided; the server's now for a job that is new, or whose data were lost.
+    pub watermark: ServerTime,
+    /// Whether the watermark was set now.
+    pub state: Known,
+}
+
+/// Whether a ledger knew a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Known {
+    /// It did not: it is new, or the data were lost.
+    New,
+    /// It did.
+    Before,
+}
+
+/// The answer to a claim.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Claimed {
+    /// The run is the caller's to start.
+    Claimed {
+        /// The fencing token of this attempt.
+        token: FencingToken,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+    },
+    /// A leader of a later epoch was here: resign.
+    Fenced {
+        /// The stored epoch.
+        epoch: FencingToken,
+    },
+    /// This very instant was decided before, or the trigger was used.
+    Duplicate,
+    /// A later instant was decided before.
+    Superseded,
+    /// The instant has not come yet.
+    Early {
+        /// When to ask again.
+        wait: Duration,
+    },
+    /// Other runs are open, and the rule says that this one is skipped. It is decided by that.
+    Skipped {
+        /// How many others.
+        running: u32,
+    },
+    /// Other runs are open, and the rule says that this one waits. Ask again.
+    Busy {
+        /// How many others.
+        running: u32,
+    },
+    /// The job is paused.
+    Paused,
+    /// The orders for the job have changed: read them.
+    Outdated,
+    /// The attempt that should be followed is not there any more, or was the last.
+    Gone,
+    /// The job has no watermark: the data were lost; register it again.
+    Unregistered,
+}
+
+/// The answer to keeping a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeptRun {
+    /// It counts as running for longer.
+    Kept,
+    /// The same, and it is asked to end, since a later run is to replace it.
+    Replaced,
+    /// It has ended, was taken over, or its time was over.
+    Gone,
+}
+
+/// The answer to the end of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It is recorded, now or before.
+    Recorded,
+    /// There is no such attempt: somebody else has ended it, or the data were lost.
+    Gone,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunOutcome {
+    /// It did what it should.
+    Succeeded,
+    /// It gave an error.
+    Failed,
+    /// It panicked.
+    Panicked,
+    /// It took longer than it may.
+    TimedOut,
+    /// It was asked to end.
+    Cancelled,
+    /// Nobody knows: whoever ran it died, or lost it.
+    Abandoned,
+    /// It never began, since other runs were open.
+    Skipped,
+}
+
+impl RunOutcome {
+    const ALL: [(Self, &str); 7] = [
+        (Self::Succeeded, "succeeded"),
+        (Self::Failed, "failed"),
+        (Self::Panicked, "panicked"),
+        (Self::TimedOut, "timed_out"),
+        (Self::Cancelled, "cancelled"),
+        (Self::Abandoned, "abandoned"),
+        (Self::Skipped, "skipped"),
+    ];
+
+    /// The outcome as a word, as it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("unknown", |(_, word)| word)
+    }
+}
+
+impl fmt::Display for RunOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for RunOutcome {
+    type Err = super::ForeignEntry;
+    fn from_str(text: &str) -> Result<Self, super::ForeignEntry> {
+        let found = Self::ALL.iter().find(|(_, word)| *word == text);
+        found.map(|(outcome, _)| *outcome).ok_or(super::ForeignEntry)
+    }
+}
+
+/// One attempt of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Attempt {
+    /// The run.
+    pub run: RunId,
+    /// The number of the attempt, from 1; 0 for a run that was skipped.
+    pub attempt: u32,
+    /// Its claim.
+    pub claim: ClaimId,
+    /// Its fencing token; 0 for a run that was skipped.
+    pub token: FencingToken,
+    /// Who ran it.
+    pub node: String,
+    /// Whether it made up for a missed instant.
+    pub catch_up: CatchUp,
+    /// How many instants before it were missed and not run.
+    pub missed: u32,
+    /// When it was claimed, by the server's clock.
+    pub started: ServerTime,
+    /// When its end was recorded.
+    pub ended: ServerTime,
+    /// How it ended.
+    pub outcome: RunOutcome,
+    /// In words.
+    pub detail: String,
+}
+
+/// A run that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OpenRun {
+    /// The job.
+    pub job: LockName,
+    /// The run.
+    pub run: RunId,
+    /// The number of its last attempt, from 1.
+    pub attempt: u32,
+    /// The claim of that attempt.
+    pub claim: ClaimId,
+    /// The fencing token of that attempt.
+    pub token: FencingToken,
+    /// Who runs it.
+    pub node: String,
+    /// When that attempt was claimed, by the server's clock.
+    pub started: ServerTime,
+    /// How much longer it counts as running.
+    pub remaining: Duration,
+    /// Whether it runs.
+    pub state: RunState,
+}
+
+/// Where an open run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunState {
+    /// An attempt is under way.
+    Running,
+    /// The last attempt failed, another is to follow.
+    Waiting,
+    /// Whoever ran it has not kept it: it died, or lost it.
+    Orphaned,
+}
+
+/// The answer to an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ordered {
+    /// It holds from now on, for the fleet.
+    Accepted {
+        /// The revision of the group's orders.
+        revision: u64,
+    },
+    /// There is no such job.
+    Unregistered,
+    /// [`MOST_TRIGGERS`](super::MOST_TRIGGERS) wait already.
+    Full,
+}
+
+/// The orders of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Orders {
+    /// They are those that the caller knows.
+    Unchanged,
+    /// They are these.
+    Changed {
+        /// Their revision.
+        revision: u64,
+        /// Of each job that has ever had an order, in the order of the names.
+        jobs: Vec<(LockName, JobOrders)>,
+        /// The triggers that wait, the oldest first.
+        triggers: Vec<Trigger>,
+    },
+}
+
+/// What was ordered for a job.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct JobOrders {
+    /// The revision of these orders; 0 before the first.
+    pub revision: u64,
+    /// Whether its scheduled runs are paused.
+    pub paused: bool,
+    /// The schedule that replaces that of the program.
+    pub schedule: Option<String>,
+}
+
+/// An order to start a run that was not carried out yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Trigger {
+    /// When it was given, by the server's clock.
+    pub given: ServerTime,
+    /// The run that it is.
+    pub id: Uuid,
+    /// Of which job.
+    pub job: LockName,
+}

@@ -1,0 +1,143 @@
+//! The options of a scheduler, and which of them fit together.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    job::MAX_JOB_NAME,
+    node::Node,
+    observe::{CronObserver, Observers},
+    scheduler::{Inner, Scheduler},
+    store::Store,
+};
+use lock_core::{LockFactory, LockName, LockOptions, backend::ledger::GroupName};
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// The options of a [`Scheduler`].
+///
+/// | option | default | meaning |
+/// | --- | --- | --- |
+/// | [`group`](Self::group) | `default` | which schedulers belong together: those of one group elect one leader |
+/// | [`node`](Self::node) | the factory's process id | what the history calls this process |
+/// | [`leadership_lease`](Self::leadership_lease) | 10 s | how long runs may wait after the death of the leader |
+/// | [`run_lease`](Self::run_lease) | 30 s | after which time a run whose node died is an orphan |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 30 s | how long running bodies may take when the scheduler ends |
+/// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
+#[derive(Debug)]
+#[must_use]
+pub struct SchedulerBuilder {
+    locks: LockFactory,
+    group: String,
+    node: Option<String>,
+    leadership_lease: Duration,
+    run_lease: Duration,
+    shutdown_grace: Duration,
+    observers: Vec<Arc<dyn CronObserver>>,
+}
+
+/// What the drive needs of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) leadership: LockOptions,
+    pub(crate) shutdown_grace: Duration,
+}
+
+/// The longest name of a node, in characters.
+const MAX_NODE_NAME: usize = 200;
+
+impl SchedulerBuilder {
+    pub(crate) fn new(locks: LockFactory) -> Self {
+        Self {
+            locks,
+            group: "default".to_owned(),
+            node: None,
+            leadership_lease: Duration::from_secs(10),
+            run_lease: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(30),
+            observers: Vec::new(),
+        }
+    }
+
+    /// Which schedulers belong together, in all processes that use the store.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = group.into();
+        self
+    }
+
+    /// What people call this process, for example its host name.
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// How long the leadership lasts without a renewal. When the leader dies, another goes on within this time and a second.
+    pub fn leadership_lease(mut self, lease: Duration) -> Self {
+        self.leadership_lease = lease;
+        self
+    }
+
+    /// How long a run lasts without a renewal. A run whose node died is open until then: under `Overlap::Skip` the runs that are due
+    /// meanwhile are skipped, since nobody can know that it is over.
+    pub fn run_lease(mut self, lease: Duration) -> Self {
+        self.run_lease = lease;
+        self
+    }
+
+    /// How long running bodies may go on when the scheduler ends, before they are told to end.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    /// Adds an observer, for example `OtelCronObserver`.
+    pub fn observer(mut self, observer: impl CronObserver) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Makes the scheduler, without any IO.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::NoLedger`] if the store of the factory has no run ledger, such as a quorum;
+    /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
+    /// refuses, or that is shorter than a second.
+    pub fn build(self) -> Result<Scheduler, CronError> {
+        let group = GroupName::new(&self.group)?;
+        let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
+        if self.group.len() > MAX_JOB_NAME {
+            let about = format!("a group name has {} bytes: use at most {MAX_JOB_NAME}", self.group.len());
+            return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+        }
+        for (option, lease) in [("leadership_lease", self.leadership_lease), ("run_lease", self.run_lease)] {
+            if lease < Duration::from_secs(1) {
+                return Err(invalid(format!("`{option}` is {lease:?}: use at least a second")));
+            }
+            let probe = self.locks.named(LockName::reserved("cron").expect("a good name"))?;
+            if let Err(error) = probe.with_options(LockOptions::new().lease(lease)) {
+                return Err(invalid(format!("`{option}`: {error:#}")));
+            }
+        }
+        let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
+        if name.chars().count() > MAX_NODE_NAME {
+            return Err(invalid(format!(
+                "the name of the node is too long: use at most {MAX_NODE_NAME} characters"
+            )));
+        }
+        let store = Store::new(&self.locks, group, self.leadership_lease / 10)?;
+        let observers = Observers { group: self.group.into(), all: self.observers.into() };
+        let run_lock = LockOptions::new().lease(self.run_lease);
+        let node = Node::new(name, self.locks, store, run_lock, self.run_lease, observers);
+        let leadership = LockOptions::new().lease(self.leadership_lease);
+        let inner = Inner {
+            node: Arc::new(node),
+            options: Options { leadership, shutdown_grace: self.shutdown_grace },
+            jobs: Mutex::default(),
+            running: AtomicBool::new(false),
+            leading: AtomicBool::new(false),
+            nudge: Notify::new(),
+        };
+        Ok(Scheduler { inner: Arc::new(inner) })
+    }
+}

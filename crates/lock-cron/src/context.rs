@@ -1,0 +1,126 @@
+//! What a body is told of its run.
+
+use crate::schedule::UtcTime;
+use lock_core::{
+    FencingToken, Hold, LockName, LostReason,
+    backend::ledger::{CatchUp, RunId},
+};
+use std::future::Future;
+use tokio::sync::watch;
+
+/// A run, as its body sees it. Clones are the same run.
+///
+/// # Safety
+/// A run is *started* once. That its effects happen once is up to the resource: it has to check
+/// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity, [`id`](Self::id).
+#[derive(Debug, Clone)]
+pub struct RunContext {
+    pub(crate) job: LockName,
+    pub(crate) run: RunId,
+    pub(crate) started: UtcTime,
+    pub(crate) attempt: u32,
+    pub(crate) token: FencingToken,
+    pub(crate) catch_up: CatchUp,
+    /// Of a job of each node there is none.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) cancel: watch::Receiver<bool>,
+}
+
+impl RunContext {
+    /// The job.
+    #[must_use]
+    pub fn job(&self) -> &LockName {
+        &self.job
+    }
+
+    /// What tells this run from all others of the job, also over its attempts: store it beside what the run has done, and
+    /// a second attempt finds it there.
+    #[must_use]
+    pub fn id(&self) -> RunId {
+        self.run
+    }
+
+    /// The instant for which the run was scheduled: the *nominal* time, however late it is. Of a run that was triggered by
+    /// hand, the time at which it was claimed.
+    #[must_use]
+    pub fn scheduled_at(&self) -> UtcTime {
+        self.run.scheduled().map_or(self.started, crate::plan::utc)
+    }
+
+    /// When it was claimed, by the server's clock.
+    #[must_use]
+    pub fn started_at(&self) -> UtcTime {
+        self.started
+    }
+
+    /// The number of the attempt, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Greater than that of every earlier run and attempt of the job; 0 in a job of each node, which has none.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Whether it makes up for an instant that was missed.
+    #[must_use]
+    pub fn is_catch_up(&self) -> bool {
+        self.catch_up == CatchUp::Yes
+    }
+
+    /// Whether it was triggered by hand.
+    #[must_use]
+    pub fn is_triggered(&self) -> bool {
+        matches!(self.run, RunId::Triggered(_))
+    }
+
+    /// The hold of the run's own lock; `None` in a job of each node.
+    #[must_use]
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
+    /// Whether the run is still this node's; compares the clock and asks nobody.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.hold.as_ref().is_none_or(Hold::is_held)
+    }
+
+    /// Completes when the run is lost: from then on, another node may run it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        let hold = self.hold.clone();
+        async move {
+            match hold {
+                Some(hold) => hold.lost().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Completes when the body shall end: its time is up, the scheduler shuts down, another run replaces it, or it is lost. A
+    /// body that goes on is dropped where it stands, when the grace for that is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut cancel = self.cancel.clone();
+        async move {
+            // The sender goes when the run is over; then the body is gone as well.
+            if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Whether the body shall end.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+}

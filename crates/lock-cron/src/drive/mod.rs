@@ -1,0 +1,276 @@
+//! The drive: carries out what the planner says. One loop, and one set of tasks; nobody else spawns.
+//!
+//! Everything that takes time is an [`Effect`]: a task of the set, whose result is an event of the loop. Dropping the loop drops
+//! the set, and with it whatever is under way.
+
+mod events;
+mod lead;
+
+use crate::{
+    error::CronError,
+    job::Job,
+    node::{Why, lock},
+    observe::CronEvent,
+    options::Scope,
+    plan::{Answer, Due, Planner},
+    scheduler::Inner,
+    start::Granted,
+};
+use lock_core::{
+    BackendError, FencingToken, LockError, LockGuard, LockName, LostReason,
+    backend::ledger::{ClaimId, KeepRun, KeptRun, OpenRun, Orders, Registered, RunId},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    task::{JoinError, JoinSet},
+    time::{Instant, sleep_until},
+};
+
+/// The longest sleep, so that a step of a clock and a machine that was suspended are noticed.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// How often the orders of the fleet are read.
+const ORDERS_EVERY: Duration = Duration::from_secs(1);
+
+/// How long to wait after a failure of the store, before asking again.
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
+type Asked<T> = Result<T, BackendError>;
+
+/// What a task came to.
+enum Effect {
+    Elected(Box<Result<LockGuard, LockError>>),
+    Registered(Vec<LockName>, Asked<Vec<Registered>>),
+    Orders(Asked<Orders>),
+    Open(Asked<Vec<OpenRun>>),
+    Kept(Vec<(LockName, RunId)>, Asked<Vec<KeptRun>>),
+    Claimed(Due, Answer, Option<Box<Granted>>),
+    Adopted(LockName, RunId, Option<Box<Granted>>),
+    Over(LockName, RunId),
+    Resigned,
+}
+
+/// Where the end stands.
+enum Phase {
+    Running,
+    /// No claims any more; waiting for those in flight.
+    Draining,
+    /// Bodies finish, until then.
+    Finishing(Instant),
+    /// Bodies were told to end.
+    Ending,
+}
+
+struct Leadership {
+    guard: LockGuard,
+    lost: Pin<Box<dyn Future<Output = LostReason> + Send>>,
+}
+
+pub(crate) struct Drive {
+    inner: Arc<Inner>,
+    jobs: BTreeMap<LockName, Arc<Job>>,
+    planner: Planner,
+    effects: JoinSet<Effect>,
+    leadership: Option<Leadership>,
+    /// A token that the next leadership has to exceed.
+    floor: Option<FencingToken>,
+    known_orders: u64,
+    reading_orders: bool,
+    keeping: bool,
+    claims: usize,
+    adopting: BTreeSet<(LockName, RunId)>,
+    resigning: bool,
+    next_orders: Instant,
+    next_open: Instant,
+    next_keep: Instant,
+    phase: Phase,
+    failure: Option<CronError>,
+}
+
+impl Drive {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        let jobs = lock(&inner.jobs).clone();
+        let mut planner = Planner::default();
+        let now = inner.node.store.now();
+        for job in jobs.values() {
+            planner.add(now, job.name.clone(), job.schedule.clone(), job.terms);
+        }
+        let begin = Instant::now();
+        Self {
+            inner,
+            jobs,
+            planner,
+            effects: JoinSet::new(),
+            leadership: None,
+            floor: None,
+            known_orders: u64::MAX,
+            reading_orders: false,
+            keeping: false,
+            claims: 0,
+            adopting: BTreeSet::new(),
+            resigning: false,
+            next_orders: begin,
+            next_open: begin,
+            next_keep: begin,
+            phase: Phase::Running,
+            failure: None,
+        }
+    }
+
+    /// Until the signal, and then until everything has ended.
+    pub(crate) async fn run(mut self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
+        let mut signal = pin!(signal);
+        self.elect(Duration::ZERO);
+        while !self.is_done() {
+            self.periodic();
+            let mut commands = Vec::new();
+            self.planner.tick(self.now(), &mut commands);
+            self.obey(commands);
+            let wake = self.wake_at();
+            let inner = self.inner.clone();
+            tokio::select! {
+                biased;
+                () = &mut signal, if matches!(self.phase, Phase::Running) => self.drain(),
+                reason = lost(&mut self.leadership) => {
+                    tracing::warn!(cron.group = %self.inner.node.store.group, %reason, "the leadership was lost");
+                    self.follow();
+                    self.elect(Duration::ZERO);
+                }
+                Some(done) = self.effects.join_next() => {
+                    self.done(done);
+                    // Together: planning costs a look at each job, and many runs may be due at once.
+                    while let Some(done) = self.effects.try_join_next() {
+                        self.done(done);
+                    }
+                }
+                () = inner.nudge.notified() => self.next_orders = Instant::now(),
+                () = sleep_until(wake) => {}
+            }
+            self.advance();
+        }
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn done(&mut self, done: Result<Effect, JoinError>) {
+        match done {
+            Ok(effect) => self.handle(effect),
+            // A body's panic is caught where it runs; this is one of our own.
+            Err(error) => tracing::error!(%error, "a task of the scheduler ended early"),
+        }
+    }
+
+    fn now(&self) -> crate::UtcTime {
+        self.inner.node.store.now()
+    }
+
+    fn fleet_jobs(&self) -> Vec<LockName> {
+        self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet).map(|job| job.name.clone()).collect()
+    }
+
+    fn wake_at(&self) -> Instant {
+        let now = Instant::now();
+        let planned = self.planner.wake_at().map(|at| now + at.since(self.now()));
+        let end = match self.phase {
+            Phase::Finishing(deadline) => Some(deadline),
+            _ => None,
+        };
+        planned.into_iter().chain(end).fold(now + SLICE, Instant::min)
+    }
+
+    /// What has to be asked again and again.
+    fn periodic(&mut self) {
+        let now = Instant::now();
+        let fleet = self.jobs.values().any(|job| job.terms.scope == Scope::Fleet);
+        if fleet && now >= self.next_orders && !self.reading_orders && matches!(self.phase, Phase::Running) {
+            self.read_orders();
+        }
+        if self.leadership.is_some() && now >= self.next_open {
+            self.next_open = now + self.inner.node.run_lease / 3;
+            let node = self.inner.node.clone();
+            self.effects.spawn(async move {
+                let asked = node.store.ask(node.store.ledger().open(node.store.group.clone())).await;
+                Effect::Open(asked.map(|reply| reply.outcome))
+            });
+        }
+        if now >= self.next_keep && !self.keeping {
+            self.next_keep = now + self.inner.node.run_lease / 3;
+            self.keep();
+        }
+    }
+
+    fn read_orders(&mut self) {
+        self.next_orders = Instant::now() + ORDERS_EVERY;
+        self.reading_orders = true;
+        let (node, known) = (self.inner.node.clone(), self.known_orders);
+        self.effects.spawn(async move {
+            let asked = node.store.ask(node.store.ledger().orders(node.store.group.clone(), known)).await;
+            if let Some(seconds) = node.store.clock_offset() {
+                node.observers.tell(&CronEvent::ClockOffset { seconds });
+            }
+            Effect::Orders(asked.map(|reply| reply.outcome))
+        });
+    }
+
+    fn keep(&mut self) {
+        let runs = self.inner.node.to_keep();
+        if runs.is_empty() {
+            return;
+        }
+        self.keeping = true;
+        let node = self.inner.node.clone();
+        self.effects.spawn(async move {
+            let item = |(job, run, claim): &(LockName, RunId, ClaimId)| KeepRun {
+                job: job.clone(),
+                run: *run,
+                claim: *claim,
+                lease: node.run_lease,
+            };
+            let items = runs.iter().map(item).collect();
+            let asked = node.store.ask(node.store.ledger().keep(node.store.group.clone(), items)).await;
+            let keys = runs.into_iter().map(|(job, run, _)| (job, run)).collect();
+            Effect::Kept(keys, asked.map(|reply| reply.outcome))
+        });
+    }
+
+    fn drain(&mut self) {
+        if matches!(self.phase, Phase::Running) {
+            self.planner.drain();
+            self.phase = Phase::Draining;
+        }
+    }
+
+    /// Goes on with the end, as far as it has come.
+    fn advance(&mut self) {
+        match self.phase {
+            Phase::Draining if self.claims == 0 => {
+                self.resign(None);
+                self.phase = Phase::Finishing(Instant::now() + self.inner.options.shutdown_grace);
+            }
+            Phase::Finishing(deadline) if Instant::now() >= deadline => {
+                self.inner.node.cancel(|_, _| true, Why::ShutDown);
+                self.phase = Phase::Ending;
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Finishing(_) | Phase::Ending)
+            && self.inner.node.is_idle()
+            && !self.resigning
+    }
+}
+
+/// Completes when the leadership is lost; never without one.
+async fn lost(leadership: &mut Option<Leadership>) -> LostReason {
+    match leadership {
+        Some(leadership) => leadership.lost.as_mut().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,139 @@
+//! How a scheduler fails, to branch on.
+
+use crate::schedule::ScheduleError;
+use lock_core::{BackendError, LockError, NameError};
+use std::{error::Error, fmt, sync::Arc};
+
+/// Something about a scheduler did not work; [`kind`](CronError::kind) says what.
+///
+/// The text is one clause; the cause is in [`source`](Error::source), and `{error:#}` has both.
+#[derive(Debug, Clone)]
+pub struct CronError {
+    kind: CronErrorKind,
+    about: Option<String>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// What kind of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CronErrorKind {
+    /// The store of the lock factory has no run ledger: a quorum, or a wrapper that passes none on.
+    NoLedger,
+    /// The text is no name of a group or a job; the source is a [`NameError`].
+    InvalidName,
+    /// Options do not fit together.
+    InvalidOptions,
+    /// The schedule cannot be read, or not for this job; the source is a [`ScheduleError`].
+    InvalidSchedule,
+    /// A job of that name was registered before.
+    DuplicateJob,
+    /// There is no job of that name.
+    UnknownJob,
+    /// The scheduler runs already: register jobs before, and run it once.
+    Running,
+    /// Too many triggers wait to be carried out.
+    TooManyTriggers,
+    /// The store does not answer, or refuses; the source says why.
+    Store,
+}
+
+impl CronErrorKind {
+    fn says(self) -> &'static str {
+        match self {
+            Self::NoLedger => {
+                "the store has no run ledger, so nothing would keep a job from running twice: use one redis or the \
+                 in-memory store"
+            }
+            Self::InvalidName => "the name was refused",
+            Self::InvalidOptions => "the options were refused",
+            Self::InvalidSchedule => "the schedule was refused",
+            Self::DuplicateJob => "a job of that name is registered already: give each its own name",
+            Self::UnknownJob => "there is no job of that name in this group: register it on some node first",
+            Self::Running => "the scheduler runs already: register jobs before `run_until`, and run it once",
+            Self::TooManyTriggers => "too many triggers wait: is there a node that leads this job?",
+            Self::Store => "the store did not do what the scheduler needs",
+        }
+    }
+}
+
+impl CronError {
+    pub(crate) fn new(kind: CronErrorKind) -> Self {
+        Self { kind, about: None, source: None }
+    }
+
+    pub(crate) fn about(mut self, about: impl fmt::Display) -> Self {
+        self.about = Some(about.to_string());
+        self
+    }
+
+    fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What kind of failure.
+    #[must_use]
+    pub fn kind(&self) -> CronErrorKind {
+        self.kind
+    }
+
+    /// Whether the same call may succeed later without anybody changing something.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        let source = self.source.as_deref();
+        match self.kind {
+            CronErrorKind::TooManyTriggers => true,
+            CronErrorKind::Store => {
+                let of_backend = source.and_then(|s| s.downcast_ref::<BackendError>());
+                let of_lock = source.and_then(|s| s.downcast_ref::<LockError>());
+                of_backend.is_some_and(BackendError::is_retryable)
+                    || of_lock.is_some_and(LockError::is_retryable)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for CronError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.says())?;
+        if let Some(about) = &self.about {
+            write!(f, " ({about})")?;
+        }
+        match &self.source {
+            Some(source) if f.alternate() => write!(f, ": {source}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Error for CronError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
+    }
+}
+
+impl From<NameError> for CronError {
+    fn from(e: NameError) -> Self {
+        Self::new(CronErrorKind::InvalidName).because(e)
+    }
+}
+
+impl From<ScheduleError> for CronError {
+    fn from(e: ScheduleError) -> Self {
+        Self::new(CronErrorKind::InvalidSchedule).because(e)
+    }
+}
+
+impl From<BackendError> for CronError {
+    fn from(e: BackendError) -> Self {
+        Self::new(CronErrorKind::Store).because(e)
+    }
+}
+
+impl From<LockError> for CronError {
+    fn from(e: LockError) -> Self {
+        Self::new(CronErrorKind::Store).because(e)
+    }
+}

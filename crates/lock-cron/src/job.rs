@@ -1,0 +1,171 @@
+//! A job: when, what, and on which terms.
+
+use crate::{
+    context::RunContext,
+    error::{CronError, CronErrorKind},
+    options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter, Terms},
+    schedule::Schedule,
+    scheduler::Scheduler,
+};
+use lock_core::LockName;
+use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+/// What a body gives: nothing, or why it failed.
+pub type RunResult = Result<(), Box<dyn Error + Send + Sync>>;
+
+type Body = Arc<dyn Fn(RunContext) -> Pin<Box<dyn Future<Output = RunResult> + Send>> + Send + Sync>;
+
+/// A job as it was registered.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) name: LockName,
+    pub(crate) schedule: Schedule,
+    pub(crate) terms: Terms,
+    pub(crate) body: Body,
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, schedule, terms, .. } = self;
+        f.debug_struct("Job").field("name", name).field("schedule", schedule).field("terms", terms).finish()
+    }
+}
+
+/// A job that is being described; [`register`](Self::register) makes it known.
+///
+/// | term | default |
+/// | --- | --- |
+/// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
+/// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
+/// | [`grace`](Self::grace) | half the distance to the next instant, at most 10 minutes |
+/// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
+/// | [`retries`](Self::retries) | none |
+/// | [`timeout`](Self::timeout) | none |
+/// | [`cancel_grace`](Self::cancel_grace) | 5 s |
+/// | [`jitter`](Self::jitter) | none |
+/// | [`scope`](Self::scope) | [`Scope::Fleet`] |
+#[must_use = "a job runs only if it is registered"]
+#[derive(Debug)]
+pub struct JobBuilder {
+    scheduler: Scheduler,
+    name: String,
+    schedule: Schedule,
+    terms: Terms,
+    body: BodySlot,
+}
+
+struct BodySlot(Body);
+
+impl fmt::Debug for BodySlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("body")
+    }
+}
+
+impl JobBuilder {
+    pub(crate) fn new<F, W>(scheduler: Scheduler, name: &str, schedule: Schedule, body: F) -> Self
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        let body: Body = Arc::new(move |run| Box::pin(body(run)));
+        Self { scheduler, name: name.to_owned(), schedule, terms: Terms::default(), body: BodySlot(body) }
+    }
+
+    /// What becomes of a run while others of this job are open.
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.terms.overlap = overlap;
+        self
+    }
+
+    /// What becomes of instants that were missed.
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.terms.misfire = misfire;
+        self
+    }
+
+    /// How late a missed run may begin and still be worth it.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.terms.grace = Some(grace);
+        self
+    }
+
+    /// What becomes of a run whose node died.
+    pub fn on_orphan(mut self, on_orphan: OnOrphan) -> Self {
+        self.terms.on_orphan = on_orphan;
+        self
+    }
+
+    /// Whether a run that failed is tried again.
+    pub fn retries(mut self, retries: Retries) -> Self {
+        self.terms.retries = retries;
+        self
+    }
+
+    /// How long one attempt may take. The body is told by [`RunContext::cancelled`], and dropped after
+    /// the [grace](Self::cancel_grace) for that.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.terms.timeout = Some(timeout);
+        self
+    }
+
+    /// How long a body that was told to end may take to do so.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.terms.cancel_grace = grace;
+        self
+    }
+
+    /// A wait before the body begins.
+    pub fn jitter(mut self, jitter: StartJitter) -> Self {
+        self.terms.jitter = jitter;
+        self
+    }
+
+    /// Whether it runs once in the fleet or on every node.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.terms.scope = scope;
+        self
+    }
+
+    /// Makes the job known to this node and to the store. A job that the store has never seen begins now: it never runs for the
+    /// past.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) if it is one of `H` that fits no date with this name,
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running); and
+    /// [`Store`](CronErrorKind::Store) if the store does not answer. The job is not registered then.
+    ///
+    /// # Cancel safety
+    /// A dropped call may have made the job known to the store, which is harmless, but not to this node.
+    pub async fn register(self) -> Result<(), CronError> {
+        let name = LockName::new(&self.name)?;
+        if name.as_str().len() > MAX_JOB_NAME {
+            let about = format!("a job name has {} bytes: use at most {MAX_JOB_NAME}", name.as_str().len());
+            return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+        }
+        check(&self.terms)?;
+        let schedule = self.schedule.for_job(name.as_str())?;
+        self.scheduler.register(Job { name, schedule, terms: self.terms, body: self.body.0 }).await
+    }
+}
+
+/// The name of a run's lock has group, job and instant in it.
+pub(crate) const MAX_JOB_NAME: usize = 200;
+
+fn check(terms: &Terms) -> Result<(), CronError> {
+    let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
+    if terms.overlap == (Overlap::Allow { max: 0 }) {
+        return refuse("`Overlap::Allow { max: 0 }` would run nothing: use at least 1");
+    }
+    if terms.misfire == (Misfire::FireAll { max: 0 }) {
+        return refuse("`Misfire::FireAll { max: 0 }` would run nothing: use `Misfire::Skip`");
+    }
+    if terms.timeout == Some(Duration::ZERO) {
+        return refuse("a timeout of zero would end every run at once: leave it out for none");
+    }
+    if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
+        return refuse("a job of each node has no record, so it cannot be retried: try again in its body");
+    }
+    Ok(())
+}

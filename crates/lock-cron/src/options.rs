@@ -1,0 +1,215 @@
+//! What may be chosen for a job, and what holds if nothing is.
+
+use std::time::Duration;
+
+/// What becomes of a run while others of its job are open, anywhere in the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Overlap {
+    /// It is skipped, and the history says so.
+    #[default]
+    Skip,
+    /// It waits for them; if another comes due meanwhile, that one waits in its place. A waiting run that its node does not
+    /// live to start is, for the next leader, one that was missed: see [`Misfire`].
+    QueueOne,
+    /// They are asked to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and it starts when they have.
+    CancelPrevious,
+    /// It starts beside them, while fewer than so many are open.
+    Allow {
+        /// How many may be open at once; at least 1.
+        max: u32,
+    },
+}
+
+/// What becomes of instants that passed while nobody could start them: an outage, or a change of the leader. A run counts
+/// as missed when it is more than a second late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Misfire {
+    /// They stay missed.
+    Skip,
+    /// The latest of them is run, if it is within its [grace](crate::JobBuilder::grace).
+    #[default]
+    FireOnce,
+    /// The latest of them are run, in ascending order, as far as they are within the grace.
+    FireAll {
+        /// How many at most.
+        max: u32,
+    },
+}
+
+/// What becomes of a run whose node died, or lost its lease, before it said how the run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum OnOrphan {
+    /// It is recorded as abandoned: each run is started at most once.
+    #[default]
+    Skip,
+    /// It is run again, with a higher fencing token.
+    Retry {
+        /// How many times at most.
+        max: u32,
+    },
+}
+
+/// Whether and when a run that failed, panicked or took too long is tried again: by the same node, under the same lease.
+///
+/// | option | default |
+/// | --- | --- |
+/// | `max` | 0: once is all |
+/// | `first` | 1 s, before the second attempt; it doubles with each |
+/// | `longest` | 1 minute |
+///
+/// Up to a quarter is taken off at random, so that jobs that failed together do not come back together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Retries {
+    /// How many further attempts.
+    pub max: u32,
+    /// The wait before the first of them.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { max: 0, first: Duration::from_secs(1), longest: Duration::from_secs(60) }
+    }
+}
+
+impl Retries {
+    /// So many further attempts, with the default waits.
+    #[must_use]
+    pub fn times(max: u32) -> Self {
+        Self { max, ..Self::default() }
+    }
+
+    /// The wait after so many attempts, `random` being a number from the whole range.
+    pub(crate) fn wait(&self, attempts: u32, random: u64) -> Duration {
+        let doubled = self.first.saturating_mul(1 << attempts.saturating_sub(1).min(20));
+        let whole = doubled.min(self.longest);
+        let part = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
+        whole.mul_f64(1.0 - part / 4.0)
+    }
+}
+
+/// How long a run waits between its claim and its body, so that many jobs of one instant do not hit a resource together. It is no
+/// part of the run's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum StartJitter {
+    /// It does not.
+    #[default]
+    None,
+    /// A part of this time that the job's name decides, the same for every run.
+    Fixed(Duration),
+    /// A random part of this time.
+    Random(Duration),
+}
+
+impl StartJitter {
+    pub(crate) fn wait(self, job: &str, random: u64) -> Duration {
+        let part = |most: Duration, number: u64| {
+            most.mul_f64(f64::from(u32::try_from(number >> 32).unwrap_or(0)) / f64::from(u32::MAX))
+        };
+        match self {
+            Self::None => Duration::ZERO,
+            Self::Fixed(most) => part(most, fnv(job)),
+            Self::Random(most) => part(most, random),
+        }
+    }
+}
+
+/// FNV-1a, spread over all bits: the same on every node and in every version.
+pub(crate) fn fnv(text: &str) -> u64 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
+/// Where a job runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Scope {
+    /// Once in the fleet.
+    #[default]
+    Fleet,
+    /// On every node, for that node alone: no leader, no claim, no record beyond this process, no retry.
+    PerNode,
+}
+
+/// All that is chosen for a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) scope: Scope,
+    pub(crate) overlap: Overlap,
+    pub(crate) misfire: Misfire,
+    pub(crate) grace: Option<Duration>,
+    pub(crate) on_orphan: OnOrphan,
+    pub(crate) retries: Retries,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) jitter: StartJitter,
+    pub(crate) cancel_grace: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            scope: Scope::Fleet,
+            overlap: Overlap::Skip,
+            misfire: Misfire::FireOnce,
+            grace: None,
+            on_orphan: OnOrphan::Skip,
+            retries: Retries::default(),
+            timeout: None,
+            jitter: StartJitter::None,
+            cancel_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Terms {
+    /// How many attempts a run may have in all.
+    pub(crate) fn attempts(&self) -> u32 {
+        self.retries.max.saturating_add(1)
+    }
+
+    /// … and when it was orphaned.
+    pub(crate) fn attempts_of_orphan(&self) -> u32 {
+        match self.on_orphan {
+            OnOrphan::Skip => 0,
+            OnOrphan::Retry { max } => self.attempts().saturating_add(max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_lose_at_most_a_quarter() {
+        let retries = Retries { max: 9, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
+        for (attempts, whole) in [(1, 1), (2, 2), (3, 4), (4, 5), (60, 5)] {
+            let whole = Duration::from_secs(whole);
+            assert_eq!(retries.wait(attempts, 0), whole);
+            assert_eq!(retries.wait(attempts, u64::MAX), whole.mul_f64(0.75));
+        }
+    }
+
+    #[test]
+    fn fixed_jitter_is_that_of_the_job_and_spread() {
+        let minute = Duration::from_secs(60);
+        let fixed = |job: &str| StartJitter::Fixed(minute).wait(job, 7);
+        assert_eq!(fixed("a"), fixed("a"));
+        let waits: Vec<_> = (0..100).map(|n| fixed(&format!("job-{n}"))).collect();
+        assert!(waits.iter().all(|wait| *wait <= minute));
+        let early = waits.iter().filter(|wait| **wait < minute / 2).count();
+        assert!((30..70).contains(&early), "{early} of 100 are in the first half");
+        assert!(
+            StartJitter::Random(minute).wait("a", u64::MAX) == minute
+                && StartJitter::None.wait("a", 9).is_zero()
+        );
+    }
+}

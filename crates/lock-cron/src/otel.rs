@@ -1,0 +1,118 @@
+//! The metrics of the scheduler as OpenTelemetry instruments.
+
+use crate::{
+    observe::{CronEvent, CronObserver},
+    plan::SkipReason,
+};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter},
+};
+use std::fmt;
+
+/// Bucket boundaries of lags and durations, in seconds: 1 ms to an hour.
+const SECONDS: [f64; 14] =
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
+
+/// Records metrics on a `Meter` of the application; only the OpenTelemetry API is used, the SDK is yours.
+///
+/// | instrument | kind, unit | attributes beside `cron.group` |
+/// | --- | --- | --- |
+/// | `cron.leader` | up-down counter: 1 on the node that leads | |
+/// | `cron.start` | counter | `cron.job` |
+/// | `cron.start.lag` | histogram, s: how late a run was claimed | |
+/// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
+/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, decided_elsewhere, data_loss |
+/// | `cron.orphan` | counter | `cron.job`, `cron.again`: whether it is run again |
+/// | `cron.store.failure` | counter | |
+/// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
+///
+/// Job names are few, and an attribute.
+pub struct OtelCronObserver {
+    leader: UpDownCounter<i64>,
+    start: Counter<u64>,
+    lag: Histogram<f64>,
+    duration: Histogram<f64>,
+    skipped: Counter<u64>,
+    orphan: Counter<u64>,
+    failure: Counter<u64>,
+    offset: Gauge<f64>,
+}
+
+impl OtelCronObserver {
+    /// Makes the instruments.
+    #[must_use]
+    pub fn new(meter: &Meter) -> Self {
+        let seconds = |name: &'static str, about: &'static str| {
+            let histogram = meter.f64_histogram(name).with_unit("s").with_description(about);
+            histogram.with_boundaries(SECONDS.to_vec()).build()
+        };
+        let count =
+            |name: &'static str, about: &'static str| meter.u64_counter(name).with_description(about).build();
+        Self {
+            leader: meter
+                .i64_up_down_counter("cron.leader")
+                .with_description("Groups that this node leads")
+                .build(),
+            start: count("cron.start", "Bodies that began"),
+            lag: seconds("cron.start.lag", "From the instant of a run to its claim"),
+            duration: seconds("cron.run.duration", "From the beginning of a body to its end"),
+            skipped: count("cron.skipped", "Runs that will not be"),
+            orphan: count("cron.orphan", "Runs whose node died, or lost them"),
+            failure: count("cron.store.failure", "Questions that the store did not answer"),
+            offset: meter
+                .f64_gauge("cron.clock.offset")
+                .with_unit("s")
+                .with_description("The clock of this node minus that of the server")
+                .build(),
+        }
+    }
+}
+
+impl fmt::Debug for OtelCronObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtelCronObserver").finish_non_exhaustive()
+    }
+}
+
+impl CronObserver for OtelCronObserver {
+    fn observe(&self, group: &str, event: &CronEvent<'_>) {
+        let group = [KeyValue::new("cron.group", group.to_owned())];
+        let with = |job: &lock_core::LockName, key: &'static str, value: &'static str| {
+            let [group] = group.clone();
+            [group, KeyValue::new("cron.job", job.to_string()), KeyValue::new(key, value)]
+        };
+        match event {
+            CronEvent::Leading { .. } => self.leader.add(1, &group),
+            CronEvent::Resigned => self.leader.add(-1, &group),
+            CronEvent::Started { job, lag, attempt } => {
+                let [of_group] = group.clone();
+                self.start.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
+                if *attempt == 1 {
+                    self.lag.record(lag.as_secs_f64(), &group);
+                }
+            }
+            CronEvent::Skipped { job, reason, count } => {
+                self.skipped.add((*count).into(), &with(job, "cron.reason", reason_word(*reason)));
+            }
+            CronEvent::Ended { job, outcome, took } => {
+                self.duration.record(took.as_secs_f64(), &with(job, "cron.outcome", outcome.as_str()));
+            }
+            CronEvent::Orphan { job, again } => {
+                self.orphan.add(1, &with(job, "cron.again", if *again { "yes" } else { "no" }));
+            }
+            CronEvent::StoreFailed => self.failure.add(1, &group),
+            CronEvent::ClockOffset { seconds } => self.offset.record(*seconds, &group),
+        }
+    }
+}
+
+fn reason_word(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::Overlap => "overlap",
+        SkipReason::Missed => "missed",
+        SkipReason::Queue => "queue",
+        SkipReason::DecidedElsewhere => "decided_elsewhere",
+        SkipReason::DataLoss => "data_loss",
+    }
+}

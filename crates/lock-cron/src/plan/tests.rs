@@ -1,0 +1,304 @@
+//! Stories of the planner: what comes due, what is asked, what is answered.
+
+use super::*;
+use crate::options::Misfire;
+use Claimed::{Busy, Duplicate, Early, Fenced, Unregistered};
+
+const JOB: &str = "job";
+const EPOCH: FencingToken = FencingToken::new(7);
+
+fn at(secs: i64) -> UtcTime {
+    UtcTime::from_millis(secs * 1000)
+}
+
+fn run_at(secs: u64) -> RunId {
+    RunId::at_millis(secs * 1000)
+}
+
+fn name() -> LockName {
+    LockName::new(JOB).unwrap()
+}
+
+fn granted() -> Answer {
+    Answer::Ledger(Claimed::Claimed { token: FencingToken::new(1), attempt: 1 })
+}
+
+struct Story {
+    planner: Planner,
+    schedule: Schedule,
+}
+
+impl Story {
+    /// A leader since 0 s, of a job on these terms that was registered then.
+    fn led(schedule: &str, terms: Terms) -> Self {
+        let schedule = Schedule::cron(schedule).unwrap();
+        let mut planner = Planner::default();
+        planner.add(at(0), name(), schedule.clone(), terms);
+        planner.led(EPOCH);
+        planner.registered(&name(), at(0));
+        Self { planner, schedule }
+    }
+
+    fn tick(&mut self, now: UtcTime) -> Vec<Command> {
+        let mut out = Vec::new();
+        self.planner.tick(now, &mut out);
+        out
+    }
+
+    /// The claims of a tick: instant in seconds, whether it makes up for a missed one.
+    fn asks(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
+        let claims = self.tick(now).into_iter().filter_map(|command| match command {
+            Command::Claim(due) | Command::StartHere(due) => Some((due.run, due.catch_up)),
+            _ => None,
+        });
+        claims.collect()
+    }
+
+    /// All that is claimed if every claim is granted at once.
+    fn all_asked(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
+        let mut asked = Vec::new();
+        while let [(run, catch_up)] = self.asks(now)[..] {
+            asked.push((run, catch_up));
+            self.answer(now, run, granted());
+        }
+        asked
+    }
+
+    fn answer(&mut self, now: UtcTime, run: RunId, answer: Answer) -> Vec<Command> {
+        let (mut out, revision) = (Vec::new(), self.planner.jobs[&name()].revision);
+        let due = Due { job: name(), run, catch_up: CatchUp::No, missed: 0, revision, epoch: EPOCH };
+        self.planner.answered(now, &due, answer, &mut out);
+        out
+    }
+
+    fn order(&mut self, revision: u64, paused: bool) -> Vec<Command> {
+        let mut out = Vec::new();
+        self.planner.ordered(&name(), revision, paused, self.schedule.clone(), &mut out);
+        out
+    }
+}
+
+fn skipped(reason: SkipReason, count: u32) -> Command {
+    Command::Skipped { job: name(), reason, count }
+}
+
+#[test]
+fn each_instant_is_asked_for_once_and_not_before_it_has_come() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    assert_eq!(story.planner.wake_at(), Some(at(60)));
+    assert_eq!(story.asks(at(59)), []);
+    assert_eq!(story.asks(at(60)), [(run_at(60), CatchUp::No)]);
+    assert_eq!(story.asks(at(61)), [], "one claim in flight");
+    story.answer(at(61), run_at(60), granted());
+    assert_eq!(story.asks(at(61)), []);
+    assert_eq!(story.planner.wake_at(), Some(at(120)));
+}
+
+#[test]
+fn who_does_not_lead_asks_for_nothing() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.planner.resigned();
+    assert_eq!((story.tick(at(600)), story.planner.wake_at()), (vec![], None));
+    story.planner.led(EPOCH);
+    assert_eq!(story.asks(at(600)), [], "not before the watermark is known");
+    story.planner.registered(&name(), at(540));
+    assert_eq!(story.asks(at(600)), [(run_at(600), CatchUp::No)]);
+}
+
+#[test]
+fn an_early_claim_is_repeated_when_the_server_says() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.asks(at(60));
+    let wait = Duration::from_millis(700);
+    story.answer(at(60), run_at(60), Answer::Ledger(Early { wait }));
+    assert_eq!(story.planner.wake_at(), Some(UtcTime::from_millis(60_700)));
+    assert_eq!(story.asks(UtcTime::from_millis(60_699)), []);
+    assert_eq!(story.asks(UtcTime::from_millis(60_700)), [(run_at(60), CatchUp::No)]);
+}
+
+#[test]
+fn after_half_an_hour_of_outage_the_policy_decides() {
+    let hour = Some(Duration::from_secs(3600));
+    let terms = |misfire| Terms { misfire, grace: hour, ..Terms::default() };
+    let back = at(30 * 60 + 30);
+    let yes = |minutes: std::ops::RangeInclusive<u64>| -> Vec<_> {
+        minutes.map(|minute| (run_at(minute * 60), CatchUp::Yes)).collect()
+    };
+    for (misfire, asked) in [
+        (Misfire::Skip, vec![]),
+        (Misfire::FireOnce, yes(30..=30)),
+        (Misfire::FireAll { max: 5 }, yes(26..=30)),
+        (Misfire::FireAll { max: 50 }, yes(1..=30)),
+    ] {
+        let mut story = Story::led("* * * * *", terms(misfire));
+        let skips = 30 - u32::try_from(asked.len()).unwrap();
+        let first = story.tick(back);
+        let told = first.iter().filter(|command| matches!(command, Command::Skipped { .. })).cloned();
+        let expected = (skips > 0).then(|| skipped(SkipReason::Missed, skips));
+        assert_eq!(told.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{misfire:?}");
+        if let Some((run, _)) = asked.first() {
+            let claims: Vec<_> = first
+                .iter()
+                .filter_map(|c| if let Command::Claim(due) = c { Some(due) } else { None })
+                .collect();
+            assert_eq!((claims[0].run, claims[0].missed), (*run, skips));
+            story.answer(back, *run, granted());
+            assert_eq!(story.all_asked(back), asked[1..], "{misfire:?}");
+        }
+        assert_eq!(story.all_asked(at(31 * 60)), [(run_at(31 * 60), CatchUp::No)], "then the due one");
+    }
+}
+
+#[test]
+fn without_a_grace_of_its_own_a_run_is_made_up_within_half_its_distance() {
+    for (secs, asked) in [(85, true), (95, false)] {
+        let mut story = Story::led("* * * * *", Terms::default());
+        assert_eq!(!story.asks(at(secs)).is_empty(), asked, "{secs} s");
+    }
+    let mut story = Story::led("0 12 * * *", Terms::default());
+    assert_eq!(story.asks(at(12 * 3600 + 599)).len(), 1);
+    let mut story = Story::led("0 12 * * *", Terms::default());
+    assert_eq!(story.tick(at(12 * 3600 + 601)), [skipped(SkipReason::Missed, 1)], "at most 10 minutes");
+}
+
+#[test]
+fn an_outage_of_years_is_looked_at_in_bounded_time() {
+    let terms = Terms {
+        misfire: Misfire::FireAll { max: u32::MAX },
+        grace: Some(Duration::from_secs(3600)),
+        ..Terms::default()
+    };
+    let mut story = Story::led("* * * * * *", terms);
+    story.planner.registered(&name(), at(0));
+    story.tick(at(3 * 365 * 86_400));
+    assert!(story.planner.jobs[&name()].agenda.len() <= 1_002);
+}
+
+#[test]
+fn of_what_waits_for_a_run_to_end_the_latest_is_kept() {
+    for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
+        let mut story = Story::led("* * * * *", Terms { overlap, ..Terms::default() });
+        story.asks(at(60));
+        let told = story.answer(at(60), run_at(60), Answer::Ledger(Busy { running: 1 }));
+        let ends =
+            if overlap == Overlap::CancelPrevious { vec![Command::EndRunning(name())] } else { vec![] };
+        assert_eq!(told, ends);
+        assert_eq!(story.asks(UtcTime::from_millis(60_249)), []);
+        assert_eq!(story.asks(UtcTime::from_millis(60_250)), [(run_at(60), CatchUp::No)]);
+        story.answer(at(61), run_at(60), Answer::Ledger(Busy { running: 1 }));
+        let told = story.tick(at(120));
+        assert_eq!(told[0], skipped(SkipReason::Queue, 1));
+        assert!(matches!(&told[1], Command::Claim(due) if due.run == run_at(120)), "{told:?}");
+        story.answer(at(120), run_at(120), Answer::Ledger(Busy { running: 1 }));
+        story.planner.ended(&name());
+        assert_eq!(story.asks(at(120)), [(run_at(120), CatchUp::No)], "at once when the run ends");
+    }
+}
+
+#[test]
+fn what_another_leader_decided_is_not_asked_for_again() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.asks(at(60));
+    let told = story.answer(at(60), run_at(60), Answer::Ledger(Duplicate));
+    assert_eq!(told, [skipped(SkipReason::DecidedElsewhere, 1)]);
+    assert_eq!(story.asks(at(90)), []);
+    story.planner.registered(&name(), at(180));
+    assert_eq!(story.asks(at(180)), [], "a watermark that is ahead");
+    assert_eq!(story.asks(at(240)), [(run_at(240), CatchUp::No)]);
+}
+
+#[test]
+fn a_store_that_lost_its_data_makes_nothing_run_twice() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.asks(at(60));
+    let told = story.answer(at(60), run_at(60), Answer::Ledger(Unregistered));
+    assert_eq!(told, [skipped(SkipReason::DataLoss, 1), Command::Register(name())]);
+    assert_eq!(story.asks(at(61)), []);
+    story.planner.registered(&name(), at(61));
+    assert_eq!(story.asks(at(119)), []);
+    assert_eq!(story.asks(at(120)), [(run_at(120), CatchUp::No)]);
+}
+
+#[test]
+fn an_old_leader_resigns_and_comes_back_with_a_later_epoch() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.asks(at(60));
+    let floor = FencingToken::new(900);
+    let told = story.answer(at(60), run_at(60), Answer::Ledger(Fenced { epoch: floor }));
+    assert_eq!(told, [Command::Resign { floor }]);
+    story.planner.resigned();
+    story.planner.led(FencingToken::new(901));
+    story.planner.registered(&name(), at(0));
+    let told = story.tick(at(61));
+    assert!(
+        matches!(&told[0], Command::Claim(due) if due.run == run_at(60) && due.epoch.get() == 901),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_answer_to_a_claim_of_an_earlier_leadership_changes_nothing() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.asks(at(60));
+    story.planner.resigned();
+    assert_eq!(story.answer(at(61), run_at(60), granted()), []);
+    story.planner.led(EPOCH);
+    story.planner.registered(&name(), at(60));
+    assert_eq!(story.asks(at(120)), [(run_at(120), CatchUp::No)]);
+}
+
+#[test]
+fn a_paused_job_asks_for_nothing_and_begins_anew() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    assert_eq!(story.order(1, true), [Command::Register(name())]);
+    story.planner.registered(&name(), at(0));
+    assert_eq!(story.tick(at(600)), [], "and what is not run while paused is not missed");
+    assert_eq!(story.order(2, false), [Command::Register(name())]);
+    assert_eq!(story.order(2, false), [], "twice is once");
+    story.planner.registered(&name(), at(630));
+    let told = story.tick(at(660));
+    assert!(
+        matches!(&told[..], [Command::Claim(due)] if due.run == run_at(660) && due.revision == 2),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn orders_that_are_not_known_are_read_first() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    for answer in [Claimed::Outdated, Claimed::Paused] {
+        story.tick(at(60));
+        assert_eq!(story.answer(at(60), run_at(60), Answer::Ledger(answer)), [Command::ReadOrders]);
+        story.planner.ended(&name());
+    }
+}
+
+#[test]
+fn a_trigger_is_asked_for_at_once_and_once() {
+    let mut story = Story::led("0 12 * * *", Terms::default());
+    let run = RunId::Triggered(*lock_core::ProcessId::random().as_uuid());
+    for _ in 0..2 {
+        story.planner.triggered(&name(), run);
+    }
+    assert_eq!(story.all_asked(at(5)), [(run, CatchUp::No)]);
+}
+
+#[test]
+fn while_draining_nothing_is_asked_for() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    story.planner.drain();
+    assert_eq!((story.tick(at(600)), story.planner.wake_at()), (vec![], None));
+}
+
+#[test]
+fn a_job_of_each_node_runs_without_a_leader_and_keeps_its_own_overlap() {
+    let per_node = |overlap| Terms { scope: Scope::PerNode, overlap, ..Terms::default() };
+    let mut planner = Planner::default();
+    let schedule = Schedule::cron("* * * * *").unwrap();
+    planner.add(at(0), name(), schedule.clone(), per_node(Overlap::Skip));
+    let mut story = Story { planner, schedule };
+    assert_eq!(story.asks(at(60)), [(run_at(60), CatchUp::No)]);
+    assert_eq!(story.tick(at(120)), [skipped(SkipReason::Overlap, 1)]);
+    story.planner.ended(&name());
+    assert_eq!(story.asks(at(180)), [(run_at(180), CatchUp::No)]);
+}

@@ -1,0 +1,254 @@
+//! A run, from its claim to its recorded end: the body, what may stop it, and the attempts after a failure.
+
+use crate::{
+    context::RunContext,
+    job::{Job, RunResult},
+    node::{Node, Why},
+    observe::CronEvent,
+    options::Scope,
+    plan::utc,
+    start::{Granted, end, rule},
+};
+use futures_util::FutureExt;
+use lock_core::{
+    FencingToken, Hold,
+    backend::ledger::{Again, Attempt, ClaimId, ClaimRequest, Claimed, RunOutcome, Then},
+};
+use std::{
+    future::{Future, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// The longest text of an error that is recorded, in characters.
+const LONGEST_DETAIL: usize = 300;
+
+/// How an attempt went.
+struct Verdict {
+    outcome: RunOutcome,
+    detail: String,
+}
+
+impl Verdict {
+    fn new(outcome: RunOutcome, detail: impl ToString) -> Self {
+        let detail = detail.to_string().chars().take(LONGEST_DETAIL).collect();
+        Self { outcome, detail }
+    }
+
+    /// Whether trying again is for the node that ran it.
+    fn is_failure(&self) -> bool {
+        matches!(self.outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut)
+    }
+}
+
+/// Runs it to its end.
+pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: watch::Receiver<Option<Why>>) {
+    loop {
+        let verdict = attempt(node, job, &granted, cancel.clone()).await;
+        if job.terms.scope == Scope::PerNode {
+            remember(node, job, &granted, verdict);
+            return;
+        }
+        let claim = granted.claim;
+        let finish = |verdict: Verdict, then| {
+            let Verdict { outcome, detail } = verdict;
+            end(node, job.name.clone(), granted.run, claim, outcome, detail, then)
+        };
+        let lost = verdict.outcome == RunOutcome::Abandoned;
+        if lost && granted.attempt < job.terms.attempts_of_orphan() {
+            // Whoever leads finds it, and runs it again.
+            return;
+        }
+        let tries_again =
+            verdict.is_failure() && granted.attempt < job.terms.attempts() && cancel.borrow().is_none();
+        if !tries_again {
+            finish(verdict, Then::Over).await;
+            break;
+        }
+        if !finish(verdict, Then::Again).await {
+            break;
+        }
+        match again(node, job, &granted, cancel.clone()).await {
+            Some((claim, token, attempt, started)) => {
+                granted = Granted { claim, token, attempt, started, ..granted };
+            }
+            None => {
+                let detail = "no further attempt".to_owned();
+                end(
+                    node,
+                    job.name.clone(),
+                    granted.run,
+                    granted.claim,
+                    RunOutcome::Cancelled,
+                    detail,
+                    Then::Over,
+                )
+                .await;
+                break;
+            }
+        }
+    }
+    // After the record: else the next leader would find a run without lock and end.
+    if let Some(guard) = granted.guard.take() {
+        let _ = guard.release().await;
+    }
+}
+
+/// Waits, and claims the next attempt under the same lock; `None` if it shall not or may not be.
+async fn again(
+    node: &Node,
+    job: &Job,
+    granted: &Granted,
+    cancel: watch::Receiver<Option<Why>>,
+) -> Option<(ClaimId, FencingToken, u32, crate::UtcTime)> {
+    let hold = granted.guard.as_ref()?.hold();
+    let claim = ClaimId::random();
+    // A claim id is random, and fit to draw the jitter from.
+    let wait = job.terms.retries.wait(granted.attempt, crate::options::fnv(&claim.to_string()));
+    tokio::select! {
+        biased;
+        _ = hold.lost() => return None,
+        _ = asked_to_end(cancel) => return None,
+        () = tokio::time::sleep(wait) => {}
+    }
+    let request = ClaimRequest {
+        job: node.store.job(&job.name),
+        run: granted.run,
+        claim,
+        again: Some(Again { claim: granted.claim, most: job.terms.attempts() }),
+        epoch: FencingToken::new(0),
+        revision: 0,
+        tolerance: Duration::ZERO,
+        overlap: rule(job.terms.overlap),
+        lease: node.run_lease,
+        node: node.name.clone(),
+        catch_up: granted.catch_up,
+        missed: granted.missed,
+    };
+    let lost = hold.lost();
+    let reply = node
+        .store
+        .claim(&request, async move {
+            let _ = lost.await;
+        })
+        .await;
+    match reply.inspect_err(|error| node.store_failed(error)).ok()?.outcome {
+        Claimed::Claimed { token, attempt } if hold.is_held() => {
+            node.follow(&job.name, granted.run, claim);
+            Some((claim, token, attempt, node.store.now()))
+        }
+        _ => None,
+    }
+}
+
+/// One attempt of the body.
+async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: watch::Receiver<Option<Why>>) -> Verdict {
+    let lag = granted.run.scheduled().map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
+    node.observers.tell(&CronEvent::Started { job: &job.name, attempt: granted.attempt, lag });
+    let began = tokio::time::Instant::now();
+    let verdict = supervised(job, granted, cancel).await;
+    let (outcome, took) = (verdict.outcome, began.elapsed());
+    node.observers.tell(&CronEvent::Ended { job: &job.name, outcome, took });
+    verdict
+}
+
+/// The body, until it ends or has to.
+async fn supervised(job: &Job, granted: &Granted, cancel: watch::Receiver<Option<Why>>) -> Verdict {
+    let hold = granted.guard.as_ref().map(lock_core::LockGuard::hold);
+    let (tell, told) = watch::channel(false);
+    let context = RunContext {
+        job: job.name.clone(),
+        run: granted.run,
+        started: granted.started,
+        attempt: granted.attempt,
+        token: granted.token,
+        catch_up: granted.catch_up,
+        hold: hold.clone(),
+        cancel: told,
+    };
+    let random = crate::options::fnv(&granted.claim.to_string());
+    let jitter = match granted.attempt {
+        1 => job.terms.jitter.wait(job.name.as_str(), random),
+        _ => Duration::ZERO,
+    };
+    let body = async {
+        tokio::time::sleep(jitter).await;
+        (job.body)(context).await
+    };
+    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+    let stopped = tokio::select! {
+        biased;
+        _ = lost(hold.as_ref()) => Verdict::new(RunOutcome::Abandoned, "its lease was lost"),
+        why = asked_to_end(cancel) => match why {
+            Why::ShutDown => Verdict::new(RunOutcome::Cancelled, "the scheduler shut down"),
+            Why::Replaced => Verdict::new(RunOutcome::Cancelled, "a later run replaced it"),
+            Why::Gone => Verdict::new(RunOutcome::Abandoned, "the ledger no longer had it"),
+        },
+        () = time_out(job.terms.timeout, jitter) => Verdict::new(RunOutcome::TimedOut, "it took longer than it may"),
+        done = &mut body => return judge(done),
+    };
+    tell.send_replace(true);
+    // What it says now is not asked for: it was told to end.
+    let _ = tokio::time::timeout(job.terms.cancel_grace, &mut body).await;
+    stopped
+}
+
+fn judge(done: Result<RunResult, Box<dyn std::any::Any + Send>>) -> Verdict {
+    match done {
+        Ok(Ok(())) => Verdict::new(RunOutcome::Succeeded, ""),
+        Ok(Err(error)) => Verdict::new(RunOutcome::Failed, error),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Verdict::new(RunOutcome::Panicked, text.unwrap_or_default())
+        }
+    }
+}
+
+/// Looks at the clock whenever it is polled: after a pause of the process, all its timers are due at once, and the body must
+/// not be polled before it is known that the run is lost.
+async fn lost(hold: Option<&Hold>) {
+    let Some(hold) = hold else { return std::future::pending().await };
+    let mut told = pin!(hold.lost());
+    poll_fn(|cx| if hold.is_held() { told.as_mut().poll(cx).map(drop) } else { Poll::Ready(()) }).await;
+}
+
+async fn asked_to_end(mut cancel: watch::Receiver<Option<Why>>) -> Why {
+    let asked = cancel.wait_for(Option::is_some).await.map(|why| *why);
+    match asked {
+        Ok(Some(why)) => why,
+        // The sender is gone with the scheduler.
+        _ => Why::ShutDown,
+    }
+}
+
+async fn time_out(timeout: Option<Duration>, jitter: Duration) {
+    match timeout {
+        Some(time) => tokio::time::sleep(time.saturating_add(jitter)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The record of a job of each node is this process's own.
+fn remember(node: &Node, job: &Job, granted: &Granted, verdict: Verdict) {
+    let micros = |time: crate::UtcTime| {
+        lock_core::ServerTime::from_micros(u64::try_from(time.as_millis()).unwrap_or(0).saturating_mul(1000))
+    };
+    let attempt = Attempt {
+        run: granted.run,
+        attempt: granted.attempt,
+        claim: granted.claim,
+        token: granted.token,
+        node: node.name.clone(),
+        catch_up: granted.catch_up,
+        missed: granted.missed,
+        started: micros(granted.started),
+        ended: micros(node.store.now()),
+        outcome: verdict.outcome,
+        detail: verdict.detail,
+    };
+    node.remember(&job.name, attempt);
+}

@@ -1,0 +1,165 @@
+//! From times on the wall to instants: what a pattern means where the clocks change.
+//!
+//! A zone is a row of segments, each with one offset, and inside of a segment a time on the wall is one instant. Two
+//! things happen only between segments: times that the wall never shows (a gap), and times that it shows twice (a
+//! fold). Patterns with a star follow what the wall shows; fixed times follow the [`DstPolicy`]. So the runs are a set
+//! of instants that does not depend on where a search begins: it can be resumed anywhere, and nothing comes twice.
+//!
+//! croner can search in zones by itself, but it takes `0,30 2 * * *` for an interval, and skips it in spring.
+
+use super::{
+    civil::{Civil, Wall},
+    dst::{DstPolicy, Fold, Gap},
+    zone::{Segment, Zone},
+};
+
+/// No zone is further from UTC than a day, and the longest gap was a day as well (Samoa, 2011): nothing that is
+/// searched on the wall is further than that from its instant.
+const REACH: i64 = 48 * 60 * 60;
+
+/// One search for the next run.
+pub(crate) struct Calendar<'a> {
+    pub(crate) civil: &'a Civil,
+    pub(crate) zone: &'a Zone,
+    pub(crate) policy: DstPolicy,
+    /// A star in minute or hour: follows real time.
+    pub(crate) interval: bool,
+}
+
+impl Calendar<'_> {
+    /// The first run after the second `after`.
+    pub(crate) fn next_after(&self, after: i64) -> Option<i64> {
+        let mut found: Option<i64> = None;
+        // A run that a gap shifted forward may lie in a later segment than its gap.
+        let mut segment = self.zone.segment_at(after.saturating_sub(REACH));
+        loop {
+            let shifted = self.skipped(&segment, after);
+            let shown = self.shown(&segment, after);
+            found = [found, shifted, shown].into_iter().flatten().min();
+            // Nothing of a later segment comes before its beginning.
+            match self.next_segment(&segment) {
+                Some(next) if found.is_none_or(|found| next.start <= found) => segment = next,
+                _ => return found,
+            }
+        }
+    }
+
+    /// The next segment that may have a run: the wall may show no match for years.
+    fn next_segment(&self, segment: &Segment) -> Option<Segment> {
+        let next = self.zone.after(segment)?;
+        // From here on the wall shows nothing earlier, not even in a fold.
+        let wall = self.civil.at_or_after(next.start.saturating_sub(REACH))?;
+        Some(self.zone.segment_at(next.start.max(wall.saturating_sub(REACH))))
+    }
+
+    /// The first run after `after` at a time that the wall shows in this segment.
+    fn shown(&self, segment: &Segment, after: i64) -> Option<i64> {
+        let mut from = segment.start.max(after.saturating_add(1));
+        loop {
+            let wall = self.civil.at_or_after(segment.wall(from))?;
+            let instant = segment.instant(wall);
+            if instant >= segment.end {
+                return None;
+            }
+            match self.other_pass(segment, wall) {
+                None => return Some(instant),
+                Some(other) => from = segment.instant(other.wall(other.end)),
+            }
+        }
+    }
+
+    /// The segment that has the run at this time instead.
+    fn other_pass(&self, segment: &Segment, wall: Wall) -> Option<Segment> {
+        let instant = segment.instant(wall);
+        let other = match self.policy.fold {
+            _ if self.interval => None,
+            Fold::First if instant.saturating_sub(REACH) < segment.start => self.zone.before(segment),
+            Fold::Last if instant.saturating_add(REACH) > segment.end => self.zone.after(segment),
+            Fold::First | Fold::Last | Fold::Both => None,
+        };
+        other.filter(|other| other.shows(wall))
+    }
+
+    /// The first run after `after` at a time that the wall skips where this segment begins.
+    fn skipped(&self, segment: &Segment, after: i64) -> Option<i64> {
+        let over = segment.start.saturating_add(REACH) <= after;
+        if over || self.interval || self.policy.gap == Gap::Skip {
+            return None;
+        }
+        let before = self.zone.before(segment)?;
+        let (skipped, end) = (before.wall(segment.start), segment.wall(segment.start));
+        let first = match self.policy.gap {
+            Gap::ShiftForward => skipped.max(before.wall(after.saturating_add(1))),
+            Gap::RunOnce | Gap::Skip => skipped,
+        };
+        if first >= end {
+            return None;
+        }
+        let wall = self.civil.at_or_after(first).filter(|wall| *wall < end)?;
+        let instant = match self.policy.gap {
+            Gap::ShiftForward => before.instant(wall),
+            Gap::RunOnce | Gap::Skip => segment.start,
+        };
+        (instant > after).then_some(instant)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::tz::TimeZone;
+
+    const HOUR: i64 = 60 * 60;
+    const DAY: i64 = 24 * HOUR;
+
+    /// No zone is like this: on 10 January the clocks go from 00:00 to 10:00, and after five hours they go back.
+    fn absurd() -> Zone {
+        Zone(TimeZone::posix("STD0DST-10,J10/0,J10/15").unwrap())
+    }
+
+    fn runs(zone: &Zone, numbers: &str, policy: DstPolicy) -> Vec<i64> {
+        let civil = &Civil::new(numbers).unwrap();
+        let calendar = Calendar { civil, zone, policy, interval: false };
+        let (from, until) = (8 * DAY, 11 * DAY);
+        let mut runs = vec![];
+        while let Some(run) = calendar.next_after(*runs.last().unwrap_or(&from)).filter(|run| *run < until) {
+            runs.push(run);
+        }
+        for after in (from..until).step_by(600) {
+            let next = runs.iter().copied().find(|run| *run > after);
+            assert_eq!(calendar.next_after(after).filter(|run| *run < until), next, "after {after}");
+        }
+        runs
+    }
+
+    #[test]
+    fn a_gap_longer_than_the_time_after_it_neither_loses_nor_repeats_a_run() {
+        let [shifted, once] = [Gap::ShiftForward, Gap::RunOnce].map(|gap| {
+            let policy = DstPolicy { gap, fold: Fold::First };
+            let hours = runs(&absurd(), "0 30 2,8,12 * * * *", policy);
+            hours.into_iter().filter(|run| *run >= 9 * DAY).map(|run| run - 9 * DAY).collect::<Vec<_>>()
+        });
+        // 02:30 and 08:30 are skipped, 12:30 is shown at 02:30 UTC, 08:30 and 12:30 are shown (again) after 05:00 UTC.
+        let half = HOUR / 2;
+        let next_day = [2 * HOUR + half, 8 * HOUR + half, 12 * HOUR + half].map(|run| run + DAY);
+        assert_eq!(shifted, [&[2 * HOUR + half, 8 * HOUR + half][..], &next_day].concat());
+        assert_eq!(once, [&[0, 2 * HOUR + half, 8 * HOUR + half][..], &next_day].concat());
+    }
+
+    #[test]
+    fn a_fold_longer_than_the_time_before_it_is_not_jumped_over() {
+        // The summer of five hours begins at 10:00, and is followed by 05:00.
+        let policy = DstPolicy { gap: Gap::Skip, fold: Fold::First };
+        assert_eq!(runs(&absurd(), "0 30 8 10 1 * 1970", policy), [9 * DAY + 8 * HOUR + HOUR / 2]);
+    }
+
+    #[test]
+    fn a_search_ends_with_time_itself() {
+        let civil = &Civil::new("0 0 2 * * * *").unwrap();
+        for zone in [Zone::UTC, absurd()] {
+            let calendar = Calendar { civil, zone: &zone, policy: DstPolicy::default(), interval: false };
+            assert_eq!(calendar.next_after(i64::MAX), None);
+            assert!(calendar.next_after(i64::MIN).is_some_and(|run| run > i64::MIN));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How a schedule is refused: what is wrong, where in the text, and what to write instead.
+
+use super::field::Field;
+use std::{error::Error, fmt, ops::Range, sync::Arc};
+
+/// A schedule was refused; [`kind`](ScheduleError::kind) says what is wrong, to branch on.
+///
+/// `{error}` is one clause that quotes the text; `{error:#}` adds the cause, and the text with a mark under the
+/// place:
+///
+/// ```
+/// use lock_cron::{Field, Schedule, ScheduleErrorKind};
+///
+/// let error = Schedule::cron("0 25 * * MON-FRI").unwrap_err();
+/// assert_eq!(error.kind(), ScheduleErrorKind::InvalidField);
+/// assert_eq!(error.field(), Some(Field::Hour));
+/// assert_eq!(error.to_string(), "the hour `25` of `0 25 * * MON-FRI` is out of range: use 0-23");
+/// assert!(format!("{error:#}").ends_with("\n  0 25 * * MON-FRI\n    ^^ hour"));
+/// ```
+#[derive(Clone)]
+pub struct ScheduleError(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    problem: Problem,
+    text: String,
+}
+
+/// What kind of refusal.
+///
+/// ```
+/// use lock_cron::{Schedule, ScheduleErrorKind};
+///
+/// let never = Schedule::cron("0 0 31 2 *").unwrap_err();
+/// assert_eq!(never.kind(), ScheduleErrorKind::NeverRuns);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScheduleErrorKind {
+    /// There is no pattern.
+    Empty,
+    /// The text is longer than [`MAX_TEXT_BYTES`](crate::MAX_TEXT_BYTES).
+    TooLong,
+    /// There are fewer than five or more than seven fields.
+    FieldCount,
+    /// A field is not understood, or has a value out of range.
+    InvalidField,
+    /// Every field is right, but no day of any year matches all of them, such as 31 February.
+    NeverRuns,
+    /// An unknown word after `@`.
+    UnknownMacro,
+    /// No time zone has this name.
+    UnknownZone,
+    /// The text names a zone, and another one was asked for.
+    ConflictingZone,
+    /// A period that is not understood, shorter than a second, or without end.
+    InvalidPeriod,
+    /// An instant that is not understood.
+    InvalidInstant,
+}
+
+/// What is wrong at which bytes of a text that the one who finds it need not have.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    kind: ScheduleErrorKind,
+    field: Option<Field>,
+    at: Range<usize>,
+    /// The clause before and after the quoted text.
+    what: String,
+    but: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl Problem {
+    /// The clause reads: `what` of `text` `but`.
+    pub(crate) fn new(
+        kind: ScheduleErrorKind,
+        at: Range<usize>,
+        what: impl Into<String>,
+        but: impl Into<String>,
+    ) -> Self {
+        Self { kind, field: None, at, what: what.into(), but: but.into(), source: None }
+    }
+
+    pub(crate) fn in_field(mut self, field: Field) -> Self {
+        self.field = Some(field);
+        self
+    }
+
+    pub(crate) fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    pub(crate) fn in_text(self, text: &str) -> ScheduleError {
+        ScheduleError(Box::new(Inner { problem: self, text: text.to_owned() }))
+    }
+}
+
+impl ScheduleError {
+    /// What kind of refusal.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, ScheduleErrorKind};
+    ///
+    /// let error = Schedule::cron("0 2 * *").unwrap_err();
+    /// assert_eq!(error.kind(), ScheduleErrorKind::FieldCount);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> ScheduleErrorKind {
+        self.0.problem.kind
+    }
+
+    /// The text that was refused; the beginning, if it is too long.
+    ///
+    /// ```
+    /// use lock_cron::Schedule;
+    ///
+    /// assert_eq!(Schedule::cron("0 25 * * *").unwrap_err().text(), "0 25 * * *");
+    /// ```
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The bytes of [`text`](Self::text) that are wrong.
+    ///
+    /// ```
+    /// use lock_cron::Schedule;
+    ///
+    /// let error = Schedule::cron("0 9,25 * * *").unwrap_err();
+    /// assert_eq!(&error.text()[error.range()], "25");
+    /// ```
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.0.problem.at.clone()
+    }
+
+    /// The field that is wrong, if it is one field.
+    ///
+    /// ```
+    /// use lock_cron::{Field, Schedule};
+    ///
+    /// assert_eq!(Schedule::cron("0 25 * * *").unwrap_err().field(), Some(Field::Hour));
+    /// ```
+    #[must_use]
+    pub fn field(&self) -> Option<Field> {
+        self.0.problem.field
+    }
+}
+
+/// Control characters would move the mark, or the terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+impl fmt::Display for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { problem, text } = &*self.0;
+        write!(f, "{} of `{}` {}", plain(&problem.what), plain(text), plain(&problem.but))?;
+        if !f.alternate() {
+            return Ok(());
+        }
+        if let Some(source) = &problem.source {
+            write!(f, ": {source}")?;
+        }
+        let characters = |range: Range<usize>| text.get(range).map_or(0, |part| part.chars().count());
+        let before = characters(0..problem.at.start);
+        let marks = characters(problem.at.clone()).max(1);
+        write!(f, "\n  {}\n  {:before$}{:^>marks$}", plain(text), "", "")?;
+        match problem.field {
+            Some(field) => write!(f, " {field}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for ScheduleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { problem, text } = &*self.0;
+        let mut debug = f.debug_struct("ScheduleError");
+        debug.field("kind", &problem.kind).field("says", &self.to_string());
+        debug.field("text", text).field("range", &problem.at);
+        if let Some(field) = problem.field {
+            debug.field("field", &field);
+        }
+        if let Some(source) = &problem.source {
+            debug.field("source", source);
+        }
+        debug.finish()
+    }
+}
+
+impl Error for ScheduleError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.problem.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
+    }
+}

@@ -1,0 +1,368 @@
+//! When a job runs: a pattern, a period or an instant, a time zone, and what happens when the clocks change.
+
+mod calendar;
+mod civil;
+mod dst;
+mod error;
+mod field;
+mod fingerprint;
+mod hash;
+mod list;
+mod pattern;
+mod runs;
+mod text;
+mod time;
+mod times;
+mod token;
+mod zone;
+
+pub use dst::{DstPolicy, Fold, Gap};
+pub use error::{ScheduleError, ScheduleErrorKind};
+pub use field::Field;
+pub use fingerprint::Fingerprint;
+pub use runs::Runs;
+pub use text::MAX_TEXT_BYTES;
+pub use time::UtcTime;
+
+use error::Problem;
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use text::{Body, Text};
+use times::Times;
+use token::Token;
+use zone::Zone;
+
+/// When a job runs: the same instants on every node.
+///
+/// ```
+/// use lock_cron::{Schedule, UtcTime};
+///
+/// let nightly = Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?;
+/// let new_year = UtcTime::from_millis(1_767_222_000_000);
+/// assert_eq!(nightly.next_after(new_year).unwrap().to_string(), "2026-01-01T01:00:00Z");
+///
+/// for run in nightly.next_runs(3) {
+///     println!("{run}");
+/// }
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+///
+/// # Patterns
+/// Five fields, with seconds in front six, with years behind seven:
+///
+/// ```text
+/// [second 0-59] minute 0-59 hour 0-23 day-of-month 1-31 month 1-12 day-of-week 0-7 [year 1970-5000]
+/// ```
+///
+/// | in a field | means |
+/// | --- | --- |
+/// | `*`, `*/15` | every value, every fifteenth beginning with the first |
+/// | `5`, `1-5`, `0-30/10`, `1,3,7-9` | a value, a range, every tenth of a range, a list of these |
+/// | `5/15` | from 5 on every fifteenth: `5-59/15` |
+/// | `JAN`-`DEC`, `SUN`-`SAT` | names; in numbers Sunday is 0 or 7, Monday is 1 |
+/// | `?` | the same as `*`, for days |
+/// | `L`, `LW`, `15W` | days of the month: the last, the last workday, the workday (Monday to Friday) nearest to the 15th in its month |
+/// | `FRI#2`, `FRIL` | days of the week: the second, the last Friday of the month |
+/// | `H`, `H(0-29)`, `H/15` | a value that the job's name decides, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
+///
+/// If both the day of the month and that of the week are given (neither is `*`), a day matches that matches one of
+/// them, as in every cron; with a `+` before the days of the week it has to match both: `0 9 1-7 * +MON`.
+///
+/// Instead of fields there may be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`;
+/// `@every 1h30m`, see [`every`](Self::every); and `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
+///
+/// # Zones
+/// Without a zone a schedule is in UTC, never in that of the machine, which may be another one on the next node.
+/// [`in_tz`](Self::in_tz) names one, or the text itself: `CRON_TZ=Europe/Berlin 0 2 * * *`. The data of the zone is that of
+/// the system when the schedule is made, or else that of the binary (feature `bundled-zones`).
+///
+/// # When the clocks change
+/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` is 15 minutes after 15 minutes, through
+/// a repeated hour as well. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once where its time exists twice
+/// (in the first pass), and once, right after the gap, where its times do not exist. [`on_dst`](Self::on_dst) chooses
+/// otherwise.
+#[derive(Clone)]
+pub struct Schedule {
+    text: Arc<str>,
+    /// The zone in the text, which no other may contradict.
+    zone_in_text: bool,
+    zone: Zone,
+    policy: DstPolicy,
+    times: Times,
+}
+
+impl Schedule {
+    /// The schedule that `text` says: a pattern, a word after `@`, and perhaps a zone before it.
+    ///
+    /// # Errors
+    /// A [`ScheduleError`] that points at what is wrong, also if no date ever matches.
+    ///
+    /// ```
+    /// use lock_cron::Schedule;
+    ///
+    /// for text in ["*/5 * * * *", "0 0 9 * * MON#1", "0 0 12 L * ? 2030", "@daily", "@every 90s", "TZ=Asia/Tokyo 0 9 * * 1-5"] {
+    ///     Schedule::cron(text)?;
+    /// }
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    pub fn cron(text: &str) -> Result<Self, ScheduleError> {
+        if text.len() > MAX_TEXT_BYTES {
+            let shown: String = text.chars().take(40).collect();
+            let but = format!("is longer than {MAX_TEXT_BYTES} bytes: use several jobs");
+            let problem = Problem::new(ScheduleErrorKind::TooLong, 0..shown.len(), "the text", but);
+            return Err(problem.in_text(&shown));
+        }
+        Self::parse(text).map_err(|problem| problem.in_text(text))
+    }
+
+    fn parse(text: &str) -> Result<Self, Problem> {
+        let Text { zone, body, rest } = Text::parse(text)?;
+        let times = match body {
+            Body::Pattern(pattern) => Times::pattern(pattern.into(), "", rest)?,
+            Body::Every(token, period) => Times::every(period.as_millis(), token)?,
+            Body::At(instant) => Times::At(UtcTime::from_millis(instant.as_millisecond())),
+        };
+        Ok(Self {
+            text: rest.text.into(),
+            zone_in_text: zone.is_some(),
+            zone: zone.map_or(Ok(Zone::UTC), Zone::named)?,
+            policy: DstPolicy::default(),
+            times,
+        })
+    }
+
+    /// Every `period`, in real time: at the multiples of `period` since 1970-01-01T00:00:00Z, so that all nodes mean
+    /// the same instants, whenever they were started. A part of a millisecond is left away.
+    ///
+    /// Zones play no part in it: every 24 hours is not every day at the same time of day.
+    ///
+    /// # Errors
+    /// [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod): shorter than a second, or longer than 100 years.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    /// use std::time::Duration;
+    ///
+    /// let slots = Schedule::every(Duration::from_secs(5 * 60))?;
+    /// let next = slots.next_after(UtcTime::from_millis(1_774_695_600_001));
+    /// assert_eq!(next, Some(UtcTime::from_millis(1_774_695_900_000)));
+    /// assert!(Schedule::every(Duration::ZERO).is_err());
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    pub fn every(period: Duration) -> Result<Self, ScheduleError> {
+        let text = format!("@every {}", times::friendly(period));
+        Self::cron(&text)
+    }
+
+    /// Once, at `instant`.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    ///
+    /// let launch = UtcTime::from_millis(1_900_000_000_000);
+    /// let once = Schedule::at(launch);
+    /// assert_eq!(once.next_after(UtcTime::from_millis(0)), Some(launch));
+    /// assert_eq!(once.next_after(launch), None);
+    /// ```
+    #[must_use]
+    pub fn at(instant: impl Into<UtcTime>) -> Self {
+        let instant = instant.into();
+        Self {
+            text: format!("@at {instant}").into(),
+            zone_in_text: false,
+            zone: Zone::UTC,
+            policy: DstPolicy::default(),
+            times: Times::At(instant),
+        }
+    }
+
+    /// The same pattern in another time zone, by its name in the IANA database; `UTC` if this is never called.
+    /// Periods and instants stay what they are.
+    ///
+    /// # Errors
+    /// [`UnknownZone`](ScheduleErrorKind::UnknownZone), or [`ConflictingZone`](ScheduleErrorKind::ConflictingZone) if the
+    /// text names another zone.
+    ///
+    /// ```
+    /// use lock_cron::Schedule;
+    ///
+    /// let lunch = Schedule::cron("0 12 * * *")?.in_tz("America/Santiago")?;
+    /// assert_eq!(lunch.tz(), "America/Santiago");
+    /// assert!(Schedule::cron("0 12 * * *")?.in_tz("Santiago").unwrap_err().to_string().contains("use `America/Santiago`"));
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    pub fn in_tz(mut self, name: &str) -> Result<Self, ScheduleError> {
+        let token = Token { text: name, at: 0 };
+        let zone = Zone::named(token).map_err(|problem| problem.in_text(name))?;
+        if self.zone_in_text && zone.name() != self.zone.name() {
+            let text = format!("CRON_TZ={} {}", self.zone.name(), self.text);
+            let at = "CRON_TZ=".len()..text.len() - self.text.len() - 1;
+            let but = format!("is to be in `{}` as well: name one of the zones", zone.name());
+            return Err(Problem::new(ScheduleErrorKind::ConflictingZone, at, "the zone", but).in_text(&text));
+        }
+        self.zone = zone;
+        Ok(self)
+    }
+
+    /// What runs at fixed times do when the clocks change.
+    ///
+    /// ```
+    /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
+    ///
+    /// let policy = DstPolicy { gap: Gap::Skip, fold: Fold::Last };
+    /// let schedule = Schedule::cron("30 2 * * *")?.in_tz("Europe/Berlin")?.on_dst(policy);
+    /// # let _ = schedule;
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn on_dst(mut self, policy: DstPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same schedule, with each `H` decided by the name of a job: jobs of different names are spread over the
+    /// hour or the day, and each keeps its time. Until then `H` is that of a job whose name is empty. The scheduler
+    /// calls this when a job is registered.
+    ///
+    /// # Errors
+    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if it is `H` that makes the date impossible (`0 0 31 H *`).
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    ///
+    /// let nightly = Schedule::cron("H H(1-4) * * *")?;
+    /// let first = |job| nightly.for_job(job).map(|schedule| schedule.next_after(UtcTime::from_millis(0)));
+    /// assert_eq!(first("invoices")?, first("invoices")?);
+    /// assert_ne!(first("invoices")?, first("reports")?);
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    pub fn for_job(&self, name: &str) -> Result<Self, ScheduleError> {
+        let token = Token { text: &self.text, at: 0 };
+        let times = self.times.for_job(name, token).map_err(|problem| problem.in_text(&self.text))?;
+        Ok(Self { times, ..self.clone() })
+    }
+
+    /// The first run after `instant`, which itself is not one of them; `None` if there is none.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    /// use std::time::SystemTime;
+    ///
+    /// let hourly = Schedule::cron("@hourly")?;
+    /// let run = hourly.next_after(SystemTime::now()).unwrap();
+    /// assert_eq!(hourly.next_after(run).unwrap().as_millis(), run.as_millis() + 3_600_000);
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn next_after(&self, instant: impl Into<UtcTime>) -> Option<UtcTime> {
+        self.times.next_after(instant.into(), &self.zone, self.policy)
+    }
+
+    /// The runs after `instant`, one after the other.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    ///
+    /// let (since, now) = (UtcTime::from_millis(0), UtcTime::from_millis(10_800_000));
+    /// let hourly = Schedule::cron("@hourly")?;
+    /// let missed: Vec<_> = hourly.after(since).take_while(|run| *run <= now).collect();
+    /// assert_eq!(missed.len(), 3);
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    pub fn after(&self, instant: impl Into<UtcTime>) -> Runs<'_> {
+        Runs::new(self, instant.into())
+    }
+
+    /// The next `n` runs after now, by the clock of the system; fewer if the schedule ends.
+    ///
+    /// ```
+    /// assert_eq!(lock_cron::Schedule::cron("@daily")?.next_runs(7).len(), 7);
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn next_runs(&self, n: usize) -> Vec<UtcTime> {
+        self.after(UtcTime::now()).take(n).collect()
+    }
+
+    /// The name of the time zone.
+    ///
+    /// ```
+    /// assert_eq!(lock_cron::Schedule::cron("@daily")?.tz(), "UTC");
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn tz(&self) -> &str {
+        self.zone.name()
+    }
+
+    /// What runs at fixed times do when the clocks change.
+    ///
+    /// ```
+    /// let schedule = lock_cron::Schedule::cron("@daily")?;
+    /// assert_eq!(schedule.dst_policy(), lock_cron::DstPolicy::default());
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn dst_policy(&self) -> DstPolicy {
+        self.policy
+    }
+
+    /// What nodes compare to see whether they mean the same; the data of the zone is that of the 400 days after
+    /// `from`, which all have to choose alike.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    ///
+    /// let from = UtcTime::from_millis(1_774_695_600_000);
+    /// let (a, b) = (Schedule::cron("0 2 * * *")?, Schedule::cron("0 3 * * *")?);
+    /// assert_ne!(a.fingerprint(from), b.fingerprint(from));
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn fingerprint(&self, from: impl Into<UtcTime>) -> Fingerprint {
+        let what = [self.to_string(), self.times.numbers().to_owned()];
+        Fingerprint::of(&what, self.policy, self.times.zoned(&self.zone), from.into())
+    }
+}
+
+/// As a text that [`Schedule::cron`] takes, the zone included; the [`DstPolicy`] is not in it.
+///
+/// ```
+/// use lock_cron::Schedule;
+///
+/// let daily = Schedule::cron("@daily")?.in_tz("Asia/Tokyo")?;
+/// assert_eq!(daily.to_string(), "CRON_TZ=Asia/Tokyo @daily");
+/// assert_eq!(daily.to_string().parse::<Schedule>()?, daily);
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.times.zoned(&self.zone).is_some_and(|zone| zone.name() != "UTC") {
+            write!(f, "CRON_TZ={} ", self.zone.name())?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Schedule").field(&self.to_string()).field(&self.policy).finish()
+    }
+}
+
+impl FromStr for Schedule {
+    type Err = ScheduleError;
+
+    fn from_str(text: &str) -> Result<Self, ScheduleError> {
+        Self::cron(text)
+    }
+}
+
+/// The same runs by the same words; `@daily` and `0 0 * * *` are equal, the zones `UTC` and `Etc/UTC` are not.
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        let zone = |this: &Self| this.times.zoned(&this.zone).map(|zone| zone.name().to_owned());
+        self.times == other.times && self.policy == other.policy && zone(self) == zone(other)
+    }
+}
+
+impl Eq for Schedule {}

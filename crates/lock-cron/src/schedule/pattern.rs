@@ -1,0 +1,67 @@
+//! Five to seven fields: which of them are written, and what they are together.
+
+use super::{
+    error::{Problem, ScheduleErrorKind},
+    field::Field,
+    hash::StableHash,
+    list::List,
+    token::{Token, word},
+};
+
+/// Seven fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern([List; 7]);
+
+impl Pattern {
+    pub(crate) fn parse(token: Token<'_>) -> Result<Self, Problem> {
+        let mut words = Vec::new();
+        let mut rest = token;
+        while !rest.text.is_empty() {
+            let (next, after) = word(rest);
+            words.push(next);
+            rest = after;
+        }
+        let (seconds, years) = match words.len() {
+            5 => (false, false),
+            6 => (true, false),
+            7 => (true, true),
+            count => {
+                let but = format!(
+                    "has {count} fields, not 5 to 7: use `[second] minute hour day-of-month month day-of-week [year]`"
+                );
+                return Err(token.problem(ScheduleErrorKind::FieldCount, "the pattern", but));
+            }
+        };
+        let mut words = words.into_iter();
+        let mut field = |field, written: bool| match written.then(|| words.next()).flatten() {
+            Some(word) => List::parse(field, word),
+            None => Ok(List::omitted(field)),
+        };
+        Ok(Self([
+            field(Field::Second, seconds)?,
+            field(Field::Minute, true)?,
+            field(Field::Hour, true)?,
+            field(Field::DayOfMonth, true)?,
+            field(Field::Month, true)?,
+            field(Field::DayOfWeek, true)?,
+            field(Field::Year, years)?,
+        ]))
+    }
+
+    /// A star in minute or hour: the job follows real time, whatever the clocks do.
+    pub(crate) fn is_interval(&self) -> bool {
+        let [_, minute, hour, ..] = &self.0;
+        minute.is_interval() || hour.is_interval()
+    }
+
+    pub(crate) fn has_hash(&self) -> bool {
+        self.0.iter().any(List::has_hash)
+    }
+
+    /// In numbers alone, `H` being a hash of `job`, another one in each field.
+    pub(crate) fn numbers(&self, job: &str) -> String {
+        let hash = StableHash::new().bytes(job.as_bytes());
+        let field = |(at, list): (usize, &List)| list.numbers(hash.number(at as i64).finish());
+        self.0.iter().enumerate().map(field).collect::<Vec<_>>().join(" ")
+    }
+}

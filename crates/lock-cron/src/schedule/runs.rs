@@ -1,0 +1,39 @@
+//! The runs of a schedule, one after the other.
+
+use super::{Schedule, UtcTime};
+use std::iter::FusedIterator;
+
+/// The runs of a schedule after an instant, strictly increasing; from [`Schedule::after`].
+///
+/// It ends where the schedule ends: never for most, after the last year of a pattern with years.
+///
+/// ```
+/// use lock_cron::{Schedule, UtcTime};
+///
+/// let leap = Schedule::cron("0 0 29 2 *")?;
+/// let years: Vec<_> = leap.after(UtcTime::from_millis(0)).take(2).map(|run| run.to_string()).collect();
+/// assert_eq!(years, ["1972-02-29T00:00:00Z", "1976-02-29T00:00:00Z"]);
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Runs<'a> {
+    schedule: &'a Schedule,
+    after: Option<UtcTime>,
+}
+
+impl<'a> Runs<'a> {
+    pub(crate) fn new(schedule: &'a Schedule, after: UtcTime) -> Self {
+        Self { schedule, after: Some(after) }
+    }
+}
+
+impl Iterator for Runs<'_> {
+    type Item = UtcTime;
+
+    fn next(&mut self) -> Option<UtcTime> {
+        self.after = self.schedule.next_after(self.after?);
+        self.after
+    }
+}
+
+impl FusedIterator for Runs<'_> {}

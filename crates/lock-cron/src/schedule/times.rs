@@ -1,0 +1,107 @@
+//! The three kinds of schedules: a pattern, a period, an instant.
+
+use super::{
+    UtcTime,
+    calendar::Calendar,
+    civil::Civil,
+    dst::DstPolicy,
+    error::{Problem, ScheduleErrorKind},
+    pattern::Pattern,
+    token::Token,
+    zone::Zone,
+};
+use jiff::SignedDuration;
+use std::{sync::Arc, time::Duration};
+
+/// The longest period.
+const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
+
+#[derive(Clone)]
+pub(crate) enum Times {
+    Pattern {
+        pattern: Arc<Pattern>,
+        civil: Arc<Civil>,
+    },
+    /// Milliseconds.
+    Every(i64),
+    At(UtcTime),
+}
+
+impl Times {
+    /// `H` in the pattern is decided by the name of `job`.
+    pub(crate) fn pattern(pattern: Arc<Pattern>, job: &str, text: Token<'_>) -> Result<Self, Problem> {
+        let refused = |but: &str| Err(text.problem(ScheduleErrorKind::NeverRuns, "the pattern", but));
+        match Civil::new(&pattern.numbers(job)) {
+            Some(civil) if civil.matches_a_date() => Ok(Self::Pattern { pattern, civil: civil.into() }),
+            Some(_) => refused("never runs: no date has such a day, month, weekday and year"),
+            None => refused("never runs: it is not understood"),
+        }
+    }
+
+    pub(crate) fn every(millis: i128, token: Token<'_>) -> Result<Self, Problem> {
+        let refused = |but| Err(token.problem(ScheduleErrorKind::InvalidPeriod, "the period", but));
+        match i64::try_from(millis) {
+            Ok(millis @ 1000..=CENTURY) => Ok(Self::Every(millis)),
+            Ok(0) => refused("is zero: use a second or more"),
+            Ok(..1000) => refused("is shorter than a second: use a second or more"),
+            Ok(_) | Err(_) => refused("is longer than 100 years: use less"),
+        }
+    }
+
+    pub(crate) fn for_job(&self, job: &str, text: Token<'_>) -> Result<Self, Problem> {
+        match self {
+            Self::Pattern { pattern, .. } if pattern.has_hash() => Self::pattern(pattern.clone(), job, text),
+            other => Ok(other.clone()),
+        }
+    }
+
+    pub(crate) fn next_after(&self, after: UtcTime, zone: &Zone, policy: DstPolicy) -> Option<UtcTime> {
+        match self {
+            Self::At(instant) => (after < *instant).then_some(*instant),
+            Self::Every(period) => {
+                let slot = after.as_millis().div_euclid(*period).checked_add(1)?;
+                slot.checked_mul(*period).map(UtcTime::from_millis)
+            }
+            Self::Pattern { pattern, civil } => {
+                let calendar = Calendar { civil, zone, policy, interval: pattern.is_interval() };
+                UtcTime::from_second(calendar.next_after(after.second())?)
+            }
+        }
+    }
+
+    /// The zone, if it plays a part.
+    pub(crate) fn zoned<'a>(&self, zone: &'a Zone) -> Option<&'a Zone> {
+        matches!(self, Self::Pattern { .. }).then_some(zone)
+    }
+
+    /// The pattern as it is searched.
+    pub(crate) fn numbers(&self) -> &str {
+        match self {
+            Self::Pattern { civil, .. } => civil.numbers(),
+            Self::Every(_) | Self::At(_) => "",
+        }
+    }
+}
+
+impl PartialEq for Times {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pattern { pattern, civil }, Self::Pattern { pattern: other, civil: searched }) => {
+                civil == searched && pattern.is_interval() == other.is_interval()
+            }
+            (Self::Every(a), Self::Every(b)) => a == b,
+            (Self::At(a), Self::At(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// A period as `@every` takes it, without the part of a millisecond.
+pub(crate) fn friendly(period: Duration) -> String {
+    let whole = Duration::new(period.as_secs(), period.subsec_millis() * 1_000_000);
+    match SignedDuration::try_from(whole) {
+        Ok(whole) => format!("{whole:#}"),
+        // Longer than jiff knows, and than a period may be.
+        Err(_) => format!("{}s", i64::MAX),
+    }
+}

@@ -1,0 +1,330 @@
+//! The scheduler as a user sees it: built, given jobs, run, and told what to do.
+
+use crate::{
+    builder::SchedulerBuilder,
+    context::RunContext,
+    drive::Drive,
+    error::{CronError, CronErrorKind},
+    job::{Job, JobBuilder, RunResult},
+    node::{Node, lock},
+    options::Scope,
+    schedule::{Schedule, UtcTime},
+};
+use lock_core::{
+    LockFactory, LockName,
+    backend::ledger::{Attempt, JobOrders, OpenRun, Order, Ordered, Orders, RunId},
+};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::sync::Notify;
+
+/// Jobs that run at their times, each instant once in the fleet.
+///
+/// Every node of a group registers its jobs and runs its scheduler. One of them is elected leader, and starts runs; when it dies,
+/// another goes on. Leader election is for efficiency alone: that each run is started once is decided by the store, by a
+/// claim of (job, scheduled instant), and two leaders at once are harmless.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lock_core::{LockFactory, MemoryBackend, TestClock};
+/// use lock_cron::{Overlap, Schedule, Scheduler};
+/// use std::{sync::Arc, time::Duration};
+///
+/// // In production: `LockFactory::new(RedisBackend::connect(url).await?)`.
+/// let clock = Arc::new(TestClock::new());
+/// let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock).build()?;
+///
+/// let cron = Scheduler::builder(locks).group("billing").build()?;
+/// cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run| async move {
+///     println!("run of {} with token {}", run.scheduled_at(), run.fencing_token());
+///     Ok(())
+/// })
+/// .overlap(Overlap::Skip)
+/// .timeout(Duration::from_secs(600))
+/// .register()
+/// .await?;
+///
+/// cron.run_until(tokio::time::sleep(Duration::from_secs(24 * 60 * 60))).await?; // until a signal, in production
+/// assert_eq!(cron.history("invoices", 10).await?.len(), 1);
+/// # Ok(()) }
+/// ```
+///
+/// # What it promises
+/// Exactly one *start* per instant, as long as the store keeps its data; no start before the instant, by the server's clock. What a
+/// run *does* happens once only if the resource checks the [token](RunContext::fencing_token) or the [id](RunContext::id) of
+/// the run. A node that dies takes its runs with it, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise.
+///
+/// Clones are the same scheduler.
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) node: Arc<Node>,
+    pub(crate) options: crate::builder::Options,
+    pub(crate) jobs: Mutex<BTreeMap<LockName, Arc<Job>>>,
+    pub(crate) running: AtomicBool,
+    pub(crate) leading: AtomicBool,
+    /// The orders of the fleet are to be read now.
+    pub(crate) nudge: Notify,
+}
+
+/// A job, as this node sees it now.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct JobView {
+    /// Its name.
+    pub name: LockName,
+    /// When it runs: the schedule of the program, or the one that [replaced](Scheduler::replace) it.
+    pub schedule: Schedule,
+    /// Whether that is a replacement.
+    pub replaced: bool,
+    /// Whether its scheduled runs are paused.
+    pub paused: bool,
+    /// Where it runs.
+    pub scope: Scope,
+    /// Its next run, unless it is paused.
+    pub next_run: Option<UtcTime>,
+    /// Its runs that have not ended, anywhere in the fleet.
+    pub open: Vec<OpenRun>,
+}
+
+impl Scheduler {
+    /// A scheduler on these locks; see [`SchedulerBuilder`].
+    pub fn builder(locks: LockFactory) -> SchedulerBuilder {
+        SchedulerBuilder::new(locks)
+    }
+
+    /// Describes a job; [`register`](JobBuilder::register) makes it known. All nodes should register the same jobs; one that
+    /// knows others, in a rolling deployment, elects a leader for those with its equals.
+    pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        JobBuilder::new(self.clone(), name, schedule, body)
+    }
+
+    pub(crate) async fn register(&self, job: Job) -> Result<(), CronError> {
+        let refused = |kind| Err(CronError::new(kind).about(format_args!("job `{}`", job.name)));
+        let check = || {
+            if self.inner.running.load(Ordering::SeqCst) {
+                return refused(CronErrorKind::Running);
+            }
+            match lock(&self.inner.jobs).contains_key(&job.name) {
+                true => refused(CronErrorKind::DuplicateJob),
+                false => Ok(()),
+            }
+        };
+        check()?;
+        if job.terms.scope == Scope::Fleet {
+            let store = &self.inner.node.store;
+            store.ask(store.ledger().register(store.group.clone(), vec![job.name.clone()])).await?;
+        }
+        check()?;
+        lock(&self.inner.jobs).insert(job.name.clone(), Arc::new(job));
+        Ok(())
+    }
+
+    /// Runs the jobs until `signal` completes, then ends in good order: no further claims; the leadership is given back, so that
+    /// another node goes on at once; running bodies finish within the
+    /// [shutdown grace](SchedulerBuilder::shutdown_grace), and are told to end after it.
+    ///
+    /// Outages of the store are waited out.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::Running`] if it runs already, or did; [`CronErrorKind::Store`] if the lock factory was shut down.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops every body where it stands. Their locks are released in the background, and what they did not end
+    /// is an orphan: prefer the signal.
+    pub async fn run_until(&self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
+        if self.inner.running.swap(true, Ordering::SeqCst) {
+            return Err(CronError::new(CronErrorKind::Running));
+        }
+        Drive::new(self.inner.clone()).run(signal).await
+    }
+
+    /// Whether this node leads now.
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.inner.leading.load(Ordering::SeqCst)
+    }
+
+    /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It
+    /// holds when this returns, on all nodes. Runs under way go on; runs by hand are possible.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; it can be repeated.
+    pub async fn pause(&self, job: &str) -> Result<(), CronError> {
+        self.order(job, Order::Pause).await
+    }
+
+    /// Lets the scheduled runs of a job start again, from now on: those that were due meanwhile are not made up.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; it can be repeated.
+    pub async fn resume(&self, job: &str) -> Result<(), CronError> {
+        self.order(job, Order::Resume).await
+    }
+
+    /// Gives a job another schedule in the whole fleet, over restarts as well, until it is
+    /// [restored](Self::restore). An invalid one changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not stored: the
+    /// program's stays.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; it can be repeated.
+    pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
+        let schedule = Schedule::cron(schedule)?;
+        schedule.for_job(job)?;
+        self.order(job, Order::Replace(schedule.to_string())).await
+    }
+
+    /// Gives a job the schedule of the program back.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; it can be repeated.
+    pub async fn restore(&self, job: &str) -> Result<(), CronError> {
+        self.order(job, Order::Restore).await
+    }
+
+    /// Has a job run now, once, by whichever node leads: within a second, if there is one. The rule for overlaps
+    /// holds; the schedule is not touched. The run's id is given back, to look for in the history.
+    ///
+    /// # Errors
+    /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 1000 wait already.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
+    pub async fn trigger_now(&self, job: &str) -> Result<RunId, CronError> {
+        let id = *lock_core::ProcessId::random().as_uuid();
+        self.order(job, Order::Trigger(id)).await?;
+        Ok(RunId::Triggered(id))
+    }
+
+    async fn order(&self, job: &str, order: Order) -> Result<(), CronError> {
+        let store = &self.inner.node.store;
+        let name = LockName::new(job)?;
+        let answer = store.ask(store.ledger().order(store.job(&name), order)).await?.outcome;
+        self.inner.nudge.notify_one();
+        match answer {
+            Ordered::Unregistered => {
+                Err(CronError::new(CronErrorKind::UnknownJob).about(format_args!("job `{job}`")))
+            }
+            Ordered::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The jobs of this node, in the order of their names, with the orders of the fleet and their open runs.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::Store`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn list(&self) -> Result<Vec<JobView>, CronError> {
+        let node = &self.inner.node;
+        let orders = self.orders().await?;
+        let open = node.store.ask(node.store.ledger().open(node.store.group.clone())).await?.outcome;
+        let jobs: Vec<_> = lock(&self.inner.jobs).values().cloned().collect();
+        let view = |job: Arc<Job>| {
+            let orders = orders.get(&job.name);
+            let schedule = effective(&job, orders);
+            let paused = orders.is_some_and(|orders| orders.paused);
+            JobView {
+                replaced: orders.is_some_and(|orders| orders.schedule.is_some()),
+                paused,
+                scope: job.terms.scope,
+                next_run: if paused { None } else { schedule.next_after(node.store.now()) },
+                open: open.iter().filter(|run| run.job == job.name).cloned().collect(),
+                name: job.name.clone(),
+                schedule,
+            }
+        };
+        Ok(jobs.into_iter().map(view).collect())
+    }
+
+    /// The next `n` runs of a job, by the server's clock and the orders of the fleet: the same on every node. Those of a
+    /// paused job are the ones that it would have.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
+        let job = self.known(job)?;
+        let orders = self.orders().await?;
+        let schedule = effective(&job, orders.get(&job.name));
+        Ok(schedule.after(self.inner.node.store.now()).take(n).collect())
+    }
+
+    /// The last attempts of a job that have ended or were skipped, the newest first: `n` of them, at most 100. Of a job of
+    /// each node, those of this process.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
+        let job = self.known(job)?;
+        let node = &self.inner.node;
+        if job.terms.scope == Scope::PerNode {
+            return Ok(node.local_history(&job.name, n));
+        }
+        Ok(node.store.ask(node.store.ledger().history(node.store.job(&job.name), n)).await?.outcome)
+    }
+
+    fn known(&self, job: &str) -> Result<Arc<Job>, CronError> {
+        let name = LockName::new(job)?;
+        let known = lock(&self.inner.jobs).get(&name).cloned();
+        known.ok_or_else(|| CronError::new(CronErrorKind::UnknownJob).about(format_args!("job `{job}`")))
+    }
+
+    /// What the fleet was told, whatever this node knew.
+    async fn orders(&self) -> Result<BTreeMap<LockName, JobOrders>, CronError> {
+        let store = &self.inner.node.store;
+        match store.ask(store.ledger().orders(store.group.clone(), u64::MAX)).await?.outcome {
+            Orders::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),
+            _ => Ok(BTreeMap::new()),
+        }
+    }
+}
+
+/// The schedule that the fleet was told, or else that of the program.
+pub(crate) fn effective(job: &Job, orders: Option<&JobOrders>) -> Schedule {
+    let Some(text) = orders.and_then(|orders| orders.schedule.as_deref()) else {
+        return job.schedule.clone();
+    };
+    let read = Schedule::cron(text).and_then(|schedule| schedule.for_job(job.name.as_str()));
+    match read {
+        Ok(schedule) => schedule.on_dst(job.schedule.dst_policy()),
+        Err(error) => {
+            // Stored by another version of the program, or for a zone that this machine does not know.
+            tracing::error!(cron.job = %job.name, %error, "the schedule of the fleet cannot be read here");
+            job.schedule.clone()
+        }
+    }
+}

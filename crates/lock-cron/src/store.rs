@@ -1,0 +1,127 @@
+//! The run ledger as the scheduler asks it: each call with a time-out, and some until the answer is certain.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    plan::utc,
+    schedule::UtcTime,
+};
+use lock_core::{
+    Applied, Backend, BackendError, BackendErrorKind, LockFactory,
+    backend::{
+        Reply,
+        ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger},
+    },
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// Waits between questions that were not answered.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The ledger of one group.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    backend: Arc<dyn Backend>,
+    clock: Arc<dyn lock_core::Clock>,
+    pub(crate) group: GroupName,
+    timeout: Duration,
+}
+
+impl Store {
+    pub(crate) fn new(locks: &LockFactory, group: GroupName, timeout: Duration) -> Result<Self, CronError> {
+        let (backend, clock) = (locks.backend().clone(), locks.clock().clone());
+        if backend.ledger().is_none() {
+            let store = backend.capabilities().name;
+            return Err(CronError::new(CronErrorKind::NoLedger).about(format_args!("store `{store}`")));
+        }
+        Ok(Self { backend, clock, group, timeout })
+    }
+
+    /// The server's time, as far as it is known, or else that of this node: it only decides when to ask.
+    pub(crate) fn now(&self) -> UtcTime {
+        utc(self.backend.server_now().unwrap_or_else(|| self.clock.wall()))
+    }
+
+    /// By how many seconds the wall clock of this node is ahead.
+    pub(crate) fn clock_offset(&self) -> Option<f64> {
+        let server = self.backend.server_now()?.as_micros();
+        let wall = self.clock.wall().as_micros();
+        Some(wall.wrapping_sub(server).cast_signed() as f64 / 1e6)
+    }
+
+    pub(crate) fn ledger(&self) -> &dyn RunLedger {
+        self.backend.ledger().expect("it had a ledger when the scheduler was built")
+    }
+
+    pub(crate) fn job(&self, name: &lock_core::LockName) -> JobId {
+        JobId { group: self.group.clone(), name: name.clone() }
+    }
+
+    /// One question, which is answered or fails in time.
+    pub(crate) async fn ask<T>(
+        &self,
+        call: impl Future<Output = Result<Reply<T>, BackendError>>,
+    ) -> Result<Reply<T>, BackendError> {
+        match tokio::time::timeout(self.timeout, call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let message = format!("the run ledger gave no answer within {:?}", self.timeout);
+                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+            }
+        }
+    }
+
+    /// Asks with the same claim id until it is known whether the run was claimed, or `give_up` completes. An error counts as
+    /// an answer only while none of the requests can have been carried out.
+    pub(crate) async fn claim(
+        &self,
+        request: &ClaimRequest,
+        give_up: impl Future<Output = ()>,
+    ) -> Result<Reply<Claimed>, BackendError> {
+        let mut certain = true;
+        let until_certain = async {
+            let mut wait = FIRST_WAIT;
+            loop {
+                match self.ask(self.ledger().claim(request.clone())).await {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) => {
+                        certain &= error.applied() == Applied::No;
+                        if certain {
+                            return Err(error);
+                        }
+                    }
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = until_certain => answer,
+            () = give_up => {
+                let message = "whether the run was claimed is not known";
+                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+            }
+        }
+    }
+
+    /// Records an end, as long as the run's lease may last at the longest; then it is an orphan's end anyway.
+    pub(crate) async fn end(&self, request: EndRequest, within: Duration) -> Option<Ended> {
+        let until_recorded = async {
+            let mut wait = FIRST_WAIT;
+            loop {
+                match self.ask(self.ledger().end(request.clone())).await {
+                    Ok(reply) => return Some(reply.outcome),
+                    Err(error) if !error.is_retryable() => {
+                        tracing::error!(cron.job = %request.job.name, %error, "the end of a run was not recorded");
+                        return None;
+                    }
+                    Err(_) => {}
+                }
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+        };
+        tokio::time::timeout(within, until_recorded).await.unwrap_or(None)
+    }
+}

@@ -1,0 +1,139 @@
+//! A page for people: the jobs of this node's group and what became of their runs. It only tells.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    plan::utc,
+    scheduler::{JobView, Scheduler},
+};
+use axum::{
+    Router,
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use lock_core::{
+    ServerTime,
+    backend::ledger::{Attempt, CatchUp, HISTORY, OpenRun},
+};
+use serde_json::{Value, json};
+
+/// How many next runs a list tells.
+const NEXT_RUNS: usize = 5;
+
+/// A router to nest into your own, behind your own authentication: it changes nothing, but names of jobs and texts of errors
+/// are not for everybody.
+///
+/// | path | answers |
+/// | --- | --- |
+/// | `/` | a small page |
+/// | `/jobs` | the jobs of this node, with their next and open runs, as JSON |
+/// | `/jobs/{name}/history` | the last 100 attempts of a job, the newest first, as JSON |
+///
+/// Failures are `{"error": "…"}`: 404 for an unknown job, 503 when the store does not answer.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cron = lock_cron::Scheduler::builder(lock_core::LockFactory::new(lock_core::MemoryBackend::new())).build()?;
+/// let app: axum::Router = axum::Router::new().nest("/cron", lock_cron::router(cron.clone()));
+/// # let _ = app;
+/// # Ok(()) }
+/// ```
+pub fn router(cron: Scheduler) -> Router {
+    Router::new()
+        .route("/", get(page))
+        .route("/jobs", get(jobs))
+        .route("/jobs/{name}/history", get(history))
+        .with_state(cron)
+}
+
+async fn jobs(State(cron): State<Scheduler>) -> Response {
+    match list(&cron).await {
+        Ok(jobs) => told(StatusCode::OK, &Value::Array(jobs)),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn history(State(cron): State<Scheduler>, Path(name): Path<String>) -> Response {
+    match cron.history(&name, HISTORY).await {
+        Ok(history) => told(StatusCode::OK, &history.iter().map(attempt).collect()),
+        Err(error) => failed(&error),
+    }
+}
+
+async fn list(cron: &Scheduler) -> Result<Vec<Value>, CronError> {
+    let mut jobs = Vec::new();
+    for view in cron.list().await? {
+        let next = cron.next_runs(view.name.as_str(), NEXT_RUNS).await?;
+        let next: Vec<_> = next.iter().map(ToString::to_string).collect();
+        jobs.push(job(&view, &next));
+    }
+    Ok(jobs)
+}
+
+fn job(view: &JobView, next: &[String]) -> Value {
+    json!({
+        "name": view.name.as_str(),
+        "schedule": view.schedule.to_string(),
+        "replaced": view.replaced,
+        "paused": view.paused,
+        "next_runs": next,
+        "open": view.open.iter().map(open).collect::<Value>(),
+    })
+}
+
+fn at(time: ServerTime) -> String {
+    utc(time).to_string()
+}
+
+fn open(run: &OpenRun) -> Value {
+    json!({
+        "run": run.run.to_string(),
+        "attempt": run.attempt,
+        "node": run.node,
+        "token": run.token.get(),
+        "started": at(run.started),
+        "state": format!("{:?}", run.state).to_lowercase(),
+    })
+}
+
+fn attempt(attempt: &Attempt) -> Value {
+    let scheduled = attempt.run.scheduled();
+    json!({
+        "run": attempt.run.to_string(),
+        "scheduled": scheduled.map(at),
+        "attempt": attempt.attempt,
+        "node": attempt.node,
+        "token": attempt.token.get(),
+        "catch_up": attempt.catch_up == CatchUp::Yes,
+        "missed_before": attempt.missed,
+        "started": at(attempt.started),
+        "ended": at(attempt.ended),
+        "lag_ms": scheduled.map(|due| attempt.started.since(due).as_millis() as u64),
+        "outcome": attempt.outcome.as_str(),
+        "detail": attempt.detail,
+    })
+}
+
+fn told(status: StatusCode, value: &Value) -> Response {
+    (
+        status,
+        [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")],
+        value.to_string(),
+    )
+        .into_response()
+}
+
+fn failed(error: &CronError) -> Response {
+    let status = match error.kind() {
+        CronErrorKind::UnknownJob => StatusCode::NOT_FOUND,
+        CronErrorKind::InvalidName => StatusCode::BAD_REQUEST,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    // Not its source: where the store is, is not for everybody.
+    told(status, &json!({ "error": error.to_string() }))
+}
+
+async fn page() -> Response {
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page.html")).into_response()
+}

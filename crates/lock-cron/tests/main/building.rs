@@ -1,0 +1,80 @@
+//! What is refused before anything runs, and with which words.
+
+use crate::fleet::{Fleet, secs};
+use lock_core::{LockFactory, MemoryBackend};
+use lock_cron::{CronErrorKind, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope};
+use lock_testkit::FaultyBackend;
+use std::sync::Arc;
+
+#[test]
+fn a_store_without_a_ledger_is_refused() {
+    let locks = LockFactory::new(FaultyBackend::new(Arc::new(MemoryBackend::new())).without_ledger());
+    let error = Scheduler::builder(locks).build().unwrap_err();
+    assert_eq!(error.kind(), CronErrorKind::NoLedger);
+    assert!(error.to_string().contains("no run ledger"), "{error}");
+}
+
+#[test]
+fn groups_and_leases_that_do_not_fit_are_refused() {
+    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()));
+    let long = "n".repeat(201);
+    for group in ["", "a{b}", "distlock:x", &long] {
+        assert_eq!(builder().group(group).build().unwrap_err().kind(), CronErrorKind::InvalidName, "{group}");
+    }
+    let short = std::time::Duration::from_millis(999);
+    for builder in [
+        builder().leadership_lease(short),
+        builder().run_lease(short),
+        builder().run_lease(secs(1_000_000)),
+        builder().node(&long),
+    ] {
+        assert_eq!(builder.build().unwrap_err().kind(), CronErrorKind::InvalidOptions);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_that_make_no_sense_are_refused() {
+    let node = Fleet::new().node("a");
+    let job = || node.job("job", "@daily", secs(1));
+    let none = Retries::default();
+    for (builder, word) in [
+        (job().overlap(Overlap::Allow { max: 0 }), "at least 1"),
+        (job().misfire(Misfire::FireAll { max: 0 }), "Misfire::Skip"),
+        (job().timeout(secs(0)), "timeout"),
+        (job().scope(Scope::PerNode).retries(Retries { max: 1, ..none }), "each node"),
+        (job().scope(Scope::PerNode).on_orphan(OnOrphan::Retry { max: 1 }), "each node"),
+    ] {
+        let error = builder.register().await.unwrap_err();
+        assert_eq!(error.kind(), CronErrorKind::InvalidOptions);
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    let long = "n".repeat(201);
+    for name in ["", "a\n", &long] {
+        let error = node.job(name, "@daily", secs(1)).register().await.unwrap_err();
+        assert_eq!(error.kind(), CronErrorKind::InvalidName, "{name}");
+    }
+    job().register().await.unwrap();
+    assert_eq!(job().register().await.unwrap_err().kind(), CronErrorKind::DuplicateJob);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_runs_once_and_takes_no_job_while_it_does() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "@daily", secs(1)).await;
+    tokio::time::sleep(secs(1)).await;
+    let again = running.cron.run_until(std::future::ready(())).await.unwrap_err();
+    let late = running.cron.job("late", Schedule::cron("@daily").unwrap(), |_| async { Ok(()) });
+    for error in [again, late.register().await.unwrap_err()] {
+        assert_eq!(error.kind(), CronErrorKind::Running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_does_not_answer_fails_the_registration_and_leaves_no_job() {
+    let node = Fleet::new().node("a");
+    node.faulty.always(lock_testkit::Op::Register, lock_testkit::Fault::Hang);
+    let error = node.job("job", "@daily", secs(1)).register().await.unwrap_err();
+    assert!(error.kind() == CronErrorKind::Store && error.is_retryable(), "{error:#}");
+    node.faulty.heal();
+    node.job("job", "@daily", secs(1)).register().await.unwrap();
+}

@@ -1,0 +1,91 @@
+//! A store that fails: replies that are lost, outages, and everything at random.
+
+use crate::fleet::{Fleet, secs};
+use lock_core::backend::ledger::RunOutcome;
+use lock_cron::SkipReason;
+use lock_testkit::{Fault, Op, Seed};
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_is_lost_is_neither_lost_nor_doubled() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * * *", secs(0)).await;
+    let _other = fleet.simple("b", "* * * * * *", secs(0)).await;
+    sleep(Duration::from_millis(500)).await;
+    for fault in [Fault::ApplyThenLose, Fault::LoseRequest, Fault::ApplyThenHang, Fault::Hang] {
+        running.faulty.script(Op::Claim, [fault, Fault::None, fault, fault]);
+        sleep(secs(10)).await;
+    }
+    fleet.log.assert_each_once();
+    // A claim that hangs takes a second to be given up, and the instants of that second are late.
+    let instants = fleet.log.instants();
+    assert!(instants.len() >= 36 && instants.ends_with(&[38, 39, 40]), "{instants:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_reply_is_lost_is_not_run_again_by_the_next_leader() {
+    let fleet = Fleet::new();
+    let first = fleet.simple("a", "* * * * *", secs(1)).await;
+    sleep(secs(1)).await;
+    let second = fleet.simple("b", "* * * * *", secs(1)).await;
+    sleep(Duration::from_millis(58_900)).await;
+    // Claimed, but the leader never hears of it, and dies.
+    first.faulty.always(Op::Claim, Fault::ApplyThenHang);
+    sleep(secs(3)).await;
+    first.kill();
+    sleep(secs(100)).await;
+    fleet.log.assert_each_once();
+    assert_eq!(fleet.log.instants(), [120], "the one of the first minute was claimed by a node that is dead");
+    let history = second.history().await;
+    assert_eq!(history[0].outcome, RunOutcome::Abandoned);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_store_nothing_starts_and_afterwards_it_goes_on() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * * *", secs(0)).await;
+    sleep(Duration::from_millis(10_500)).await;
+    running.faulty.always_all(Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    sleep(secs(20)).await;
+    let during = fleet.log.instants();
+    assert_eq!(during, (1..=10).collect::<Vec<_>>());
+    running.faulty.heal();
+    sleep(secs(20)).await;
+    let instants = fleet.log.instants();
+    assert!(instants.len() >= 27 && instants.ends_with(&[49, 50]), "{instants:?}");
+    fleet.log.assert_each_once();
+    assert!(fleet.log.skipped(SkipReason::Missed) >= 1, "what was missed is counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_whose_reply_is_lost_is_recorded_once() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(1)).await;
+    running.faulty.script(Op::EndRun, [Fault::ApplyThenLose, Fault::LoseRequest, Fault::ApplyThenHang]);
+    sleep(secs(130)).await;
+    let history = running.history().await;
+    assert_eq!(history.len(), 2);
+    assert!(history.iter().all(|attempt| attempt.outcome == RunOutcome::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_faults_of_every_kind_no_instant_starts_twice() {
+    let seed = Seed::of_this_run();
+    let mut numbers = seed.stream();
+    let fleet = Fleet::new();
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        let node = fleet.simple(name, "* * * * * *", Duration::from_millis(300)).await;
+        node.faulty.random(numbers.number(), 0.1);
+        nodes.push(node);
+    }
+    sleep(secs(900)).await;
+    nodes.iter().for_each(|node| node.faulty.heal());
+    let before = fleet.log.starts().len();
+    assert!(before > 200, "it worked in spite of them: {before}");
+    sleep(secs(120)).await;
+    fleet.log.assert_each_once();
+    let after = fleet.log.starts().len() - before;
+    assert!(after >= 70, "it recovers: {after}");
+}

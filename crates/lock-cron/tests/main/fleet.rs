@@ -1,0 +1,235 @@
+//! Several nodes of one group in virtual time, over one store, each with faults of its own; and what they did.
+
+use lock_core::{Backend, Clock, LockFactory, MemoryBackend, TestClock, backend::ledger::RunOutcome};
+use lock_cron::{
+    Attempt, CronEvent, CronObserver, JobBuilder, RunContext, RunId, Schedule, Scheduler, SkipReason,
+};
+use lock_testkit::FaultyBackend;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
+
+pub(crate) const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A store, and what all nodes of a fleet write down.
+#[derive(Clone)]
+pub(crate) struct Fleet {
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) memory: MemoryBackend,
+    pub(crate) log: Log,
+}
+
+/// What happened, in this order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Written>>);
+
+#[derive(Debug, Default)]
+struct Written {
+    starts: Vec<Start>,
+    skips: BTreeMap<SkipReason, u32>,
+    ends: BTreeMap<&'static str, u32>,
+    orphans: u32,
+    leaders: u32,
+    failures: u32,
+}
+
+/// A body that began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    pub(crate) run: RunId,
+    pub(crate) attempt: u32,
+    pub(crate) catch_up: bool,
+    pub(crate) token: u64,
+    /// By the server's clock, in ms.
+    pub(crate) at: u64,
+}
+
+impl CronObserver for Log {
+    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+        let mut written = self.0.lock().expect("no test panics while it writes");
+        match event {
+            CronEvent::Skipped { reason, count, .. } => *written.skips.entry(*reason).or_default() += count,
+            CronEvent::Ended { outcome, .. } => *written.ends.entry(outcome.as_str()).or_default() += 1,
+            CronEvent::Orphan { .. } => written.orphans += 1,
+            CronEvent::Leading { .. } => written.leaders += 1,
+            CronEvent::StoreFailed => written.failures += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Log {
+    pub(crate) fn starts(&self) -> Vec<Start> {
+        self.0.lock().expect("no test panics while it writes").starts.clone()
+    }
+
+    /// The instants of the starts, in whole seconds since the beginning.
+    pub(crate) fn instants(&self) -> Vec<u64> {
+        self.starts().iter().filter_map(|start| start.run.scheduled()).map(second).collect()
+    }
+
+    pub(crate) fn skipped(&self, reason: SkipReason) -> u32 {
+        self.0.lock().expect("no test panics while it writes").skips.get(&reason).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn ended(&self, outcome: RunOutcome) -> u32 {
+        self.0
+            .lock()
+            .expect("no test panics while it writes")
+            .ends
+            .get(outcome.as_str())
+            .copied()
+            .unwrap_or(0)
+    }
+
+    pub(crate) fn orphans(&self) -> u32 {
+        self.0.lock().expect("no test panics while it writes").orphans
+    }
+
+    pub(crate) fn leaders(&self) -> u32 {
+        self.0.lock().expect("no test panics while it writes").leaders
+    }
+
+    /// Each first attempt once, and never before its instant.
+    pub(crate) fn assert_each_once(&self) {
+        let starts = self.starts();
+        let mut first: Vec<_> =
+            starts.iter().filter(|start| start.attempt == 1).map(|start| start.run).collect();
+        first.sort();
+        let begun = first.len();
+        first.dedup();
+        assert_eq!(first.len(), begun, "an instant was started twice: {starts:?}");
+        for start in &starts {
+            if let Some(at) = start.run.scheduled() {
+                assert!(start.at >= at.as_millis(), "{start:?} is early");
+            }
+        }
+    }
+}
+
+/// Seconds since the clocks of tests begin.
+pub(crate) fn second(at: lock_core::ServerTime) -> u64 {
+    at.since(TestClock::WALL_AT_START).as_secs()
+}
+
+/// A node whose scheduler is made, and not run yet.
+pub(crate) struct Node {
+    pub(crate) cron: Scheduler,
+    pub(crate) faulty: FaultyBackend,
+    log: Log,
+    clock: Arc<TestClock>,
+}
+
+/// A node whose scheduler runs.
+pub(crate) struct Running {
+    pub(crate) cron: Scheduler,
+    pub(crate) faulty: FaultyBackend,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Fleet {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(TestClock::new());
+        let memory = MemoryBackend::with_clock(clock.clone());
+        Self { clock, memory, log: Log::default() }
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Node {
+        let faulty = FaultyBackend::new(Arc::new(self.memory.clone()) as Arc<dyn Backend>);
+        let locks = LockFactory::builder(faulty.clone())
+            .clock(self.clock.clone())
+            .build()
+            .expect("a healthy fleet answers");
+        let cron = Scheduler::builder(locks)
+            .group("g")
+            .node(name)
+            .observer(self.log.clone())
+            .build()
+            .expect("a healthy fleet answers");
+        Node { cron, faulty, log: self.log.clone(), clock: self.clock.clone() }
+    }
+
+    /// A node that runs one job, `job`, whose bodies take this time.
+    pub(crate) async fn simple(&self, name: &str, schedule: &str, takes: Duration) -> Running {
+        let node = self.node(name);
+        node.job("job", schedule, takes).register().await.expect("a healthy fleet answers");
+        node.start()
+    }
+}
+
+impl Node {
+    /// A job that writes down its starts, takes this time, and succeeds.
+    pub(crate) fn job(&self, name: &str, schedule: &str, takes: Duration) -> JobBuilder {
+        let write = self.writer();
+        self.cron.job(name, Schedule::cron(schedule).expect("a healthy fleet answers"), move |run| {
+            write(&run);
+            async move {
+                tokio::select! {
+                    () = sleep(takes) => Ok(()),
+                    () = run.cancelled() => Err("cancelled".into()),
+                }
+            }
+        })
+    }
+
+    /// Writes a start down.
+    pub(crate) fn writer(&self) -> impl Fn(&RunContext) + Send + Sync + 'static {
+        let (log, clock) = (self.log.clone(), self.clock.clone());
+        move |run| {
+            let start = Start {
+                run: run.id(),
+                attempt: run.attempt(),
+                catch_up: run.is_catch_up(),
+                token: run.fencing_token().get(),
+                at: clock.wall().as_millis(),
+            };
+            log.0.lock().expect("no test panics while it writes").starts.push(start);
+        }
+    }
+
+    pub(crate) fn start(self) -> Running {
+        let (stop, stopped) = oneshot::channel();
+        let cron = self.cron.clone();
+        let signal = async move { drop(stopped.await) };
+        let task =
+            tokio::spawn(async move { cron.run_until(signal).await.expect("a healthy fleet answers") });
+        Running { cron: self.cron, faulty: self.faulty, stop: Some(stop), task }
+    }
+}
+
+impl Running {
+    /// As a signal to terminate: in good order.
+    pub(crate) async fn stop(mut self) {
+        drop(self.stop.take());
+        (&mut self.task).await.expect("a healthy fleet answers");
+    }
+
+    /// As a power cut: nothing of it reaches the store any more.
+    pub(crate) fn kill(&self) {
+        self.faulty.always_all(lock_testkit::Fault::Hang);
+        self.task.abort();
+    }
+
+    /// What has ended, the oldest first.
+    pub(crate) async fn history(&self) -> Vec<Attempt> {
+        let mut history = self.cron.history("job", 100).await.expect("a healthy fleet answers");
+        history.reverse();
+        history
+    }
+
+    pub(crate) fn count(history: &[Attempt], outcome: RunOutcome) -> usize {
+        history.iter().filter(|attempt| attempt.outcome == outcome).count()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,99 @@
+//! Leaders: elected, dying, leaving, and never two that matter.
+
+use crate::fleet::{Fleet, secs};
+use lock_core::backend::ledger::RunOutcome;
+use std::time::Duration;
+use tokio::time::sleep;
+
+#[tokio::test(start_paused = true)]
+async fn one_of_five_leads_and_each_instant_is_started_once() {
+    let fleet = Fleet::new();
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        nodes.push(fleet.simple(name, "* * * * * *", secs(0)).await);
+    }
+    sleep(Duration::from_millis(600_500)).await;
+    assert_eq!(nodes.iter().filter(|node| node.cron.is_leading()).count(), 1);
+    assert_eq!(fleet.log.instants(), (1..=600).collect::<Vec<_>>());
+    fleet.log.assert_each_once();
+    assert_eq!(fleet.log.leaders(), 1, "and there was no change");
+    let late =
+        fleet.log.starts().iter().map(|start| start.at - start.run.scheduled().unwrap().as_millis()).max();
+    assert!(late < Some(50), "{late:?} ms late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_dies_is_followed_within_its_lease_and_a_second() {
+    let fleet = Fleet::new();
+    let leader = fleet.simple("a", "* * * * * *", secs(0)).await;
+    sleep(secs(1)).await;
+    let _follower = fleet.simple("b", "* * * * * *", secs(0)).await;
+    sleep(Duration::from_millis(20_500)).await;
+    assert!(leader.cron.is_leading());
+    leader.kill();
+    sleep(secs(30)).await;
+    let instants = fleet.log.instants();
+    let gap = instants.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(gap <= Some(11), "{gap:?} s without a run: {instants:?}");
+    assert_eq!(*instants.last().unwrap(), 51, "and it goes on");
+    fleet.log.assert_each_once();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_leaves_is_followed_within_a_second_and_its_runs_finish() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "*/5 * * * * *", secs(8))
+        .overlap(lock_cron::Overlap::Allow { max: 9 })
+        .register()
+        .await
+        .unwrap();
+    let leader = node.start();
+    sleep(Duration::from_millis(500)).await;
+    let node = fleet.node("b");
+    node.job("job", "*/5 * * * * *", secs(8))
+        .overlap(lock_cron::Overlap::Allow { max: 9 })
+        .register()
+        .await
+        .unwrap();
+    let follower = node.start();
+    sleep(secs(9)).await;
+    let leaving = tokio::spawn(leader.stop());
+    sleep(secs(1)).await;
+    assert!(follower.cron.is_leading());
+    assert_eq!(
+        fleet.log.instants(),
+        [5, 10],
+        "the one of 10 s is on time, the one of 5 s is not started again"
+    );
+    sleep(secs(10)).await;
+    leaving.await.unwrap();
+    assert_eq!(fleet.log.ended(RunOutcome::Succeeded), 2);
+    assert_eq!(fleet.log.ended(RunOutcome::Cancelled), 0);
+    fleet.log.assert_each_once();
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_that_outlast_the_grace_of_the_shutdown_are_told_to_end() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(3600)).await;
+    sleep(secs(61)).await;
+    let begin = tokio::time::Instant::now();
+    let cron = running.cron.clone();
+    running.stop().await;
+    let took = begin.elapsed();
+    assert!(took >= secs(30) && took < secs(32), "{took:?}");
+    let history = cron.history("job", 10).await.unwrap();
+    assert_eq!((history[0].outcome, &*history[0].detail), (RunOutcome::Cancelled, "the scheduler shut down"));
+    assert_eq!(fleet.memory.held(), [], "nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_while_it_waits_leaves_at_once() {
+    let fleet = Fleet::new();
+    let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(1)).await;
+    let follower = fleet.simple("b", "* * * * *", secs(0)).await;
+    sleep(secs(1)).await;
+    tokio::time::timeout(secs(1), follower.stop()).await.unwrap();
+}

@@ -1,0 +1,14 @@
+//! The scheduler: in virtual time with faults planned, and in real time on real servers.
+
+mod building;
+mod failing;
+mod fleet;
+mod leading;
+#[cfg(feature = "otel")]
+mod metrics;
+mod missing;
+mod ordering;
+mod overlapping;
+#[cfg(feature = "axum")]
+mod page;
+mod running;

@@ -1,0 +1,81 @@
+//! What the OpenTelemetry observer records.
+
+use crate::fleet::Fleet;
+use lock_core::LockFactory;
+use lock_cron::{OtelCronObserver, Schedule, Scheduler};
+use opentelemetry_sdk::metrics::{
+    InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
+    data::{AggregatedMetrics, MetricData},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Name and attributes of each sum, and its value.
+fn sums(exporter: &InMemoryMetricExporter) -> BTreeMap<String, i64> {
+    let mut found = BTreeMap::new();
+    let exported = exporter.get_finished_metrics().expect("they were exported");
+    let last = exported.last().expect("an export");
+    for metric in last.scope_metrics().flat_map(|scope| scope.metrics()) {
+        let name = metric.name();
+        let mut note = |attributes: Vec<String>, value: i64| {
+            found.insert(format!("{name} {}", attributes.join(" ")), value);
+        };
+        let words = |attributes: &mut dyn Iterator<Item = &opentelemetry::KeyValue>| {
+            let mut words: Vec<_> = attributes.map(|pair| pair.value.to_string()).collect();
+            words.sort();
+            words
+        };
+        match metric.data() {
+            AggregatedMetrics::U64(MetricData::Sum(sum)) => sum.data_points().for_each(|point| {
+                note(words(&mut point.attributes()), i64::try_from(point.value()).expect("few"));
+            }),
+            AggregatedMetrics::I64(MetricData::Sum(sum)) => {
+                sum.data_points().for_each(|point| note(words(&mut point.attributes()), point.value()));
+            }
+            AggregatedMetrics::F64(MetricData::Histogram(histogram)) => {
+                histogram.data_points().for_each(|point| {
+                    note(words(&mut point.attributes()), i64::try_from(point.count()).expect("few"));
+                });
+            }
+            AggregatedMetrics::F64(MetricData::Gauge(gauge)) => {
+                gauge
+                    .data_points()
+                    .for_each(|point| note(words(&mut point.attributes()), point.value() as i64));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn starts_skips_lags_and_durations_are_recorded() {
+    let exporter = InMemoryMetricExporter::default();
+    let provider =
+        SdkMeterProvider::builder().with_reader(PeriodicReader::builder(exporter.clone()).build()).build();
+    let meter = opentelemetry::metrics::MeterProvider::meter(&provider, "test");
+    let fleet = Fleet::new();
+    let locks =
+        LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build().expect("good options");
+    let cron = Scheduler::builder(locks)
+        .group("g")
+        .observer(OtelCronObserver::new(&meter))
+        .build()
+        .expect("good options");
+    let body = |_| async {
+        tokio::time::sleep(Duration::from_millis(2_950)).await;
+        Ok(())
+    };
+    cron.job("job", Schedule::cron("* * * * * *").expect("good"), body)
+        .register()
+        .await
+        .expect("a store in memory");
+    cron.run_until(tokio::time::sleep(Duration::from_millis(30_500))).await.expect("it ends well");
+    provider.force_flush().expect("it is exported");
+    let sums = sums(&exporter);
+    let of = |name: &str| sums.get(name).copied().unwrap_or_else(|| panic!("{name} is recorded: {sums:?}"));
+    assert_eq!(of("cron.leader g"), 0, "it led and leads no more");
+    assert_eq!((of("cron.start g job"), of("cron.start.lag g")), (10, 10));
+    assert_eq!(of("cron.skipped g job overlap"), 20);
+    assert_eq!(of("cron.run.duration g job succeeded"), 10);
+    assert_eq!(of("cron.clock.offset g"), 0);
+}

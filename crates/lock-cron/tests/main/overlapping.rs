@@ -1,0 +1,106 @@
+//! A job that takes longer than its period: the documented counts, and two leaders at once.
+
+use crate::fleet::{Fleet, Running, secs};
+use lock_core::backend::ledger::RunOutcome;
+use lock_cron::{Overlap, SkipReason};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// A job every second that takes 3 s (less a moment, so that it does not end at an instant), for a minute.
+async fn minute(overlap: Overlap) -> (Fleet, Running) {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let takes = Duration::from_millis(2_950);
+    node.job("job", "* * * * * *", takes).overlap(overlap).register().await.expect("a healthy fleet answers");
+    let running = node.start();
+    sleep(Duration::from_millis(60_500)).await;
+    fleet.log.assert_each_once();
+    (fleet, running)
+}
+
+#[tokio::test(start_paused = true)]
+async fn skip_runs_each_third_and_says_why_not_the_others() {
+    let (fleet, running) = minute(Overlap::Skip).await;
+    let instants = fleet.log.instants();
+    assert_eq!(instants, (1..=60).step_by(3).collect::<Vec<_>>());
+    assert_eq!(fleet.log.skipped(SkipReason::Overlap), 40);
+    let history = running.history().await;
+    assert_eq!(Running::count(&history, RunOutcome::Skipped), 40);
+    assert!(history.iter().any(|attempt| attempt.detail == "other runs that were open: 1"), "{history:?}");
+    assert_eq!(Running::count(&history, RunOutcome::Succeeded), 19, "and one is under way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn queue_one_runs_without_a_pause_and_keeps_the_latest() {
+    let (fleet, running) = minute(Overlap::QueueOne).await;
+    let starts = fleet.log.starts();
+    // One after the other: the next begins when the last has ended.
+    for pair in starts.windows(2) {
+        let gap = pair[1].at - pair[0].at;
+        assert!((2_950..3_100).contains(&gap), "{pair:?}");
+    }
+    assert!((20..=21).contains(&starts.len()), "{}", starts.len());
+    let queue = fleet.log.skipped(SkipReason::Queue);
+    assert!((37..=40).contains(&queue), "{queue}");
+    assert_eq!(fleet.log.skipped(SkipReason::Overlap), 0);
+    assert_eq!(Running::count(&running.history().await, RunOutcome::Skipped), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_previous_starts_every_one_and_ends_the_one_before() {
+    let (fleet, running) = minute(Overlap::CancelPrevious).await;
+    assert_eq!(fleet.log.instants(), (1..=60).collect::<Vec<_>>());
+    let history = running.history().await;
+    assert_eq!(Running::count(&history, RunOutcome::Cancelled), 59);
+    assert!(history.iter().all(|attempt| attempt.detail == "a later run replaced it"), "{history:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn allow_runs_so_many_and_skips_the_others() {
+    let (fleet, running) = minute(Overlap::Allow { max: 2 }).await;
+    // Of each three, two begin.
+    assert_eq!(fleet.log.starts().len(), 40);
+    assert_eq!(fleet.log.skipped(SkipReason::Overlap), 20);
+    assert_eq!(Running::count(&running.history().await, RunOutcome::Skipped), 20);
+}
+
+/// Two nodes that know different jobs besides lead at once; both have this one.
+async fn two_leaders(overlap: Overlap, instants: u64) {
+    let fleet = Fleet::new();
+    let mut running = Vec::new();
+    for name in ["a", "b"] {
+        let node = fleet.node(name);
+        node.job("job", "* * * * * *", secs(0))
+            .overlap(overlap)
+            .register()
+            .await
+            .expect("a healthy fleet answers");
+        node.job(name, "0 0 1 1 *", secs(0)).register().await.expect("a healthy fleet answers");
+        running.push(node.start());
+    }
+    sleep(Duration::from_millis(300)).await;
+    assert!(running.iter().all(|node| node.cron.is_leading()), "both lead");
+    sleep(secs(instants)).await;
+    fleet.log.assert_each_once();
+    assert_eq!(fleet.log.instants(), (1..=instants).collect::<Vec<_>>(), "none is lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_start_each_instant_once_with_skip() {
+    two_leaders(Overlap::Skip, 1_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_start_each_instant_once_with_queue_one() {
+    two_leaders(Overlap::QueueOne, 1_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_start_each_instant_once_with_cancel_previous() {
+    two_leaders(Overlap::CancelPrevious, 1_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_leaders_start_each_instant_once_with_allow() {
+    two_leaders(Overlap::Allow { max: 3 }, 1_000).await;
+}

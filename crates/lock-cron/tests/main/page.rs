@@ -1,0 +1,58 @@
+//! The router: what it tells, and what it says when it cannot.
+
+use crate::fleet::{Fleet, secs};
+use axum::{
+    body::{Body, to_bytes},
+    http::{Request, StatusCode},
+};
+use serde_json::Value;
+use tokio::time::sleep;
+use tower_service::Service;
+
+async fn get(app: &mut axum::Router, path: &str) -> (StatusCode, String) {
+    let request = Request::get(path).body(Body::empty()).expect("a good request");
+    let response = app.call(request).await.expect("a router is infallible");
+    let status = response.status();
+    let body = to_bytes(response.into_body(), 1 << 20).await.expect("a short body");
+    (status, String::from_utf8(body.to_vec()).expect("text"))
+}
+
+async fn json(app: &mut axum::Router, path: &str) -> (StatusCode, Value) {
+    let (status, text) = get(app, path).await;
+    (status, serde_json::from_str(&text).expect("JSON"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_list_and_the_history_are_told_and_the_page_is_there() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(90)).await;
+    let mut app = axum::Router::new().nest("/cron", lock_cron::router(running.cron.clone()));
+    sleep(secs(130)).await;
+    let (status, jobs) = json(&mut app, "/cron/jobs").await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!((&jobs[0]["name"], &jobs[0]["schedule"]), (&"job".into(), &"* * * * *".into()));
+    assert_eq!(
+        (&jobs[0]["next_runs"][0], &jobs[0]["paused"]),
+        (&"2026-01-01T00:03:00Z".into(), &false.into())
+    );
+    assert_eq!((&jobs[0]["open"][0]["state"], &jobs[0]["open"][0]["node"]), (&"running".into(), &"a".into()));
+    let (_, history) = json(&mut app, "/cron/jobs/job/history").await;
+    assert_eq!(
+        (&history[0]["outcome"], &history[0]["scheduled"]),
+        (&"skipped".into(), &"2026-01-01T00:02:00Z".into())
+    );
+    assert_eq!(get(&mut app, "/cron").await.0, StatusCode::OK);
+    assert!(get(&mut app, "/cron").await.1.contains("<title>Jobs</title>"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_job_is_not_found_and_a_silent_store_is_unavailable() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(1)).await;
+    let mut app = lock_cron::router(running.cron.clone());
+    let (status, answer) = json(&mut app, "/jobs/jop/history").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(answer["error"].as_str().expect("a text").contains("jop"), "{answer}");
+    running.faulty.always_all(lock_testkit::Fault::Hang);
+    assert_eq!(json(&mut app, "/jobs").await.0, StatusCode::SERVICE_UNAVAILABLE);
+}

@@ -1,0 +1,45 @@
+//! Whether nodes notice that they do not mean the same.
+
+use crate::support::instant;
+use lock_cron::{DstPolicy, Gap, Schedule};
+
+#[test]
+fn a_release_must_not_change_the_fingerprint_of_a_schedule() {
+    let schedule = Schedule::cron("0 2 * * *").unwrap();
+    let from = instant("2026-01-01T00:00:00Z");
+    assert_eq!(schedule.fingerprint(from).to_string(), "4210add82b31d4d7-7bd3144f29c0cc9e");
+}
+
+#[test]
+fn text_zone_and_policy_count() {
+    let from = instant("2026-01-01T00:00:00Z");
+    let of = |text: &str| Schedule::cron(text).unwrap();
+    let base = of("CRON_TZ=Europe/Berlin 0 2 * * *");
+    let others = [
+        of("0 2 * * *"),
+        of("CRON_TZ=Europe/Paris 0 2 * * *"),
+        of("CRON_TZ=Europe/Berlin 0 3 * * *"),
+        base.clone().on_dst(DstPolicy { gap: Gap::Skip, ..DstPolicy::default() }),
+    ];
+    for other in others {
+        assert_ne!(base.fingerprint(from).schedule(), other.fingerprint(from).schedule(), "{other}");
+    }
+    assert_eq!(base.fingerprint(from), of("0 2 * * *").in_tz("Europe/Berlin").unwrap().fingerprint(from));
+    let hashed = of("H 2 * * *");
+    let (a, b) = (hashed.for_job("a").unwrap(), hashed.for_job("b").unwrap());
+    assert_ne!(a.fingerprint(from).schedule(), b.fingerprint(from).schedule());
+}
+
+#[test]
+fn zone_data_that_differs_within_400_days_is_noticed() {
+    // Two zones stand for one zone in two versions of the data:
+    // Cairo has had summer time again since 2023, Tripoli has not.
+    let zone = |name: &str, from: &str| {
+        Schedule::cron("@daily").unwrap().in_tz(name).unwrap().fingerprint(instant(from)).zone()
+    };
+    assert_eq!(zone("Africa/Cairo", "2020-01-01T00:00:00Z"), zone("Africa/Tripoli", "2020-01-01T00:00:00Z"));
+    assert_eq!(zone("Africa/Cairo", "2022-03-01T00:00:00Z"), zone("Africa/Tripoli", "2022-03-01T00:00:00Z"));
+    assert_ne!(zone("Africa/Cairo", "2022-04-01T00:00:00Z"), zone("Africa/Tripoli", "2022-04-01T00:00:00Z"));
+    assert_ne!(zone("Africa/Cairo", "2026-01-01T00:00:00Z"), zone("Africa/Tripoli", "2026-01-01T00:00:00Z"));
+    assert_eq!(zone("Europe/Berlin", "2026-01-01T00:00:00Z"), zone("Europe/Paris", "2026-01-01T00:00:00Z"));
+}

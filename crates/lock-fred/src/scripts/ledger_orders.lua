@@ -1,0 +1,16 @@
+-- Tells the orders of a group, if they are not those that the caller knows.
+--
+-- KEYS 1 orders of the group
+-- ARGV 1 known revision
+--
+-- replies, each after the server's time in µs:
+--   unchanged
+--   changed, revision, then field and value of each
+local revision = redis.call('HGET', KEYS[1], 'revision') or '0'
+if revision == ARGV[1] then return answer('unchanged') end
+local reply = answer('changed', revision)
+for field, value in pairs(fields(KEYS[1])) do
+  reply[#reply + 1] = field
+  reply[#reply + 1] = value
+end
+return reply

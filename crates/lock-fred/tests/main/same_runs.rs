@@ -1,0 +1,235 @@
+//! Redis and the rules of the run ledger answer alike, over random sequences of operations.
+
+use crate::support::{client, name};
+use lock_core::{
+    Backend, FencingToken, LockName, ProcessId, ServerTime,
+    backend::ledger::{
+        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun,
+        KeptRun, Order, Ordered, Orders, OverlapRule, RunId, RunLedger, RunOutcome, Then,
+    },
+    model::GroupLedger,
+};
+use lock_testkit::{RedisServer, Seed, Stream};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+const STEPS: usize = 10_000;
+
+struct Run {
+    store: Arc<dyn Backend>,
+    model: GroupLedger,
+    random: Stream,
+    group: GroupName,
+    jobs: Vec<LockName>,
+    /// What was claimed lately, for repeats, retries and ends.
+    recent: Vec<ClaimRequest>,
+    triggers: Vec<RunId>,
+    now: ServerTime,
+    seen: BTreeMap<&'static str, u32>,
+}
+
+impl Run {
+    fn ledger(&self) -> &dyn RunLedger {
+        self.store.ledger().expect("redis has a ledger")
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        let at = self.random.below(from.len() as u64);
+        from[usize::try_from(at).unwrap()].clone()
+    }
+
+    fn job(&mut self) -> JobId {
+        let known = if self.random.chance(0.05) { self.jobs.len() } else { self.jobs.len() - 1 };
+        let jobs = self.jobs[..known].to_vec();
+        JobId { group: self.group.clone(), name: self.pick(&jobs) }
+    }
+
+    /// Mostly long; now and then one that ends before the sequence does.
+    fn lease(&mut self) -> Duration {
+        Duration::from_millis(if self.random.chance(0.8) { 1 + self.random.below(20) } else { 60_000 })
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    /// The job's revision, and now and then another.
+    fn revision(&mut self, job: &LockName) -> u64 {
+        let Orders::Changed { jobs, .. } = self.model.orders(u64::MAX) else { return 0 };
+        let known = jobs.iter().find(|(name, _)| name == job).map_or(0, |(_, orders)| orders.revision);
+        if self.random.chance(0.1) { known + 1 } else { known }
+    }
+
+    fn fresh_claim(&mut self) -> ClaimRequest {
+        let job = self.job();
+        let around = self.now.as_millis() - 20 + self.random.below(25);
+        let run = match self.random.below(5) {
+            0 if !self.triggers.is_empty() => {
+                let triggers = self.triggers.clone();
+                self.pick(&triggers)
+            }
+            _ => RunId::at_millis(around),
+        };
+        let overlap = match self.random.below(8) {
+            0 => OverlapRule::Skip,
+            1 => OverlapRule::Queue,
+            2 => OverlapRule::Replace,
+            n => OverlapRule::Allow { max: u32::try_from(n).unwrap() },
+        };
+        ClaimRequest {
+            revision: self.revision(&job.name),
+            job,
+            run,
+            claim: ClaimId::random(),
+            again: None,
+            epoch: FencingToken::new(if self.random.chance(0.97) { 7 } else { self.random.below(7) }),
+            tolerance: Duration::from_millis(self.random.below(3)),
+            overlap,
+            lease: self.lease(),
+            node: self.pick(&["a", "b ü"]).to_owned(),
+            catch_up: if self.random.chance(0.5) { CatchUp::Yes } else { CatchUp::No },
+            missed: u32::try_from(self.random.below(9)).unwrap(),
+        }
+    }
+
+    async fn claim(&mut self) {
+        let recent = self.recent.clone();
+        let request = match self.random.below(10) {
+            0..=1 if !recent.is_empty() => self.pick(&recent),
+            2..=4 if !recent.is_empty() => {
+                let before = self.pick(&recent);
+                let again = Again { claim: before.claim, most: u32::try_from(self.random.below(4)).unwrap() };
+                ClaimRequest { again: Some(again), claim: ClaimId::random(), lease: self.lease(), ..before }
+            }
+            _ => self.fresh_claim(),
+        };
+        let reply = self.ledger().claim(request.clone()).await.unwrap();
+        self.now = reply.now;
+        let expected = self.model.claim(reply.now, &request);
+        assert_eq!(reply.outcome, expected, "{request:?}");
+        self.count(match expected {
+            Claimed::Claimed { attempt: 1, .. } => "claimed",
+            Claimed::Claimed { .. } => "claimed again",
+            Claimed::Fenced { .. } => "fenced",
+            Claimed::Duplicate => "duplicate",
+            Claimed::Superseded => "superseded",
+            Claimed::Early { .. } => "early",
+            Claimed::Skipped { .. } => "skipped",
+            Claimed::Busy { .. } => "busy",
+            Claimed::Paused => "paused",
+            Claimed::Outdated => "outdated",
+            Claimed::Gone => "gone",
+            _ => "unregistered",
+        });
+        // What was granted is what most can be asked of.
+        if matches!(reply.outcome, Claimed::Claimed { .. }) || self.random.chance(0.1) {
+            self.recent.push(request);
+        }
+        if self.recent.len() > 8 {
+            self.recent.remove(0);
+        }
+    }
+
+    async fn keep(&mut self) {
+        let mut runs = Vec::new();
+        for request in self.recent.clone().into_iter().rev().take(3) {
+            let lease = self.lease();
+            runs.push(KeepRun { job: request.job.name, run: request.run, claim: request.claim, lease });
+        }
+        let reply = self.ledger().keep(self.group.clone(), runs.clone()).await.unwrap();
+        let expected: Vec<_> = runs.iter().map(|item| self.model.keep(reply.now, item)).collect();
+        assert_eq!(reply.outcome, expected);
+        for kept in expected {
+            self.count(match kept {
+                KeptRun::Kept => "kept",
+                KeptRun::Replaced => "replaced",
+                _ => "not kept",
+            });
+        }
+    }
+
+    async fn end(&mut self) {
+        let recent = self.recent.clone();
+        if recent.is_empty() {
+            return;
+        }
+        let request = self.pick(&recent);
+        let outcome = self.pick(&[RunOutcome::Succeeded, RunOutcome::Failed, RunOutcome::TimedOut]);
+        let end = EndRequest {
+            job: request.job,
+            run: request.run,
+            claim: request.claim,
+            outcome,
+            detail: "why".to_owned(),
+            then: if self.random.chance(0.4) { Then::Again } else { Then::Over },
+        };
+        let reply = self.ledger().end(end.clone()).await.unwrap();
+        let expected = self.model.end(reply.now, &end);
+        assert_eq!(reply.outcome, expected);
+        self.count(if expected == Ended::Recorded { "ended" } else { "not there to end" });
+    }
+
+    async fn order(&mut self) {
+        let (mut job, id) = (self.job(), *ProcessId::random().as_uuid());
+        if self.random.chance(0.2) {
+            job.name = self.jobs[2].clone();
+        }
+        let text = self.pick(&["@daily", "@hourly"]).to_owned();
+        let order = match self.random.below(12) {
+            0 => Order::Pause,
+            1..=3 => Order::Resume,
+            4 => Order::Replace(text),
+            5 => Order::Restore,
+            _ => Order::Trigger(id),
+        };
+        if matches!(order, Order::Trigger(_)) {
+            self.triggers.push(RunId::Triggered(id));
+            self.triggers.drain(..self.triggers.len().saturating_sub(4));
+        }
+        let reply = self.ledger().order(job.clone(), order.clone()).await.unwrap();
+        let expected = self.model.order(reply.now, &job.name, &order);
+        assert_eq!(reply.outcome, expected);
+        self.count(if matches!(expected, Ordered::Accepted { .. }) { "ordered" } else { "not ordered" });
+    }
+
+    async fn read(&mut self) {
+        let known = self.random.below(3);
+        let orders = self.ledger().orders(self.group.clone(), known).await.unwrap();
+        assert_eq!(orders.outcome, self.model.orders(known));
+        let open = self.ledger().open(self.group.clone()).await.unwrap();
+        assert_eq!(open.outcome, self.model.open(open.now));
+        let job = self.job();
+        let history = self.ledger().history(job.clone(), 50).await.unwrap();
+        assert_eq!(history.outcome, self.model.history(&job.name, 50));
+    }
+
+    async fn step(&mut self) {
+        match self.random.below(20) {
+            0..=9 => self.claim().await,
+            10..=12 => self.keep().await,
+            13..=17 => self.end().await,
+            18 => self.order().await,
+            _ => self.read().await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_random_operations_on_runs_are_answered_as_the_rules_say() {
+    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+    let store = client(&server.url()).await;
+    let jobs: Vec<_> = ["a", "b", "never-registered"].into_iter().map(name).collect();
+    let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
+    let (random, model) = (seed.stream(), GroupLedger::default());
+    let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut run = Run { store, model, random, group, jobs, recent, triggers, now, seen };
+    let known = run.jobs[..2].to_vec();
+    let reply = run.ledger().register(run.group.clone(), known.clone()).await.unwrap();
+    assert_eq!(reply.outcome, run.model.register(reply.now, &known));
+    run.now = reply.now;
+    for _ in 0..STEPS {
+        run.step().await;
+    }
+    run.read().await;
+    assert_eq!(run.seen.len(), 19, "every kind of answer came: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= 10), "and not by chance: {:?}", run.seen);
+}

@@ -1,0 +1,92 @@
+//! A thousand jobs on one node: what they cost while nothing is due, and how late they start when a hundred are due at once.
+
+use lock_core::LockFactory;
+use lock_cron::{CronEvent, CronObserver, Schedule, Scheduler};
+use lock_fred::RedisBackend;
+use lock_testkit::RedisServer;
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{sync::oneshot, time::sleep};
+
+const JOBS: usize = 1_000;
+
+#[derive(Debug, Clone, Default)]
+struct Lags(Arc<Mutex<Vec<Duration>>>);
+
+impl Lags {
+    fn take(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl CronObserver for Lags {
+    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+        if let CronEvent::Started { lag, .. } = event {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(*lag);
+        }
+    }
+}
+
+/// What clients have sent: a script counts once, whatever it does inside.
+fn requests(server: &RedisServer) -> u64 {
+    let statistics = server.command(&["INFO", "commandstats"]);
+    let of = |line: &str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let sent = ["evalsha", "eval", "ping", "subscribe", "unsubscribe"].contains(&name);
+        rest.split(',').next()?.parse::<u64>().ok().filter(|_| sent)
+    };
+    statistics.text().lines().filter_map(of).sum()
+}
+
+async fn scheduler(server: &RedisServer, lags: &Lags, schedule: impl Fn(usize) -> String) -> Scheduler {
+    let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
+    let builder = Scheduler::builder(LockFactory::new(backend)).group("load").observer(lags.clone());
+    let cron = builder.build().expect("the options fit together");
+    for number in 0..JOBS {
+        let schedule = Schedule::cron(&schedule(number)).expect("a good schedule");
+        let job = cron.job(&format!("job-{number}"), schedule, |_| async { Ok(()) });
+        job.register().await.expect("a server that runs registers");
+    }
+    cron
+}
+
+fn percentile(sorted: &[Duration], part: f64) -> Duration {
+    sorted[((sorted.len() - 1) as f64 * part) as usize]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_jobs_cost_little_and_start_on_time() {
+    let (server, lags) = (RedisServer::start(), Lags::default());
+    let cron = scheduler(&server, &lags, |_| "0 0 1 1 *".to_owned()).await;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let idle = tokio::spawn(async move { cron.run_until(async { drop(stopped.await) }).await });
+    sleep(Duration::from_secs(2)).await;
+    let before = requests(&server);
+    sleep(Duration::from_secs(10)).await;
+    let per_second = (requests(&server) - before) as f64 / 10.0;
+    drop(stop);
+    idle.await.expect("it ends").expect("it ends well");
+    assert!(per_second < 5.0, "{per_second} requests a second while nothing is due");
+
+    let server = RedisServer::start();
+    // A hundred of them each second, all at the same instant.
+    let cron = scheduler(&server, &lags, |number| format!("{}/10 * * * * *", number % 10)).await;
+    let running = tokio::spawn(async move { cron.run_until(sleep(Duration::from_secs(14))).await });
+    // Until it leads, and the server knows the scripts.
+    sleep(Duration::from_secs(3)).await;
+    lags.take();
+    running.await.expect("it ends").expect("it ends well");
+    let mut lags = lags.take();
+    lags.sort_unstable();
+    let (half, most) = (percentile(&lags, 0.5), percentile(&lags, 0.99));
+    eprintln!(
+        "{JOBS} jobs: {per_second} requests a second when idle; 100 due at once each second, {} starts: p50 {half:?}, p99 {most:?}",
+        lags.len()
+    );
+    assert!(lags.len() >= 900, "{} starts", lags.len());
+    // Without optimisation the client of Redis needs a millisecond for a request.
+    let bound = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 50 });
+    assert!(most < bound, "p99 of the lag is {most:?}, above {bound:?}");
+}

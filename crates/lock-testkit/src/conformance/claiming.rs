@@ -1,0 +1,172 @@
+//! Claiming: each instant of each job is decided once, by the server's clock, for the latest leader.
+
+use super::{
+    Harness,
+    scheduler::{Desk, MANY, TWO, ledger},
+};
+use lock_core::{
+    FencingToken, LockName,
+    backend::ledger::{ClaimId, ClaimRequest, Claimed, GroupName, JobId, Known, RunId, RunOutcome, Then},
+};
+use std::time::Duration;
+
+/// The watermark of a new job is the server's now; registering again changes nothing.
+pub async fn a_job_begins_when_it_is_registered(h: &impl Harness) {
+    let desk = Desk::new(h, "begin").await;
+    let (group, name) = (desk.job.group.clone(), desk.job.name.clone());
+    let other = LockName::new("other").expect("a good name");
+    let reply = desk.ledger().register(group, vec![name, other]).await.expect("a ledger answers");
+    let [again, new] = reply.outcome[..] else { panic!("one answer a job: {reply:?}") };
+    assert_eq!((again.watermark, again.state), (desk.begin, Known::Before));
+    assert_eq!((new.watermark.as_millis(), new.state), (reply.now.as_millis(), Known::New));
+    assert_eq!(
+        desk.send(desk.request(desk.instant(0))).await,
+        Claimed::Duplicate,
+        "it does not begin in the past"
+    );
+}
+
+/// Who comes second hears that it was decided.
+pub async fn a_due_instant_is_claimed_once(h: &impl Harness) {
+    let desk = Desk::new(h, "once").await;
+    let run = desk.claim(1).await;
+    assert_eq!(run.attempt, 1);
+    assert_eq!(desk.send(desk.request(run.run)).await, Claimed::Duplicate);
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    assert_eq!(desk.send(desk.request(run.run)).await, Claimed::Duplicate, "also when it has ended");
+}
+
+/// A lost reply neither loses nor doubles a run: not while it is open, not when it has ended, and not when later instants
+/// and later leaders came between.
+pub async fn a_repeated_claim_gets_its_first_answer(h: &impl Harness) {
+    let desk = Desk::new(h, "repeat").await;
+    let request = desk.request(desk.instant(1));
+    let run = desk.granted(request.clone()).await;
+    let same = Claimed::Claimed { token: run.token, attempt: 1 };
+    assert_eq!(desk.send(request.clone()).await, same);
+    assert_eq!(desk.open().await.len(), 1, "and it is one run");
+    let other = desk.request(desk.instant(2));
+    let later = ClaimRequest { epoch: FencingToken::new(9), overlap: TWO, ..other };
+    desk.granted(later).await;
+    assert_eq!(desk.send(request.clone()).await, same, "after a later instant of a later leader");
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    assert_eq!(desk.send(request).await, same, "after its end");
+    assert_eq!(desk.outcomes().await, [RunOutcome::Succeeded]);
+}
+
+/// Claims go in ascending order.
+pub async fn an_earlier_instant_is_superseded(h: &impl Harness) {
+    let desk = Desk::new(h, "superseded").await;
+    let run = desk.claim(5).await;
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    for millis in [4, 1] {
+        assert_eq!(desk.send(desk.request(desk.instant(millis))).await, Claimed::Superseded);
+    }
+    assert_eq!(desk.claim(6).await.attempt, 1);
+}
+
+/// The server's clock decides when an instant has come, whatever the caller's says.
+pub async fn an_instant_that_has_not_come_is_early(h: &impl Harness) {
+    let desk = Desk::new(h, "early").await;
+    let ahead = Duration::from_millis(600);
+    let reply = desk.ledger().open(desk.job.group.clone()).await.expect("a ledger answers");
+    let soon = RunId::at_millis((reply.now + ahead).as_millis());
+    let request = desk.request(soon);
+    let Claimed::Early { wait } = desk.send(request.clone()).await else { panic!("{soon} has not come") };
+    assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} are left");
+    let tolerated = ClaimRequest { tolerance: ahead, claim: ClaimId::random(), ..request.clone() };
+    h.pass(wait).await;
+    let reply = desk.ledger().claim(request).await.expect("a ledger answers");
+    assert!(matches!(reply.outcome, Claimed::Claimed { .. }), "it has come: {reply:?}");
+    assert!(reply.now >= soon.scheduled().expect("it has an instant"), "and not before: {reply:?}");
+    let next = RunId::at_millis((reply.now + ahead / 2).as_millis());
+    let tolerated = ClaimRequest { run: next, overlap: TWO, ..tolerated };
+    desk.granted(tolerated).await;
+}
+
+/// Two leaders at once are harmless: the older one is told, once the younger has claimed.
+pub async fn a_leader_of_an_older_epoch_is_fenced(h: &impl Harness) {
+    let desk = Desk::new(h, "fenced").await;
+    let of = |epoch, millis| ClaimRequest {
+        epoch: FencingToken::new(epoch),
+        ..desk.request(desk.instant(millis))
+    };
+    let run = desk.granted(of(7, 1)).await;
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    let epoch = FencingToken::new(7);
+    assert_eq!(desk.send(of(6, 2)).await, Claimed::Fenced { epoch });
+    let run = desk.granted(of(7, 2)).await;
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    desk.granted(of(8, 3)).await;
+    let epoch = FencingToken::new(8);
+    assert_eq!(desk.send(of(7, 4)).await, Claimed::Fenced { epoch });
+}
+
+/// A claim never makes a watermark: without one, nobody knows what was run.
+pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl Harness) {
+    let desk = Desk::new(h, "unregistered").await;
+    let name = LockName::new("unknown").expect("a good name");
+    let unknown = ClaimRequest { job: JobId { name, ..desk.job.clone() }, ..desk.request(desk.instant(1)) };
+    assert_eq!(desk.send(unknown.clone()).await, Claimed::Unregistered);
+    assert_eq!(desk.send(unknown).await, Claimed::Unregistered, "the claim did not make one");
+}
+
+/// From run to run and from attempt to attempt tokens grow.
+pub async fn tokens_of_claims_grow(h: &impl Harness) {
+    let desk = Desk::new(h, "tokens").await;
+    let mut last = FencingToken::new(0);
+    for millis in 1..10 {
+        let first = desk.claim(millis).await;
+        desk.end(&first, RunOutcome::Failed, Then::Again).await;
+        let second = desk.granted(desk.after(&first, 2)).await;
+        desk.end(&second, RunOutcome::Succeeded, Then::Over).await;
+        assert!(
+            first.token > last && second.token > first.token,
+            "{last:?}, then {first:?}, then {second:?}"
+        );
+        last = second.token;
+    }
+}
+
+/// Any number of leaders at once start one run.
+pub async fn of_many_claims_at_once_one_starts(h: &impl Harness) {
+    let desk = Desk::new(h, "at-once").await;
+    let other = h.another(&desk.backend).await;
+    for millis in 1..=5 {
+        let mut tasks = Vec::new();
+        for number in 0..10 {
+            let backend = if number % 2 == 0 { desk.backend.clone() } else { other.clone() };
+            let request = ClaimRequest { overlap: MANY, ..desk.request(desk.instant(millis)) };
+            tasks.push(tokio::spawn(async move { ledger(&backend).claim(request).await }));
+        }
+        let mut started = 0;
+        for task in tasks {
+            match task.await.expect("the task ends").expect("a ledger answers").outcome {
+                Claimed::Claimed { .. } => started += 1,
+                Claimed::Duplicate => {}
+                other => panic!("the others are too late, not {other:?}"),
+            }
+        }
+        assert_eq!(started, 1);
+    }
+}
+
+/// What happens to one job, or in one group, is nothing to the others.
+pub async fn jobs_and_groups_are_independent(h: &impl Harness) {
+    let desk = Desk::new(h, "apart").await;
+    let run = desk.claim(1).await;
+    let name = LockName::new("job2").expect("a good name");
+    let group = GroupName::new(format!("{}2", desk.job.group)).expect("a good name");
+    for job in [JobId { name, ..desk.job.clone() }, JobId { group, ..desk.job.clone() }] {
+        let reply = desk.ledger().register(job.group.clone(), vec![job.name.clone()]).await;
+        assert_eq!(reply.expect("a ledger answers").outcome[0].state, Known::New);
+        let history = desk.ledger().history(job.clone(), 10).await.expect("a ledger answers").outcome;
+        assert_eq!(history, []);
+        h.pass(Duration::from_millis(5)).await;
+        let now = desk.ledger().open(job.group.clone()).await.expect("a ledger answers").now;
+        let due = RunId::at_millis(now.as_millis());
+        desk.granted(ClaimRequest { job, ..desk.request(due) }).await;
+    }
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    assert_eq!(desk.claim(2).await.attempt, 1);
+}

@@ -1,0 +1,115 @@
+//! Orders: what one node is told holds for all of them.
+
+use super::{Harness, scheduler::Desk};
+use lock_core::{
+    LockName, ProcessId,
+    backend::ledger::{
+        ClaimRequest, Claimed, JobId, JobOrders, MOST_TRIGGERS, Order, Ordered, Orders, RunId, RunOutcome,
+        Then, Trigger,
+    },
+};
+
+/// A random id.
+fn id() -> uuid::Uuid {
+    *ProcessId::random().as_uuid()
+}
+
+/// It begins again with what is due then, not with what was due meanwhile.
+pub async fn a_paused_job_starts_nothing_and_makes_nothing_up(h: &impl Harness) {
+    let desk = Desk::new(h, "pause").await;
+    let paused = desk.order(Order::Pause).await;
+    assert_eq!(desk.order(Order::Pause).await, paused, "twice is once");
+    let request = ClaimRequest { revision: paused, ..desk.request(desk.instant(1)) };
+    assert_eq!(desk.send(request.clone()).await, Claimed::Paused);
+    let resumed = desk.order(Order::Resume).await;
+    assert!(resumed > paused);
+    let request = ClaimRequest { revision: resumed, ..request };
+    assert_eq!(desk.send(request).await, Claimed::Superseded);
+}
+
+/// What was planned with another schedule is not started.
+pub async fn a_changed_order_outdates_what_was_planned(h: &impl Harness) {
+    let desk = Desk::new(h, "replaced").await;
+    let request = desk.request(desk.instant(1));
+    let revision = desk.order(Order::Replace("@hourly".to_owned())).await;
+    assert_eq!(desk.order(Order::Replace("@hourly".to_owned())).await, revision, "twice is once");
+    assert_eq!(desk.send(request).await, Claimed::Outdated);
+    let known = ClaimRequest { revision, ..desk.request(desk.instant(1)) };
+    assert_eq!(desk.send(known).await, Claimed::Superseded, "the new schedule begins now");
+    assert!(desk.order(Order::Restore).await > revision);
+}
+
+/// All of them, with a revision by which the next question is cheap.
+pub async fn orders_are_told_when_they_changed(h: &impl Harness) {
+    let desk = Desk::new(h, "orders").await;
+    let read = |known| desk.ledger().orders(desk.job.group.clone(), known);
+    assert_eq!(read(0).await.expect("a ledger answers").outcome, Orders::Unchanged);
+    desk.order(Order::Pause).await;
+    let schedule = Some("0 2 * * *".to_owned());
+    let of_job = desk.order(Order::Replace("0 2 * * *".to_owned())).await;
+    let (first, second) = (id(), id());
+    desk.order(Order::Trigger(first)).await;
+    // At one and the same moment, neither would be the older one.
+    h.pass(std::time::Duration::from_millis(1)).await;
+    let last = desk.order(Order::Trigger(second)).await;
+    assert_eq!(desk.order(Order::Trigger(first)).await, last, "twice is once");
+    let Orders::Changed { revision, jobs, triggers } = read(0).await.expect("a ledger answers").outcome
+    else {
+        panic!("they have changed")
+    };
+    assert_eq!(revision, last);
+    assert_eq!(jobs, [(desk.job.name.clone(), JobOrders { revision: of_job, paused: true, schedule })]);
+    let ids: Vec<_> = triggers.iter().map(|Trigger { id, job, .. }| (*id, job.clone())).collect();
+    assert_eq!(ids, [(first, desk.job.name.clone()), (second, desk.job.name.clone())]);
+    assert_eq!(read(revision).await.expect("a ledger answers").outcome, Orders::Unchanged);
+    desk.order(Order::Resume).await;
+    desk.order(Order::Restore).await;
+    let Orders::Changed { jobs, .. } = read(revision).await.expect("a ledger answers").outcome else {
+        panic!("they have changed")
+    };
+    assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
+}
+
+/// A run by hand is a run of its own: also while paused, and beside the instants.
+pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) {
+    let desk = Desk::new(h, "trigger").await;
+    desk.order(Order::Pause).await;
+    let id = id();
+    desk.order(Order::Trigger(id)).await;
+    let run = RunId::Triggered(id);
+    let foreign = desk.request(RunId::Triggered(*ProcessId::random().as_uuid()));
+    assert_eq!(desk.send(foreign).await, Claimed::Duplicate, "nobody ordered that one");
+    let request = desk.request(run);
+    let triggered = desk.granted(request.clone()).await;
+    assert_eq!(desk.send(request).await, Claimed::Claimed { token: triggered.token, attempt: 1 });
+    assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate);
+    desk.order(Order::Trigger(id)).await;
+    assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate, "the order came twice, far apart");
+    desk.end(&triggered, RunOutcome::Succeeded, Then::Over).await;
+    assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate);
+    assert_eq!(desk.history().await[0].run, run);
+    let registered = desk.ledger().register(desk.job.group.clone(), vec![desk.job.name.clone()]).await;
+    assert_eq!(registered.expect("a ledger answers").outcome[0].watermark, desk.begin);
+}
+
+/// Triggers that nobody carries out do not fill the store.
+pub async fn triggers_are_bounded(h: &impl Harness) {
+    let desk = Desk::new(h, "full").await;
+    for _ in 0..MOST_TRIGGERS {
+        desk.order(Order::Trigger(id())).await;
+    }
+    let one_more = desk.ledger().order(desk.job.clone(), Order::Trigger(id())).await;
+    assert_eq!(one_more.expect("a ledger answers").outcome, Ordered::Full);
+}
+
+/// A misspelt name is told, and leaves nothing behind.
+pub async fn an_unknown_job_takes_no_orders(h: &impl Harness) {
+    let desk = Desk::new(h, "unknown").await;
+    let job = JobId { name: LockName::new("unknown").expect("a good name"), ..desk.job.clone() };
+    for order in [Order::Pause, Order::Replace("@daily".to_owned()), Order::Trigger(id())] {
+        let answer = desk.ledger().order(job.clone(), order).await.expect("a ledger answers").outcome;
+        assert_eq!(answer, Ordered::Unregistered);
+    }
+    let orders = desk.ledger().orders(desk.job.group.clone(), 0).await.expect("a ledger answers").outcome;
+    assert_eq!(orders, Orders::Unchanged);
+}

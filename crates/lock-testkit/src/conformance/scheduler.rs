@@ -1,0 +1,148 @@
+//! A scheduler that asks a ledger for things: the hand with which the properties touch it.
+
+use super::{
+    Harness,
+    contender::{LONG, PAST_SHORT, SHORT},
+};
+use lock_core::{
+    Backend, FencingToken, LockName, ServerTime,
+    backend::ledger::{
+        Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId,
+        KeepRun, KeptRun, OpenRun, Order, Ordered, OverlapRule, RunId, RunLedger, RunOutcome, Then,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+/// Two runs may be open.
+pub(super) const TWO: OverlapRule = OverlapRule::Allow { max: 2 };
+/// Any number of runs may be open.
+pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
+
+/// A job of a group of its own, registered a moment ago: its first instants are due.
+pub(super) struct Desk {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) job: JobId,
+    /// Its watermark at first.
+    pub(super) begin: ServerTime,
+}
+
+/// A claim that was granted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) run: RunId,
+    pub(super) claim: ClaimId,
+    pub(super) token: FencingToken,
+    pub(super) attempt: u32,
+}
+
+impl Desk {
+    pub(super) async fn new(h: &impl Harness, hint: &str) -> Self {
+        let backend = h.backend().await;
+        let group = GroupName::new(h.name(hint)).expect("names of the suite have no brace");
+        let name = LockName::new("job").expect("a good name");
+        let job = JobId { group, name };
+        let reply = ledger(&backend).register(job.group.clone(), vec![job.name.clone()]).await;
+        let begin = reply.expect("a ledger answers").outcome[0].watermark;
+        // The first hundred and fifty milliseconds after it are the past then.
+        h.pass(Duration::from_millis(160)).await;
+        Self { backend, job, begin }
+    }
+
+    pub(super) fn ledger(&self) -> &dyn RunLedger {
+        ledger(&self.backend)
+    }
+
+    /// The instant so many milliseconds after the beginning: due up to 150.
+    pub(super) fn instant(&self, millis: u64) -> RunId {
+        RunId::Scheduled(self.begin + Duration::from_millis(millis))
+    }
+
+    /// A first claim, in epoch 1, that skips for overlap.
+    pub(super) fn request(&self, run: RunId) -> ClaimRequest {
+        ClaimRequest {
+            job: self.job.clone(),
+            run,
+            claim: ClaimId::random(),
+            again: None,
+            epoch: FencingToken::new(1),
+            revision: 0,
+            tolerance: Duration::ZERO,
+            overlap: OverlapRule::Skip,
+            lease: LONG,
+            node: "node".to_owned(),
+            catch_up: CatchUp::No,
+            missed: 0,
+        }
+    }
+
+    /// The claim of another attempt after this one.
+    pub(super) fn after(&self, run: &Run, most: u32) -> ClaimRequest {
+        ClaimRequest { again: Some(Again { claim: run.claim, most }), ..self.request(run.run) }
+    }
+
+    pub(super) async fn send(&self, request: ClaimRequest) -> Claimed {
+        self.ledger().claim(request).await.expect("a ledger answers").outcome
+    }
+
+    /// A claim that must be granted.
+    pub(super) async fn granted(&self, request: ClaimRequest) -> Run {
+        let (run, claim) = (request.run, request.claim);
+        match self.send(request).await {
+            Claimed::Claimed { token, attempt } => Run { run, claim, token, attempt },
+            other => panic!("{run} is due and free: it is claimed, not {other:?}"),
+        }
+    }
+
+    pub(super) async fn claim(&self, millis: u64) -> Run {
+        self.granted(self.request(self.instant(millis))).await
+    }
+
+    /// A run that nobody keeps, and whose time is over.
+    pub(super) async fn orphan(&self, h: &impl Harness, millis: u64) -> Run {
+        let request = ClaimRequest { lease: SHORT, ..self.request(self.instant(millis)) };
+        let run = self.granted(request).await;
+        h.pass(PAST_SHORT).await;
+        run
+    }
+
+    pub(super) async fn end(&self, run: &Run, outcome: RunOutcome, then: Then) -> Ended {
+        self.end_saying(run, outcome, then, "").await
+    }
+
+    pub(super) async fn end_saying(&self, run: &Run, outcome: RunOutcome, then: Then, detail: &str) -> Ended {
+        let Run { run, claim, .. } = *run;
+        let request =
+            EndRequest { job: self.job.clone(), run, claim, outcome, detail: detail.to_owned(), then };
+        self.ledger().end(request).await.expect("a ledger answers").outcome
+    }
+
+    pub(super) async fn keep(&self, run: &Run, lease: Duration) -> KeptRun {
+        let item = KeepRun { job: self.job.name.clone(), run: run.run, claim: run.claim, lease };
+        self.ledger().keep(self.job.group.clone(), vec![item]).await.expect("a ledger answers").outcome[0]
+    }
+
+    pub(super) async fn open(&self) -> Vec<OpenRun> {
+        self.ledger().open(self.job.group.clone()).await.expect("a ledger answers").outcome
+    }
+
+    pub(super) async fn history(&self) -> Vec<Attempt> {
+        self.ledger().history(self.job.clone(), usize::MAX >> 12).await.expect("a ledger answers").outcome
+    }
+
+    /// Of each attempt that is remembered, the newest first.
+    pub(super) async fn outcomes(&self) -> Vec<RunOutcome> {
+        self.history().await.into_iter().map(|attempt| attempt.outcome).collect()
+    }
+
+    /// Gives an order that must be accepted.
+    pub(super) async fn order(&self, order: Order) -> u64 {
+        match self.ledger().order(self.job.clone(), order).await.expect("a ledger answers").outcome {
+            Ordered::Accepted { revision } => revision,
+            other => panic!("an order for a known job is accepted, not {other:?}"),
+        }
+    }
+}
+
+pub(super) fn ledger(backend: &Arc<dyn Backend>) -> &dyn RunLedger {
+    backend.ledger().expect("this suite is for stores with a ledger")
+}

@@ -1,0 +1,79 @@
+//! What happens to my jobs when the leader dies?
+//!
+//! This program starts three processes of itself over one Redis (`REDIS_URL`, or one of its own on this machine), kills the one that
+//! starts the runs, and watches another go on.
+
+use lock_core::LockFactory;
+use lock_cron::{Schedule, Scheduler};
+use lock_fred::RedisBackend;
+use std::{
+    env,
+    error::Error,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+fn url() -> String {
+    env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into())
+}
+
+/// The processes, which end with this one.
+struct Fleet(Vec<(String, Child)>);
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for (_, child) in &mut self.0 {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// One process of the fleet.
+async fn node(name: String) -> Result<(), Box<dyn Error>> {
+    let locks = LockFactory::new(RedisBackend::connect(&url()).await?);
+    // Short, so that the example ends soon (10 s and 30 s are the defaults): how long the others wait for a dead leader, and for
+    // a run that it did not end.
+    let lease = Duration::from_secs(2);
+    let cron = Scheduler::builder(locks).group("example").leadership_lease(lease).run_lease(lease).build()?;
+    let job = cron.job("tick", Schedule::cron("* * * * * *")?, move |run| {
+        println!("{name} {}", run.scheduled_at());
+        async { Ok(()) }
+    });
+    job.register().await?;
+    cron.run_until(std::future::pending()).await?;
+    Ok(())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(name) = env::args().nth(1) {
+        return node(name).await;
+    }
+    let (say, lines) = mpsc::channel();
+    let mut fleet = Fleet(Vec::new());
+    for name in ["anna", "bert", "cleo"] {
+        let mut child = Command::new(env::current_exe()?).arg(name).stdout(Stdio::piped()).spawn()?;
+        let out = BufReader::new(child.stdout.take().ok_or("stdout is a pipe")?);
+        let say = say.clone();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
+        fleet.0.push((name.to_owned(), child));
+    }
+    let mut leader = String::new();
+    for number in 0..5 {
+        let line = lines.recv_timeout(Duration::from_secs(10))?;
+        let (name, at) = line.split_once(' ').ok_or("a name and a time")?;
+        println!("{at}: run by {name}");
+        if number == 2 {
+            leader = name.to_owned();
+            println!("killing {leader}");
+            for (_, child) in fleet.0.iter_mut().filter(|(node, _)| *node == leader) {
+                child.kill()?;
+            }
+        }
+        assert!(number <= 2 || name != leader, "it is dead");
+    }
+    println!("the fleet goes on without {leader}");
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! How do I run a job once in the whole fleet, at its times?
+//!
+//! Every process runs this same program. One of them is elected and starts the runs; each run is claimed in the store, so that
+//! it starts once whoever leads. Here the store is in memory, and the job runs every second.
+
+use lock_core::{LockFactory, MemoryBackend};
+use lock_cron::{Misfire, Overlap, Schedule, Scheduler};
+use std::{error::Error, time::Duration};
+use tokio::sync::mpsc;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    // In production: `LockFactory::new(RedisBackend::connect("redis://…").await?)`.
+    let locks = LockFactory::new(MemoryBackend::new());
+    let cron = Scheduler::builder(locks).group("billing").build()?;
+
+    let (done, mut runs) = mpsc::unbounded_channel();
+    // At 2 at night: `Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?`.
+    cron.job("invoices", Schedule::cron("* * * * * *")?, move |run| {
+        let done = done.clone();
+        async move {
+            println!("invoices for {}, attempt {}", run.scheduled_at(), run.attempt());
+            done.send(run.id())?; // an error fails the run, and is in its history
+            Ok(())
+        }
+    })
+    .overlap(Overlap::Skip)
+    .misfire(Misfire::FireOnce)
+    .timeout(Duration::from_secs(600))
+    .register()
+    .await?;
+
+    // In production, until a signal: `tokio::signal::ctrl_c()`.
+    let two_runs = async {
+        for _ in 0..2 {
+            runs.recv().await;
+        }
+    };
+    cron.run_until(two_runs).await?;
+
+    for attempt in cron.history("invoices", 10).await? {
+        println!("run {} {}", attempt.run, attempt.outcome);
+    }
+    Ok(())
+}

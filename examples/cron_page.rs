@@ -1,0 +1,60 @@
+//! How do I see which jobs there are, and what became of their runs?
+//!
+//! `lock_cron::router` is an axum router with a small page, and the same as JSON. Nest it behind your own authentication.
+
+use lock_core::{LockFactory, MemoryBackend};
+use lock_cron::{Schedule, Scheduler};
+use std::{env, error::Error, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    time::{sleep, timeout},
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new())).node("example").build()?;
+    let job = cron.job("hello", Schedule::cron("* * * * * *")?, |_| async { Ok(()) });
+    job.register().await?;
+
+    let app = axum::Router::new().nest("/cron", lock_cron::router(cron.clone()));
+    // With `PORT` set, it stays until it is stopped: look at http://127.0.0.1:<port>/cron
+    let port = env::var("PORT").ok().map(|port| port.parse()).transpose()?;
+    let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).await?;
+    let at = listener.local_addr()?;
+    let server = tokio::spawn(async move { axum::serve(listener, app).await });
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let scheduler = cron.clone();
+    let jobs = tokio::spawn(async move { scheduler.run_until(async { drop(stopped.await) }).await });
+    if port.is_some() {
+        println!("look at http://{at}/cron");
+        server.await??;
+        return Ok(());
+    }
+    let first_run = async {
+        while cron.history("hello", 1).await?.is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok::<_, lock_cron::CronError>(())
+    };
+    timeout(Duration::from_secs(5), first_run).await??;
+    for path in ["/cron/jobs", "/cron/jobs/hello/history"] {
+        println!("{path}: {}", get(at, path).await?);
+    }
+    drop(stop);
+    jobs.await??;
+    server.abort();
+    Ok(())
+}
+
+async fn get(at: std::net::SocketAddr, path: &str) -> Result<String, Box<dyn Error>> {
+    let mut stream = TcpStream::connect(at).await?;
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").as_bytes())
+        .await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer.split_once("\r\n\r\n").ok_or("an answer with a body")?.1.to_owned())
+}
