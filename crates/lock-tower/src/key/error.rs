@@ -89,7 +89,10 @@ pub struct KeyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client: something is missing or malformed. Answered with 400.
+    /// The client: something is not there at all. Answered with 400; [`OnBadKey::Bypass`](crate::OnBadKey::Bypass) lets it
+    /// pass.
+    Missing,
+    /// The client: something is malformed, ambiguous or too long. Answered with 400.
     BadRequest,
     /// The programmer: the layer is in the wrong place, or another one is missing. Answered with 500.
     Wiring,
@@ -98,7 +101,12 @@ pub enum KeyErrorKind {
 }
 
 impl KeyError {
-    /// The client can mend it. `detail` is shown to the client.
+    /// What the key is made of is not there at all; the client can mend it. `detail` is shown to the client.
+    pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind: KeyErrorKind::Missing, detail: detail.into() }
+    }
+
+    /// It is there, but wrong; the client can mend it. `detail` is shown to the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind: KeyErrorKind::BadRequest, detail: detail.into() }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// use lock_tower::{Key, KeyError};
 ///
 /// let key = Key::of("transfer").header("x-tenant").query("account").part(|request| {
-///     let host = request.uri.host().ok_or(KeyError::bad_request("the host is missing"))?;
+///     let host = request.uri.host().ok_or(KeyError::missing("the host is missing"))?;
 ///     Ok(host.to_owned())
 /// });
 /// assert!(Key::try_from(key).is_ok());

@@ -98,7 +98,7 @@ fn once<'a>(
     mut values: impl Iterator<Item = Cow<'a, [u8]>>,
     source: &Source,
 ) -> Result<Cow<'a, [u8]>, KeyError> {
-    let value = values.next().ok_or_else(|| KeyError::bad_request(format!("the {source} is missing")))?;
+    let value = values.next().ok_or_else(|| KeyError::missing(format!("the {source} is missing")))?;
     match values.next() {
         None => Ok(value),
         Some(_) => Err(KeyError::bad_request(format!("the {source} is given more than once"))),

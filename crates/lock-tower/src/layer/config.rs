@@ -198,7 +198,7 @@ impl Call {
                 Some(Degraded::Unavailable)
             }
             Reason::Key(error)
-                if error.kind() == KeyErrorKind::BadRequest && self.config.on_bad_key == OnBadKey::Bypass =>
+                if error.kind() == KeyErrorKind::Missing && self.config.on_bad_key == OnBadKey::Bypass =>
             {
                 Some(Degraded::NoKey)
             }

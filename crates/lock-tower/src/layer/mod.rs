@@ -201,8 +201,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_unavailable = then)
     }
 
-    /// What becomes of requests that lack the client's part of the key. A key that is missing because of the wiring is
-    /// always refused.
+    /// What becomes of requests that lack the client's part of the key. One that is malformed, and one that is missing
+    /// because of the wiring, is always refused.
     pub fn on_bad_key(self, then: OnBadKey) -> Self {
         self.with(|config| config.on_bad_key = then)
     }

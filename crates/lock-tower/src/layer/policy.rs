@@ -46,7 +46,11 @@ pub enum OnUnavailable {
     GoOn,
 }
 
-/// What becomes of requests that lack the client's part of the key.
+/// What becomes of requests that lack the client's part of the key: that do not have the header or the parameter at all,
+/// or whose function says [`KeyError::missing`](crate::KeyError::missing).
+///
+/// What is empty, given more than once, or too long is refused in any case: a handler might read a value in it, and a
+/// client could so choose to go without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnBadKey {
     /// They are refused.

@@ -22,7 +22,7 @@ fn status(reason: &Reason) -> i32 {
         Reason::TooManyWaiters | Reason::TooManyDetached => RESOURCE_EXHAUSTED,
         Reason::WaitLimit | Reason::Unavailable(_) | Reason::ShutDown => UNAVAILABLE,
         Reason::Key(error) => match error.kind() {
-            KeyErrorKind::BadRequest => INVALID_ARGUMENT,
+            KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
             KeyErrorKind::Wiring => INTERNAL,
             KeyErrorKind::Unavailable => UNAVAILABLE,
         },

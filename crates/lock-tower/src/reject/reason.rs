@@ -55,7 +55,7 @@ impl Reason {
             | Self::Lost(_)
             | Self::ShutDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::BadRequest => StatusCode::BAD_REQUEST,
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => StatusCode::BAD_REQUEST,
                 KeyErrorKind::Wiring => StatusCode::INTERNAL_SERVER_ERROR,
                 KeyErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             },
@@ -74,7 +74,7 @@ impl Reason {
             Self::Lost(_) => "lost",
             Self::ShutDown => "shut_down",
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::BadRequest => "bad_key",
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => "bad_key",
                 KeyErrorKind::Wiring => "misconfigured",
                 KeyErrorKind::Unavailable => "key_unavailable",
             },
@@ -98,7 +98,7 @@ impl Reason {
             Self::Lost(_) => "the lock was lost before the work was done: it may have been done in part",
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::BadRequest => error.detail(),
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
                 KeyErrorKind::Wiring => "the server is set up wrongly",
                 KeyErrorKind::Unavailable => "it could not be found out which lock is needed",
             },

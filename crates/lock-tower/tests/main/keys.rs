@@ -177,6 +177,19 @@ async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
     refused(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
 }
 
+/// The handler may read one of two values, or a long one: that is not a request without a key.
+#[tokio::test(start_paused = true)]
+async fn a_malformed_key_is_no_way_around_the_lock() {
+    let world = World::new();
+    let layer = world.layer().key(Key::of("t").query("account")).on_bad_key(OnBadKey::Bypass);
+    let app = Router::new().route("/", any(async || "without the lock")).route_layer(layer);
+    assert_eq!(text(ask(&app, get("/")).await).await, "without the lock");
+    for query in ["account=7&account=8", "account=7&accoun%74=8", "account=", &format!("account={:600}", 7)] {
+        let uri = format!("/?{}", query.replace(' ', "0"));
+        refused(&world, &app, get(&uri), StatusCode::BAD_REQUEST).await;
+    }
+}
+
 #[test]
 #[should_panic(expected = "the key has an unpaired brace at byte 6")]
 fn a_bad_template_is_found_when_the_layer_is_built() {
