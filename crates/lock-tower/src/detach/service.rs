@@ -69,7 +69,7 @@ where
         let task = tasks.tracker().spawn(carried.in_current_span());
         DetachFuture {
             way: Way::Detached {
-                head: waits_for_head,
+                head: Some(waits_for_head),
                 rest: Some((waits_for_frames, task)),
                 _body: PhantomData,
             },
@@ -95,7 +95,7 @@ pin_project! {
     #[project = WayProj]
     enum Way<F, R, E> where R: Body {
         Straight { #[pin] handler: F },
-        Detached { head: oneshot::Receiver<Result<Head, E>>, rest: Option<Rest<R::Data>>, _body: PhantomData<fn() -> R> },
+        Detached { head: Option<oneshot::Receiver<Result<Head, E>>>, rest: Option<Rest<R::Data>>, _body: PhantomData<fn() -> R> },
     }
 }
 
@@ -114,11 +114,16 @@ where
             WayProj::Detached { head, rest, .. } => (head, rest),
         };
         let Some((_, task)) = rest else { panic!("`DetachFuture` polled after completion") };
-        if let Ok(head) = ready!(Pin::new(head).poll(cx)) {
-            let body = rest.take();
-            return Poll::Ready(head.map(|Head { parts, size, ended }| {
-                Response::from_parts(parts, DetachedBody::piped(body, size, ended))
-            }));
+        if let Some(waits) = head {
+            let came = ready!(Pin::new(waits).poll(cx));
+            // Asked once: a handler that panics lets go of its end before its task has ended.
+            *head = None;
+            if let Ok(came) = came {
+                let body = rest.take();
+                return Poll::Ready(came.map(|Head { parts, size, ended }| {
+                    Response::from_parts(parts, DetachedBody::piped(body, size, ended))
+                }));
+            }
         }
         ready!(poll_panic(task, cx));
         // It was stopped: the lock is lost, and the layer says so; or the runtime ends.

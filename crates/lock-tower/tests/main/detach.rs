@@ -3,16 +3,20 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use lock_testkit::Op;
 use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, StillRunning};
 use std::{
     convert::Infallible,
+    panic::AssertUnwindSafe,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
+    task::{Context, Poll, Waker},
 };
+use tracing_subscriber::layer::SubscriberExt;
 
 fn layer(world: &World) -> LockLayer<Key, Cancel> {
     world.layer().key("one")
@@ -162,4 +166,45 @@ async fn a_detached_handler_runs_in_the_span_of_its_request() {
     let span = tracing::info_span!("http-request");
     let answer = tracing::Instrument::instrument(async { text(ask(&app, get("/")).await).await }, span).await;
     assert_eq!(answer, "http-request");
+}
+
+/// Stops a thread that unwinds at the end of its span: its handler is gone, its task has not ended yet.
+struct StopsUnwinding(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
+    fn on_exit(&self, _: &tracing::span::Id, _: tracing_subscriber::layer::Context<'_, S>) {
+        if std::thread::panicking() {
+            let ends = self.0.lock().unwrap();
+            ends.0.send(()).unwrap();
+            // Until the test lets go of the other end.
+            let _ = ends.1.recv();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_panic_that_is_still_unwinding_reaches_the_client_whole() {
+    let world = World::new();
+    let panics = async || -> &'static str { panic!("the detached handler panics") };
+    let app = Router::new().route("/", any(panics)).layer(layer(&world).detach(&DetachedTasks::new()));
+    let (arrives, arrived) = mpsc::channel();
+    let (go_on, waits) = mpsc::channel::<()>();
+    let stops = StopsUnwinding(Mutex::new((arrives, waits)));
+    let _subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(stops));
+    let span = tracing::info_span!("http-request");
+    let mut asking = Box::pin(AssertUnwindSafe(ask(&app, get("/"))).catch_unwind());
+    let mut poll = || span.in_scope(|| asking.poll_unpin(&mut Context::from_waker(Waker::noop())));
+    while arrived.try_recv().is_err() {
+        assert!(poll().is_pending());
+        tokio::task::yield_now().await;
+    }
+    assert!(poll().is_pending() && poll().is_pending(), "it is not known yet how the handler ended");
+    drop(go_on);
+    let panic = loop {
+        if let Poll::Ready(answer) = poll() {
+            break answer.unwrap_err();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(panic.downcast_ref(), Some(&"the detached handler panics"));
 }
