@@ -72,7 +72,7 @@ impl Config {
 
     /// The request in its parts, if it needs a lock. One that does not is not touched.
     pub(crate) fn sort<B>(&self, request: Request<B>) -> Sorted<B> {
-        if self.methods.as_ref().is_some_and(|methods| !methods.contains(request.method())) {
+        if self.methods.as_ref().is_some_and(|methods| !covers(methods, request.method())) {
             return Sorted::Passes(request);
         }
         let (parts, body) = request.into_parts();
@@ -107,6 +107,11 @@ impl Config {
         };
         Telling { observers: self.observers.clone(), route }
     }
+}
+
+/// HEAD runs the handler of GET, in axum and most routers, and must not run it without the lock.
+fn covers(methods: &[Method], asked: &Method) -> bool {
+    methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
 }
 
 #[cfg(feature = "axum")]

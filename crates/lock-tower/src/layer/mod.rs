@@ -136,7 +136,7 @@ impl<K, D> LockLayer<K, D> {
         self.wait(Duration::ZERO)
     }
 
-    /// Requests of other methods pass without a lock.
+    /// Requests of other methods pass without a lock. GET includes HEAD, which runs the same handler.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         let methods: Arc<[Method]> = methods.into_iter().collect();
         self.with(|config| config.methods = Some(methods))

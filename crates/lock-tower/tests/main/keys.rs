@@ -222,3 +222,17 @@ async fn methods_and_filters_pass_without_a_lock() {
     let mut service = app.into_service::<Body>();
     assert_eq!(service.ready().await.unwrap().call(get("/skus/1")).await.unwrap().status(), StatusCode::OK);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_head_request_does_not_run_the_handler_of_get_without_its_lock() {
+    let world = World::new();
+    let locked = async |lock: Option<LockHandle>| match lock {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::IM_A_TEAPOT,
+    };
+    let layer = world.layer().key("report").methods([http::Method::GET]);
+    let app = Router::new().route("/", axum::routing::get(locked).post(locked)).route_layer(layer);
+    let head = Request::head("/").body(Body::empty()).unwrap();
+    assert_eq!(ask(&app, head).await.status(), StatusCode::OK);
+    assert_eq!(ask(&app, post("/")).await.status(), StatusCode::IM_A_TEAPOT);
+}
