@@ -4,6 +4,9 @@ use super::{error::KeyError, function::Function};
 use http::{HeaderName, request::Parts};
 use std::{borrow::Cow, fmt};
 
+/// U+FFFD, in UTF-8.
+const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
+
 #[derive(Clone)]
 pub(super) enum Source {
     #[cfg(feature = "axum")]
@@ -53,7 +56,12 @@ impl<'a> Reader<'a> {
             Source::Query(name) => {
                 let query = self.parts.uri.query().unwrap_or_default();
                 let pairs = form_urlencoded::parse(query.as_bytes());
-                once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)
+                let value = once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
+                // What is no UTF-8 was replaced, and all such values would be one.
+                match value.windows(REPLACEMENT.len()).any(|bytes| bytes == REPLACEMENT) {
+                    true => Err(KeyError::bad_request(format!("the {source} is not UTF-8"))),
+                    false => Ok(value),
+                }
             }
             Source::Function(read) => Ok(bytes(Cow::Owned(read(self.parts)?))),
         }

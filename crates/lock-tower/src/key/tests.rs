@@ -43,6 +43,8 @@ fn missing_empty_repeated_and_long_values_are_the_clients() {
         (Request::get("/"), "the query parameter `q` is missing"),
         (Request::get("/?q="), "the query parameter `q` is empty"),
         (Request::get("/?q=1&q=2"), "the query parameter `q` is given more than once"),
+        (Request::get("/?q=%FF"), "the query parameter `q` is not UTF-8"),
+        (Request::get("/?q=a%FEb"), "the query parameter `q` is not UTF-8"),
         (Request::get(format!("/?q={long}")), "the query parameter `q` is too long"),
         (Request::get(format!("/?q={wide}")), "it is too long"),
     ];
