@@ -148,6 +148,7 @@ pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
         KeyError::bad_request(match error {
             NameError::Empty => "it is empty",
             NameError::TooLong { .. } => "it is too long",
+            NameError::ReservedPrefix { .. } => "it begins with a word that is reserved",
             _ => "it has characters that a key must not have",
         })
     })

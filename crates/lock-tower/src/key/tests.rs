@@ -63,7 +63,12 @@ fn missing_empty_repeated_and_long_values_are_the_clients() {
 
 #[test]
 fn what_a_function_returns_is_checked_as_a_name() {
-    for (name, says) in [("", "it is empty"), ("a\nb", "it has characters that a key must not have")] {
+    let cases = [
+        ("", "it is empty"),
+        ("a\nb", "it has characters that a key must not have"),
+        ("distlock:a", "it begins with a word that is reserved"),
+    ];
+    for (name, says) in cases {
         let Read::Now(Err(error)) =
             Key::from_fn(move |_| Ok(name.to_owned())).read(&mut head(Request::get("/")))
         else {
