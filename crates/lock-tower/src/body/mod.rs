@@ -30,7 +30,8 @@ pin_project! {
     enum Source<B> {
         Handler { #[pin] body: B },
         ReadyMade { body: RejectionBody },
-        Cut,
+        /// At its end, or cut; what the handler's body held was dropped before the lock.
+        Ended,
     }
 }
 
@@ -63,7 +64,7 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
         if let Some(Poll::Ready(reason)) = this.watch.as_mut().map(|watch| watch.poll_lost(cx)) {
-            this.source.set(Source::Cut);
+            this.source.set(Source::Ended);
             *this.watch = None;
             return Poll::Ready(Some(Err(LockLost(reason).into())));
         }
@@ -77,17 +78,18 @@ where
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 (frame.map(|frame| frame.map(|frame| frame.map_data(B::Data::from))), false)
             }
-            SourceProj::Cut => (None, true),
+            SourceProj::Ended => (None, true),
         };
         // The end must not look like a success if the lock was lost just now.
         let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
         if let Some(reason) = lost {
-            this.source.set(Source::Cut);
+            this.source.set(Source::Ended);
             *this.watch = None;
             return Poll::Ready(Some(Err(LockLost(reason).into())));
         }
         // Hyper may not ask again after the last frame.
-        if ended {
+        if ended && this.watch.is_some() {
+            this.source.set(Source::Ended);
             *this.watch = None;
         }
         Poll::Ready(frame)
@@ -97,7 +99,7 @@ where
         match &self.source {
             Source::Handler { body } => body.is_end_stream(),
             Source::ReadyMade { body } => body.is_end_stream(),
-            Source::Cut => true,
+            Source::Ended => true,
         }
     }
 
@@ -105,7 +107,7 @@ where
         match &self.source {
             Source::Handler { body } => body.size_hint(),
             Source::ReadyMade { body } => body.size_hint(),
-            Source::Cut => SizeHint::with_exact(0),
+            Source::Ended => SizeHint::with_exact(0),
         }
     }
 }

@@ -5,9 +5,16 @@ use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Method, Request, StatusCode};
+use http_body::Frame;
 use http_body_util::BodyExt;
 use lock_tower::{DetachedTasks, LockHandle, ReleaseOn};
-use std::{convert::Infallible, panic::AssertUnwindSafe};
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
 
 /// The same handler, cancelled with its client, and detached from it.
 fn both<H, T>(world: &World, handler: H) -> [Router; 2]
@@ -216,4 +223,51 @@ async fn a_client_that_leaves_the_queue_leaves_nothing() {
     other.release().await.unwrap();
     tokio::time::sleep(millis(10_000)).await;
     world.assert_nothing_left();
+}
+
+/// One frame, of which it is known that it is the last; writes down whether the lock was held when it was dropped.
+struct Transaction {
+    frame: Option<Bytes>,
+    lock: LockHandle,
+    dropped: Arc<Mutex<Option<bool>>>,
+}
+
+impl http_body::Body for Transaction {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.frame.take().map(|frame| Ok(Frame::data(frame))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.frame.is_none()
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        *self.dropped.lock().unwrap() = Some(self.lock.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_body_holds_is_dropped_before_its_lock() {
+    let dropped = Arc::new(Mutex::new(None));
+    let writes = dropped.clone();
+    let handler = async move |lock: LockHandle| {
+        Body::new(Transaction { frame: Some(Bytes::from_static(b"last")), lock, dropped: writes })
+    };
+    released_once(handler, async |world, app| {
+        let mut body = ask(&app, get("/")).await.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        world.settle().await;
+        assert_eq!(dropped.lock().unwrap().take(), Some(true), "it was still held");
+        assert!(!world.is_held(), "while the body is still there");
+        assert!(body.frame().await.is_none());
+    })
+    .await;
 }
