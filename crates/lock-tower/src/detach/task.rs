@@ -2,13 +2,12 @@
 
 use super::tasks::DetachedTasks;
 use crate::{
-    BoxError, LockLost,
+    BoxError,
     handle::{Held, Watch},
     layer::{Config, OnLost, ReleaseOn, is_bodiless},
 };
 use http::{Method, Response, response};
 use http_body::{Body, Frame, SizeHint};
-use lock_core::LostReason;
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -70,7 +69,7 @@ pub(super) async fn carry<F, R, E>(
     let response = tokio::select! {
         biased;
         // The layer waits for the same, and answers.
-        _ = lost(&mut watch) => return,
+        () = lost(&mut watch) => return,
         response = &mut handler => response,
     };
     drop(handler);
@@ -103,7 +102,8 @@ where
         tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;
-            reason = lost(watch) => Some(Err(LockLost(reason).into())),
+            // The layer waits for the same, and cuts the body.
+            () = lost(watch) => return,
             frame = poll_fn(|cx| body.as_mut().poll_frame(cx)) => frame.map(|frame| frame.map_err(Into::into)),
         };
         let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
@@ -114,7 +114,7 @@ where
         tokio::select! {
             biased;
             // A client that reads slowly holds the handler up, but not beyond the lock.
-            _ = lost(watch) => return,
+            () = lost(watch) => return,
             _ = frames.send(Piece { frame, last }) => {}
         }
         if last {
@@ -123,9 +123,9 @@ where
     }
 }
 
-async fn lost(watch: &mut Option<Watch>) -> LostReason {
+async fn lost(watch: &mut Option<Watch>) {
     match watch {
-        Some(watch) => poll_fn(|cx| watch.poll_lost(cx)).await,
+        Some(watch) => drop(poll_fn(|cx| watch.poll_lost(cx)).await),
         None => std::future::pending().await,
     }
 }

@@ -4,8 +4,10 @@ use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
+use http_body_util::BodyExt;
+use lock_core::LostReason;
 use lock_testkit::Op;
-use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, StillRunning};
+use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, LockLost, StillRunning};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -207,4 +209,22 @@ async fn a_panic_that_is_still_unwinding_reaches_the_client_whole() {
         tokio::task::yield_now().await;
     };
     assert_eq!(panic.downcast_ref(), Some(&"the detached handler panics"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_reads_slowly_does_not_keep_a_body_whose_lock_is_lost() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let hangs = async || {
+        let chunks = stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"chunk")));
+        Body::from_stream(chunks.take(2).chain(stream::pending()))
+    };
+    let app =
+        Router::new().route("/", any(hangs)).layer(layer(&world).max_hold(secs(5)).detach(&tasks));
+    let mut body = ask(&app, get("/")).await.into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    tokio::time::sleep(secs(6)).await;
+    assert_eq!(tasks.running(), 0, "although a chunk was not read");
+    let error = body.frame().await.unwrap().unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::MaxHold)));
 }
