@@ -18,6 +18,9 @@ use std::{
 use tokio::time::Sleep;
 use tower_service::Service;
 
+/// More are read after others had their turn.
+const FRAMES_AT_ONCE: usize = 128;
+
 pin_project! {
     /// The future of a [`BufferRequest`](super::BufferRequest).
     ///
@@ -108,7 +111,11 @@ where
         if this.data.is_empty() && this.body.size_hint().lower() > limit {
             return Poll::Ready(Err(Failure::TooLarge));
         }
-        while let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) {
+        for _ in 0..FRAMES_AT_ONCE {
+            let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) else {
+                let data = std::mem::take(this.data).freeze();
+                return Poll::Ready(Ok(BufferedBody::new(data, this.trailers.take())));
+            };
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => {
@@ -125,8 +132,9 @@ where
                 Err(frame) => *this.trailers = frame.into_trailers().ok().or(this.trailers.take()),
             }
         }
-        let data = std::mem::take(this.data).freeze();
-        Poll::Ready(Ok(BufferedBody::new(data, this.trailers.take())))
+        // A body that is always ready lets others run, and its time-out be looked at.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, problem, secs, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
@@ -92,4 +92,15 @@ async fn a_slow_reader_is_freed_of_its_lock_at_the_limit() {
     let error = std::error::Error::source(&error).unwrap();
     assert_eq!(error.downcast_ref(), Some(&LockLost(lock_core::LostReason::MaxHold)));
     assert!(body.frame().await.is_none(), "and then nothing");
+}
+
+/// Empty frames are below any limit.
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_is_always_ready_lets_others_run_and_ends_in_time() {
+    let app = app(&World::new(), BufferRequestLayer::new().timeout(secs(10)));
+    let empty = stream::repeat_with(|| Ok::<_, std::io::Error>(Frame::data(Bytes::new())));
+    let mut asking = Box::pin(ask(&app, upload(Body::new(StreamBody::new(empty.take(1_000_000))))));
+    assert!(futures_util::poll!(&mut asking).is_pending(), "the whole of it, without a break");
+    tokio::time::advance(secs(11)).await;
+    problem(asking.await, StatusCode::REQUEST_TIMEOUT).await;
 }
