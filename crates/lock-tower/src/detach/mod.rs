@@ -13,6 +13,7 @@ pub use service::{DetachFuture, DetachService};
 pub use tasks::{DetachedTasks, StillRunning};
 
 pub(crate) use task::Keep;
+pub(crate) use tasks::Slot;
 
 /// A client that leaves does not stop the handler; see [`LockLayer::detach`](crate::LockLayer::detach).
 #[derive(Debug, Clone, Copy)]

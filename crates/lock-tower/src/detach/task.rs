@@ -1,6 +1,6 @@
 //! The task of one handler: runs it to the end of its body, whether or not somebody listens.
 
-use super::tasks::DetachedTasks;
+use super::tasks::{DetachedTasks, Slot};
 use crate::{
     BoxError,
     handle::{Held, Watch},
@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 #[derive(Clone)]
 pub(crate) struct Keep {
     pub(super) tasks: DetachedTasks,
+    _slot: Arc<Slot>,
     held: Option<Arc<Held>>,
     on_lost: OnLost,
     release_on: ReleaseOn,
@@ -28,12 +29,13 @@ pub(crate) struct Keep {
 impl Keep {
     pub(crate) fn new(
         tasks: &DetachedTasks,
+        slot: Slot,
         held: Option<Arc<Held>>,
         config: &Config,
         method: &Method,
     ) -> Self {
         let (on_lost, release_on) = (config.on_lost(), config.release_on);
-        Self { tasks: tasks.clone(), held, on_lost, release_on, method: method.clone() }
+        Self { tasks: tasks.clone(), _slot: Arc::new(slot), held, on_lost, release_on, method: method.clone() }
     }
 }
 

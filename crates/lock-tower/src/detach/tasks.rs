@@ -1,6 +1,7 @@
 //! The tasks of detached handlers: how many there may be, and how a shutdown waits for them.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 /// The tasks of detached handlers; clones are the same. One may serve many layers.
@@ -22,8 +23,11 @@ use tokio_util::task::TaskTracker;
 #[derive(Debug, Clone)]
 pub struct DetachedTasks {
     tracker: TaskTracker,
-    most: usize,
+    slots: Arc<Semaphore>,
 }
+
+/// The right to be one of the tasks.
+pub(crate) type Slot = OwnedSemaphorePermit;
 
 impl DetachedTasks {
     /// At most 10,000 at once.
@@ -32,11 +36,12 @@ impl DetachedTasks {
         Self::with_limit(10_000)
     }
 
-    /// At most `most` at once: while there are so many, requests are refused with 503. Requests that wait for their lock meanwhile
-    /// are not counted, so it may be exceeded by those.
+    /// At most `most` at once: while there are so many, requests are refused with 503, also one that has waited for its
+    /// lock, and one that goes without.
     #[must_use]
     pub fn with_limit(most: usize) -> Self {
-        Self { tracker: TaskTracker::new(), most }
+        let slots = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        Self { tracker: TaskTracker::new(), slots }
     }
 
     /// How many handlers run now, with a client or without.
@@ -59,7 +64,11 @@ impl DetachedTasks {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.running() >= self.most
+        self.slots.available_permits() == 0
+    }
+
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        self.slots.clone().try_acquire_owned().ok()
     }
 
     pub(super) fn tracker(&self) -> &TaskTracker {

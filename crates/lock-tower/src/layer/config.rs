@@ -2,8 +2,8 @@
 
 use super::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 use crate::{
-    detach::DetachedTasks,
-    handle::Degraded,
+    detach::{DetachedTasks, Keep, Slot},
+    handle::{Degraded, Held},
     key::KeyErrorKind,
     observe::{Answer, LayerEvent, LayerObserver, Telling},
     reject::{Reason, Rejection, RejectionBody, Waited},
@@ -45,7 +45,7 @@ pub(crate) struct Config {
     pub(super) mode: Mode,
     pub(super) route: Option<Arc<str>>,
     pub(super) observers: Arc<[Arc<dyn LayerObserver>]>,
-    pub(crate) tasks: Option<DetachedTasks>,
+    pub(super) tasks: Option<DetachedTasks>,
 }
 
 impl Config {
@@ -87,6 +87,11 @@ impl Config {
             Mode::Enforce => self.on_lost,
             Mode::Shadow => OnLost::Signal,
         }
+    }
+
+    /// Where handlers outlive their clients. A shadow leaves them as they are without the layer.
+    fn tasks(&self) -> Option<&DetachedTasks> {
+        self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
 
     pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
@@ -153,18 +158,19 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     name: Option<LockName>,
     arrived: Instant,
+    slot: Option<Slot>,
 }
 
 impl Call {
     pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
         let telling = config.telling(&parts.extensions);
-        Self { config, telling, method: parts.method.clone(), name: None, arrived: Instant::now() }
+        Self { config, telling, method: parts.method.clone(), name: None, arrived: Instant::now(), slot: None }
     }
 
     /// Begins to wait for the lock of that name.
     pub(crate) fn enter(&mut self, name: LockName) -> Result<(AcquireFuture, OwnedSemaphorePermit), Reason> {
         self.name = Some(name.clone());
-        if self.config.tasks.as_ref().is_some_and(DetachedTasks::is_full) {
+        if self.config.tasks().is_some_and(DetachedTasks::is_full) {
             return Err(Reason::TooManyDetached);
         }
         let place = self.config.waiters.0.clone().try_acquire_owned().map_err(|_| Reason::TooManyWaiters)?;
@@ -176,13 +182,32 @@ impl Call {
         Reason::of(error, if self.config.wait.is_zero() { Waited::Never } else { Waited::InVain })
     }
 
+    /// The handler is about to be called: it may have to be a task.
+    pub(crate) fn take_slot(&mut self) -> Result<(), Reason> {
+        if let Some(tasks) = self.config.tasks() {
+            self.slot = Some(tasks.slot().ok_or(Reason::TooManyDetached)?);
+        }
+        Ok(())
+    }
+
+    /// What the service that makes a task of the handler is told, if there is to be one.
+    pub(crate) fn keep(&mut self, held: Option<&Arc<Held>>) -> Option<Keep> {
+        let slot = self.slot.take()?;
+        let tasks = self.config.tasks()?;
+        Some(Keep::new(tasks, slot, held.cloned(), &self.config, &self.method))
+    }
+
     pub(crate) fn acquired(&self) {
         self.telling.tell(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
     }
 
     /// What becomes of a request without its lock.
-    pub(crate) fn without_lock(&self, reason: Reason) -> Instead {
-        let goes_on = self.goes_on(&reason);
+    pub(crate) fn without_lock(&mut self, reason: Reason) -> Instead {
+        let (reason, goes_on) = match self.goes_on(&reason).map(|degraded| (degraded, self.take_slot())) {
+            Some((degraded, Ok(()))) => (reason, Some(degraded)),
+            Some((_, Err(full))) => (full, None),
+            None => (reason, None),
+        };
         let answer = if goes_on.is_some() { Answer::WentOn } else { Answer::Refused };
         self.telling.tell(&LayerEvent::NotAcquired {
             reason: &reason,

@@ -248,7 +248,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.waiters = config::Waiters::new(most))
     }
 
-    /// Acquires and measures, but never refuses, nor stops a handler: to see what the layer would do. A request waits as
+    /// Acquires and measures, but never refuses, stops or [detaches](Self::detach) a handler: to see what the layer would do. A request waits as
     /// long as it would, and then goes on; handlers should take [`LockStatus`](crate::LockStatus) or
     /// `Option<LockHandle>`.
     pub fn shadow(self) -> Self {

@@ -2,7 +2,6 @@
 
 use crate::{
     body::LockedBody,
-    detach::Keep,
     handle::{Held, LockHandle, LockStatus, Watch},
     key::{KeyError, Read},
     layer::{Call, Instead},
@@ -89,7 +88,7 @@ where
         }
     }
 
-    fn acquired(self, guard: Result<LockGuard, LockError>) -> Stage<S::Future, S, B> {
+    fn acquired(mut self, guard: Result<LockGuard, LockError>) -> Stage<S::Future, S, B> {
         let guard = match guard {
             Ok(guard) => guard,
             Err(error) => {
@@ -97,13 +96,17 @@ where
                 return self.refused(reason);
             }
         };
+        if let Err(full) = self.call.take_slot() {
+            drop(guard);
+            return self.refused(full);
+        }
         let held = Arc::new(Held::new(guard, self.call.telling.clone()));
         self.call.acquired();
         let status = LockStatus::Held(LockHandle::new(&held));
         self.run(status, Some(held))
     }
 
-    fn refused(self, reason: Reason) -> Stage<S::Future, S, B> {
+    fn refused(mut self, reason: Reason) -> Stage<S::Future, S, B> {
         match self.call.without_lock(reason) {
             Instead::GoOn(degraded) => self.run(LockStatus::Degraded(degraded), None),
             Instead::Answer(response) => Stage::Refused { response: Some(response) },
@@ -111,13 +114,12 @@ where
     }
 
     fn run(mut self, status: LockStatus, held: Option<Arc<Held>>) -> Stage<S::Future, S, B> {
-        let config = &self.call.config;
         let extensions = self.request.extensions_mut();
         extensions.insert(status);
-        if let Some(tasks) = &config.tasks {
-            extensions.insert(Keep::new(tasks, held.clone(), config, &self.call.method));
+        if let Some(keep) = self.call.keep(held.as_ref()) {
+            extensions.insert(keep);
         }
-        let watch = held.map(|held| Watch::new(held, config.on_lost()));
+        let watch = held.map(|held| Watch::new(held, self.call.config.on_lost()));
         let handler = self.service.call(self.request);
         Stage::Running { handler, watch, call: self.call }
     }

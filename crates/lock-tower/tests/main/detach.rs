@@ -4,10 +4,11 @@ use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use lock_core::LostReason;
 use lock_testkit::Op;
-use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, LockLost, StillRunning};
+use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, LockLost, OnBadKey, StillRunning};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -18,6 +19,7 @@ use std::{
     },
     task::{Context, Poll, Waker},
 };
+use tokio::task::JoinSet;
 use tracing_subscriber::layer::SubscriberExt;
 
 fn layer(world: &World) -> LockLayer<Key, Cancel> {
@@ -227,4 +229,27 @@ async fn a_client_that_reads_slowly_does_not_keep_a_body_whose_lock_is_lost() {
     let error = body.frame().await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&error).unwrap();
     assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::MaxHold)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_handlers_run_than_the_limit_whether_they_waited_or_go_without() {
+    let (world, tasks) = (World::new(), DetachedTasks::with_limit(1));
+    let others = world.another_process();
+    let held = ["t:1", "t:2"].map(|name| others.named(name).unwrap().acquire());
+    let held = futures_util::future::try_join_all(held).await.unwrap();
+    let key = Key::of("t").header("x-id");
+    let app = Router::new()
+        .route("/", any(async || std::future::pending::<()>().await))
+        .layer(world.layer().key(key).wait(secs(60)).on_bad_key(OnBadKey::Bypass).detach(&tasks));
+    let mut waiting = JoinSet::new();
+    for id in ["1", "2"] {
+        let (app, request) = (app.clone(), Request::get("/").header("x-id", id));
+        waiting.spawn(async move { ask(&app, request.body(Body::empty()).unwrap()).await.status() });
+    }
+    world.settle().await;
+    drop(held);
+    assert_eq!(waiting.join_next().await.unwrap().unwrap(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ask(&app, get("/")).await.status(), StatusCode::SERVICE_UNAVAILABLE, "without a key");
+    world.settle().await;
+    assert_eq!((tasks.running(), world.store.held().len()), (1, 1), "nothing is kept for the refused");
 }

@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
-use lock_tower::{Answer, Degraded, Key, LayerEvent, LayerObserver, LockStatus, Reason};
+use lock_tower::{Answer, Degraded, DetachedTasks, Key, LayerEvent, LayerObserver, LockStatus, Reason};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what it hears.
@@ -126,4 +126,15 @@ async fn an_observer_that_panics_takes_no_lock_with_it() {
 fn every_reason_has_a_word() {
     assert_eq!(Reason::Held.as_str(), "contended");
     assert_eq!(Reason::TooManyDetached.as_str(), "overloaded");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_lets_a_client_that_leaves_stop_its_handler_as_before() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let layer = world.layer().key("one").detach(&tasks).shadow();
+    let app = Router::new().route("/", any(async || std::future::pending::<()>().await)).layer(layer);
+    assert!(tokio::time::timeout(millis(100), ask(&app, get("/"))).await.is_err());
+    world.settle().await;
+    assert_eq!(tasks.running(), 0);
+    world.assert_released(1);
 }
