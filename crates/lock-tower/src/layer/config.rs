@@ -158,24 +158,45 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     name: Option<LockName>,
     arrived: Instant,
+    place: Option<OwnedSemaphorePermit>,
     slot: Option<Slot>,
+    /// Nobody was told yet what became of it.
+    open: bool,
+}
+
+/// A request that leaves before its turn is told of as well.
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.open {
+            self.telling.tell(&LayerEvent::Left { waited: self.arrived.elapsed() });
+        }
+    }
 }
 
 impl Call {
     pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
         let telling = config.telling(&parts.extensions);
-        Self { config, telling, method: parts.method.clone(), name: None, arrived: Instant::now(), slot: None }
+        let (method, arrived) = (parts.method.clone(), Instant::now());
+        Self { config, telling, method, name: None, arrived, place: None, slot: None, open: true }
     }
 
-    /// Begins to wait for the lock of that name.
-    pub(crate) fn enter(&mut self, name: LockName) -> Result<(AcquireFuture, OwnedSemaphorePermit), Reason> {
-        self.name = Some(name.clone());
+    /// Begins to wait, for a name or for a lock.
+    pub(crate) fn wait(&mut self) -> Result<(), Reason> {
         if self.config.tasks().is_some_and(DetachedTasks::is_full) {
             return Err(Reason::TooManyDetached);
         }
-        let place = self.config.waiters.0.clone().try_acquire_owned().map_err(|_| Reason::TooManyWaiters)?;
-        let acquire = self.config.acquire(name).map_err(|error| self.reason(error))?;
-        Ok((acquire, place))
+        if self.place.is_none() {
+            let place = self.config.waiters.0.clone().try_acquire_owned();
+            self.place = Some(place.map_err(|_| Reason::TooManyWaiters)?);
+        }
+        Ok(())
+    }
+
+    /// Begins to wait for the lock of that name.
+    pub(crate) fn enter(&mut self, name: LockName) -> Result<AcquireFuture, Reason> {
+        self.name = Some(name.clone());
+        self.wait()?;
+        self.config.acquire(name).map_err(|error| self.reason(error))
     }
 
     pub(crate) fn reason(&self, error: LockError) -> Reason {
@@ -197,7 +218,8 @@ impl Call {
         Some(Keep::new(tasks, slot, held.cloned(), &self.config, &self.method))
     }
 
-    pub(crate) fn acquired(&self) {
+    pub(crate) fn acquired(&mut self) {
+        (self.place, self.open) = (None, false);
         self.telling.tell(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
     }
 
@@ -208,6 +230,7 @@ impl Call {
             Some((_, Err(full))) => (full, None),
             None => (reason, None),
         };
+        (self.place, self.open) = (None, false);
         let answer = if goes_on.is_some() { Answer::WentOn } else { Answer::Refused };
         self.telling.tell(&LayerEvent::NotAcquired {
             reason: &reason,

@@ -242,8 +242,8 @@ impl<K, D> LockLayer<K, D> {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// How many requests of this layer, all its keys and clones together, may wait at once; the next is refused with
-    /// 503. The factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    /// How many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their key or
+    /// for their lock; the next is refused with 503. The factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     pub fn max_waiters(self, most: usize) -> Self {
         self.with(|config| config.waiters = config::Waiters::new(most))
     }

@@ -50,6 +50,11 @@ pub enum LayerEvent<'a> {
         /// What became of the request.
         answer: Answer,
     },
+    /// The client left before it was known whether there is a lock for it.
+    Left {
+        /// After which time.
+        waited: Duration,
+    },
     /// The lock was lost while the handler ran, or its body.
     Lost {
         /// How.

@@ -15,7 +15,7 @@ const SECONDS: [f64; 15] =
 ///
 /// | instrument | kind, unit | attributes beside `http.route` |
 /// | --- | --- | --- |
-/// | `lock.http.requests` | counter | `lock.outcome`: acquired, contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down; `lock.answer`: served, refused, went_on |
+/// | `lock.http.requests` | counter | `lock.outcome`: acquired, contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down, left; `lock.answer`: served, refused, went_on, none |
 /// | `lock.http.lost` | counter | |
 /// | `lock.http.wait.duration` | histogram, s | `lock.outcome` |
 /// | `lock.http.hold.duration` | histogram, s | |
@@ -85,6 +85,7 @@ impl LayerObserver for OtelLayerObserver {
                 };
                 asked(reason.as_str(), answer, waited);
             }
+            LayerEvent::Left { waited } => asked("left", "none", waited),
             LayerEvent::Lost { .. } => self.lost.add(1, &with(&[])),
             LayerEvent::Ended { held } => self.hold.record(held.as_secs_f64(), &with(&[])),
         }

@@ -18,7 +18,6 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::sync::OwnedSemaphorePermit;
 use tower_service::Service;
 
 pin_project! {
@@ -45,7 +44,7 @@ pin_project! {
         /// The key is being looked up.
         Naming { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// In the queue.
-        Acquiring { acquire: AcquireFuture, place: Option<OwnedSemaphorePermit>, waiting: Option<Waiting<S, B>> },
+        Acquiring { acquire: AcquireFuture, waiting: Option<Waiting<S, B>> },
         /// The handler runs, with the lock or (degraded) without.
         Running { #[pin] handler: F, watch: Option<Watch>, call: Call },
         /// The answer is not the handler's.
@@ -71,7 +70,7 @@ where
         let waiting = Waiting { call, service, request };
         let stage = match name {
             Read::Now(name) => waiting.named(name),
-            Read::Later(name) => Stage::Naming { name, waiting: Some(waiting) },
+            Read::Later(name) => waiting.look_up(name),
         };
         Self { stage }
     }
@@ -81,9 +80,17 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
+    /// A look-up waits like all others.
+    fn look_up(mut self, name: BoxFuture<'static, Result<LockName, KeyError>>) -> Stage<S::Future, S, B> {
+        match self.call.wait() {
+            Ok(()) => Stage::Naming { name, waiting: Some(self) },
+            Err(reason) => self.refused(reason),
+        }
+    }
+
     fn named(mut self, name: Result<LockName, KeyError>) -> Stage<S::Future, S, B> {
         match name.map_err(Reason::Key).and_then(|name| self.call.enter(name)) {
-            Ok((acquire, place)) => Stage::Acquiring { acquire, place: Some(place), waiting: Some(self) },
+            Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
             Err(reason) => self.refused(reason),
         }
     }
@@ -143,9 +150,8 @@ where
                     let name = ready!(name.as_mut().poll(cx));
                     take(waiting).named(name)
                 }
-                StageProj::Acquiring { acquire, place, waiting } => {
+                StageProj::Acquiring { acquire, waiting } => {
                     let guard = ready!(Pin::new(acquire).poll(cx));
-                    drop(place.take());
                     take(waiting).acquired(guard)
                 }
                 StageProj::Running { handler, watch, call } => {

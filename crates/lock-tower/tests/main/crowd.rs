@@ -1,6 +1,6 @@
 //! More requests of one key than there is room for.
 
-use crate::support::{World, ask, get, secs};
+use crate::support::{World, ask, get, problem, secs};
 use axum::{Router, body::to_bytes, routing::any};
 use futures_util::poll;
 use http::StatusCode;
@@ -102,4 +102,17 @@ async fn what_a_waiter_costs_is_bounded() {
     tokio::time::sleep(secs(10)).await;
     assert_eq!(world.locks.names_in_use(), 0);
     assert_eq!(world.store.watched(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn look_ups_of_keys_are_waiters_too() {
+    let world = World::new();
+    let layer = world.layer().key(Key::from_async_fn(|_| std::future::pending())).max_waiters(1);
+    let app = Router::new().route("/", any(async || "never")).layer(layer);
+    let looks_up = app.clone();
+    let _looks_up = tokio::spawn(async move { ask(&looks_up, get("/")).await });
+    world.settle().await;
+    let began = tokio::time::Instant::now();
+    problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(began.elapsed(), Duration::ZERO, "it did not look");
 }

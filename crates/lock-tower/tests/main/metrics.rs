@@ -1,6 +1,6 @@
 //! Every metric, as the OpenTelemetry SDK exports it.
 
-use crate::support::{World, ask, get, secs, text};
+use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
 use lock_tower::{Cancel, Key, LockLayer, OnUnavailable, OtelLayerObserver};
@@ -64,6 +64,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
     quick(layer().fail_fast()).await;
     quick(layer().max_waiters(0)).await;
     quick(layer().shadow()).await;
+    assert!(tokio::time::timeout(millis(100), quick(layer())).await.is_err());
     other.release().await.unwrap();
     ask(&app(layer().max_hold(secs(1))), get("/hangs/4711")).await;
     world.faulty.always(Op::Acquire, Fault::Hang);
@@ -77,6 +78,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
         "lock.http.hold.duration http.route=/quick/{id} = 2",
         "lock.http.lost http.route=/hangs/{id} = 1",
         "lock.http.requests http.route=/hangs/{id} lock.answer=served lock.outcome=acquired = 1",
+        "lock.http.requests http.route=/quick/{id} lock.answer=none lock.outcome=left = 1",
         "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=backend_error = 1",
         "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=contended = 1",
         "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=overloaded = 1",
@@ -88,6 +90,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=acquired = 2",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=backend_error = 2",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=contended = 1",
+        "lock.http.wait.duration http.route=/quick/{id} lock.outcome=left = 1",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=overloaded = 1",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=timeout = 2",
     ];

@@ -24,6 +24,7 @@ impl LayerObserver for Heard {
                 let answer = if *answer == Answer::WentOn { "went on" } else { "refused" };
                 format!("{} after {} ms, {answer}", reason.as_str(), waited.as_millis())
             }
+            LayerEvent::Left { waited } => format!("left after {} ms", waited.as_millis()),
             LayerEvent::Lost { reason } => format!("lost: {reason:?}"),
             LayerEvent::Ended { held } => format!("ended after {} ms", held.as_millis()),
             other => panic!("{other:?}"),
@@ -137,4 +138,17 @@ async fn a_shadow_lets_a_client_that_leaves_stop_its_handler_as_before() {
     world.settle().await;
     assert_eq!(tasks.running(), 0);
     world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_leave_the_queue_are_heard_of() {
+    let (world, heard) = (World::new(), Heard::default());
+    let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let late = Key::from_async_fn(|_| std::future::pending());
+    for key in [Key::try_from("one").unwrap(), late] {
+        let layer = world.layer().key(key).observer(heard.clone());
+        let app = Router::new().route("/", any(status)).layer(layer);
+        assert!(tokio::time::timeout(millis(100), ask(&app, get("/"))).await.is_err());
+        assert_eq!(heard.take(), ["/: left after 100 ms"]);
+    }
 }
