@@ -2,7 +2,7 @@
 
 use super::{
     body::DetachedBody,
-    task::{Head, Keep, carry},
+    task::{Head, Keep, carry, left_alone},
 };
 use crate::BoxError;
 use http::{Request, Response};
@@ -64,7 +64,15 @@ where
         let (head, waits_for_head) = oneshot::channel();
         // One frame ahead of the client.
         let (frames, waits_for_frames) = mpsc::channel(1);
+        let left_alone = left_alone(frames.clone(), tasks.alone());
         let carried = carry::<_, R, _>(self.inner.call(request), keep, head, frames);
+        let carried = async move {
+            tokio::select! {
+                biased;
+                () = carried => {}
+                () = left_alone => {}
+            }
+        };
         // The tracker of `tasks` is who waits for it; the lock's end is what stops it.
         let task = tasks.tracker().spawn(carried.in_current_span());
         DetachFuture {

@@ -12,6 +12,7 @@ use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::{mpsc, oneshot};
 
@@ -53,6 +54,13 @@ pub(super) struct Piece<D> {
 }
 
 pub(super) type Frames<D> = mpsc::Sender<Piece<D>>;
+
+/// Completes when the client has left so long ago that nobody may run for it any more.
+pub(super) async fn left_alone<D>(frames: Frames<D>, most: Duration) {
+    frames.closed().await;
+    tokio::time::sleep(most).await;
+    tracing::warn!(longest_alone = ?most, "a detached handler was dropped: it ran for too long after its client had left");
+}
 
 /// Runs the handler. Senders that are dropped without a word tell the other side that it was stopped, or panicked.
 pub(super) async fn carry<F, R, E>(

@@ -24,7 +24,11 @@ use tokio_util::task::TaskTracker;
 pub struct DetachedTasks {
     tracker: TaskTracker,
     slots: Arc<Semaphore>,
+    alone: Duration,
 }
+
+/// How long a handler may run without its client, if nothing else is said.
+const ALONE: Duration = Duration::from_secs(15 * 60);
 
 /// The right to be one of the tasks.
 pub(crate) type Slot = OwnedSemaphorePermit;
@@ -41,7 +45,15 @@ impl DetachedTasks {
     #[must_use]
     pub fn with_limit(most: usize) -> Self {
         let slots = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { tracker: TaskTracker::new(), slots }
+        Self { tracker: TaskTracker::new(), slots, alone: ALONE }
+    }
+
+    /// How long a handler, or the rest of its body, may run after its client has left; then it is dropped, its lock is
+    /// released, and a line is in the log. The default is 15 minutes. With a client it may run on: that is bounded by
+    /// [`max_hold`](crate::LockLayer::max_hold).
+    #[must_use]
+    pub fn longest_alone(self, most: Duration) -> Self {
+        Self { alone: most, ..self }
     }
 
     /// How many handlers run now, with a client or without.
@@ -53,7 +65,8 @@ impl DetachedTasks {
     /// Waits until no handler runs any more. Stop taking requests before.
     ///
     /// # Errors
-    /// [`StillRunning`] after `patience`: what runs then ends with its runtime, or when the factory is shut down.
+    /// [`StillRunning`] after `patience`. A shutdown of the factory then stops those that still have their lock; the others,
+    /// which gave it back early or go without, end with their runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: the handlers run on.
@@ -61,6 +74,10 @@ impl DetachedTasks {
         self.tracker.close();
         let drained = tokio::time::timeout(patience, self.tracker.wait()).await;
         drained.map_err(|_| StillRunning { handlers: self.running() })
+    }
+
+    pub(super) fn alone(&self) -> Duration {
+        self.alone
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -116,8 +116,9 @@ impl<K> LockLayer<K, Cancel> {
     /// A client that leaves does not stop the handler: it runs in a task, to the end of its body, and keeps the lock
     /// until then. For handlers that write.
     ///
-    /// A detached handler runs for nobody, so bound it with [`max_hold`](Self::max_hold) or a time-out of its own. A
-    /// request that still waits for its lock goes with its client: it has not begun.
+    /// A detached handler runs for nobody, so it is dropped
+    /// [15 minutes](DetachedTasks::longest_alone) after its client has left; bound one that hangs more tightly with
+    /// [`max_hold`](Self::max_hold) or a time-out of its own. A request that still waits for its lock goes with its client: it has not begun.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
         LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }

@@ -253,3 +253,23 @@ async fn no_more_handlers_run_than_the_limit_whether_they_waited_or_go_without()
     world.settle().await;
     assert_eq!((tasks.running(), world.store.held().len()), (1, 1), "nothing is kept for the refused");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_ends_some_time_after_its_client_left() {
+    let handler = async || std::future::pending::<()>().await;
+    let body = async || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let app = Router::new().route("/", any(handler)).route("/body", any(body));
+    let app = app.layer(world.layer().key("one").detach(&tasks));
+    for path in ["/", "/body"] {
+        let client = app.clone();
+        let client = tokio::spawn(async move { text(ask(&client, get(path)).await).await });
+        tokio::time::sleep(secs(3600)).await;
+        assert_eq!((tasks.running(), world.is_held()), (1, true), "as long as its client is there");
+        client.abort();
+        tokio::time::sleep(secs(15 * 60 - 1)).await;
+        assert_eq!((tasks.running(), world.is_held()), (1, true));
+        tokio::time::sleep(secs(2)).await;
+        assert_eq!((tasks.running(), world.is_held()), (0, false));
+    }
+}
