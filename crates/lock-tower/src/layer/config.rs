@@ -9,7 +9,7 @@ use crate::{
     reject::{Reason, Rejection, RejectionBody, Waited},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
+use lock_core::{AcquireFuture, ErrorKind, Lock, LockError, LockFactory, LockName, LockOptions};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -247,7 +247,9 @@ impl Call {
     fn goes_on(&self, reason: &Reason) -> Option<Degraded> {
         match reason {
             _ if self.config.mode == Mode::Shadow => Some(Degraded::Shadow(reason.clone())),
-            Reason::Unavailable(_) if self.config.on_unavailable == OnUnavailable::GoOn => {
+            Reason::Unavailable(error)
+                if error.kind() == ErrorKind::Unavailable && self.config.on_unavailable == OnUnavailable::GoOn =>
+            {
                 Some(Degraded::Unavailable)
             }
             Reason::Key(error)

@@ -37,6 +37,9 @@ pub enum OnLost {
 }
 
 /// What becomes of requests while the store does not answer.
+///
+/// A store that answers and refuses, for want of rights or because a key is of another type, is not passed by: that does
+/// not heal by itself, and the locks would be gone for good without anybody noticing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
     /// They are refused: fail closed.

@@ -117,8 +117,17 @@ async fn a_store_that_is_down_is_503_or_passed_by() {
         let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
         assert_eq!(text(ask(&open, get("/1")).await).await, "served");
     }
-    world.faulty.always(Op::Acquire, Fault::Refuse(BackendErrorKind::Denied));
-    refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_refuses_is_503_and_not_passed_by() {
+    let world = World::new();
+    for refused in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
+        world.faulty.always(Op::Acquire, Fault::Refuse(refused));
+        refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+        refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
