@@ -56,7 +56,7 @@ impl Rejection {
         self.status
     }
 
-    /// A hash of the key, if it was known: enough to see that two refusals were about one lock.
+    /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.key
