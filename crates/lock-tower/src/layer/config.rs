@@ -32,6 +32,8 @@ pub(crate) enum Mode {
 pub(crate) struct Config {
     pub(crate) locks: LockFactory,
     pub(super) options: Option<LockOptions>,
+    /// Said to the layer itself: it stays whatever the options say.
+    pub(super) max_hold: Option<Duration>,
     pub(super) wait: Duration,
     pub(super) methods: Option<Arc<[Method]>>,
     pub(super) filters: Vec<Filter>,
@@ -53,6 +55,7 @@ impl Config {
         Self {
             locks,
             options: None,
+            max_hold: None,
             wait: DEFAULT_WAIT,
             methods: None,
             filters: Vec::new(),

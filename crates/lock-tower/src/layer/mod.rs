@@ -148,7 +148,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// The terms of the locks: lease, renewals, longest hold. They replace all of the factory's.
+    /// The terms of the locks: lease, renewals, longest hold. They replace all of the factory's, but not the
+    /// [`max_hold`](Self::max_hold) of this layer.
     ///
     /// # Panics
     /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
@@ -166,6 +167,10 @@ impl<K, D> LockLayer<K, D> {
     /// # Errors
     /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
     pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
+        let options = match self.config.max_hold {
+            Some(most) => options.max_hold(most),
+            None => options,
+        };
         self.config.locks.named("options")?.with_options(options)?;
         Ok(self.with(|config| config.options = Some(options)))
     }
@@ -177,11 +182,12 @@ impl<K, D> LockLayer<K, D> {
     /// If it is below a millisecond.
     #[track_caller]
     pub fn max_hold(self, most: Duration) -> Self {
-        let options = match self.config.options {
+        let this = self.with(|config| config.max_hold = Some(most));
+        let options = match this.config.options {
             Some(options) => Ok(options),
-            None => self.config.locks.named("options").map(|lock| lock.options()),
+            None => this.config.locks.named("options").map(|lock| lock.options()),
         };
-        match options.and_then(|options| self.try_options(options.max_hold(most))) {
+        match options.and_then(|options| this.try_options(options)) {
             Ok(layer) => layer,
             Err(error) => panic!("{}", with_cause(&error)),
         }

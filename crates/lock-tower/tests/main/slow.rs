@@ -104,3 +104,19 @@ async fn an_upload_that_is_always_ready_lets_others_run_and_ends_in_time() {
     tokio::time::advance(secs(11)).await;
     problem(asking.await, StatusCode::REQUEST_TIMEOUT).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_hold_of_a_layer_stays_in_whatever_order_it_is_built() {
+    let world = World::new();
+    let terms = lock_core::LockOptions::new().lease(secs(3));
+    let layers = [
+        world.layer().key("one").max_hold(secs(5)).options(terms),
+        world.layer().key("one").options(terms).max_hold(secs(5)),
+    ];
+    for layer in layers {
+        let app = Router::new().route("/", any(async || std::future::pending::<()>().await)).layer(layer);
+        let began = tokio::time::Instant::now();
+        problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+        assert_eq!(began.elapsed().as_secs(), 5);
+    }
+}
