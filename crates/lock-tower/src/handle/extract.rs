@@ -3,7 +3,7 @@
 use super::{LockHandle, LockStatus};
 use crate::reject::details;
 use axum::{
-    extract::{FromRequestParts, OptionalFromRequestParts},
+    extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts},
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, request::Parts};
@@ -55,7 +55,7 @@ impl<S: Sync> FromRequestParts<S> for LockStatus {
     type Rejection = LockMissing;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
-        parts.extensions.get::<Self>().cloned().ok_or(LockMissing::NoLayer)
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| no_layer(parts))
     }
 }
 
@@ -66,10 +66,7 @@ impl<S: Sync> FromRequestParts<S> for LockHandle {
         match parts.extensions.get::<LockStatus>() {
             Some(LockStatus::Held(handle)) => Ok(handle.clone()),
             Some(LockStatus::Degraded(_)) => Err(LockMissing::Degraded),
-            None => {
-                tracing::error!(uri.path = parts.uri.path(), "{}", LockMissing::NoLayer);
-                Err(LockMissing::NoLayer)
-            }
+            None => Err(no_layer(parts)),
         }
     }
 }
@@ -80,4 +77,11 @@ impl<S: Sync> OptionalFromRequestParts<S> for LockHandle {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
         Ok(parts.extensions.get::<LockStatus>().and_then(LockStatus::handle).cloned())
     }
+}
+
+/// The log has the route and not the path: keys are in it.
+fn no_layer(parts: &Parts) -> LockMissing {
+    let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    tracing::error!(http.route = route, "{}", LockMissing::NoLayer);
+    LockMissing::NoLayer
 }
