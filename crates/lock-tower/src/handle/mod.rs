@@ -31,7 +31,8 @@ use std::{
 /// | [`LockStatus`] | `Held` | `Degraded` | 500 |
 ///
 /// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is still
-/// around. Of two layers around one handler this is the lock of the inner one.
+/// around. Of two layers around one handler this is the lock of the inner one. If both have the same key, the inner one
+/// waits in vain for the outer one, and every request is refused.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,

@@ -129,3 +129,26 @@ async fn a_missing_layer_is_logged_with_its_route_and_without_the_key() {
         assert!(!said.contains("4711"), "{said}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_layers_of_one_key_refuse_instead_of_waiting_for_ever() {
+    let world = World::new();
+    let layer = || world.layer().key("one").wait(millis(100));
+    let app = Router::new().route("/", on_get(|| async { "never" })).layer(layer()).layer(layer());
+    problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_not_confirmed_does_not_stop_the_handler() {
+    let world = World::new();
+    world.faulty.always(Op::Release, Fault::Hang);
+    let handler = |lock: LockHandle| async move {
+        let error = lock.release().await.unwrap_err();
+        tokio::time::sleep(millis(10_000)).await;
+        format!("{:?}", error.kind())
+    };
+    let app = Router::new().route("/", on_get(handler)).route_layer(world.layer().key("one"));
+    assert_eq!(text(ask(&app, get("/")).await).await, "Unconfirmed");
+}
