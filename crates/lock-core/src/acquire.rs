@@ -6,7 +6,6 @@ use crate::{
     guard::LockGuard,
     machine::{HoldId, Patience, Refusal},
     name::LockName,
-    options::OptionsError,
     owner::Owner,
     terms::Terms,
 };
@@ -131,12 +130,12 @@ impl AcquireFuture {
     }
 
     fn check_wait(&self) -> Result<(), LockError> {
-        let most = self.handle.limits.longest_wait;
         match self.wait {
-            Wait::For(wait) if wait > most => {
-                Err(LockError::from(OptionsError::WaitTooLong { wait, most }).of(&self.wanted.name))
+            Wait::For(wait) => {
+                let checked = self.handle.limits.check_wait(wait);
+                checked.map_err(|error| LockError::from(error).of(&self.wanted.name))
             }
-            Wait::For(_) | Wait::Once | Wait::Forever => Ok(()),
+            Wait::Once | Wait::Forever => Ok(()),
         }
     }
 

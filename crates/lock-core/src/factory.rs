@@ -15,7 +15,7 @@ use crate::{
     owner::Owner,
     random::Random,
 };
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 /// The locks of this process: a backend, a process id, a worker.
 ///
@@ -86,6 +86,15 @@ impl LockFactory {
         NameError: From<N::Error>,
     {
         Lock::new(self.handle.clone(), parse(name)?)
+    }
+
+    /// Whether [`acquire_timeout`](Lock::acquire_timeout) may be asked to wait so long: for those who set a wait up before
+    /// they use it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] above [`Limits::longest_wait`].
+    pub fn check_wait(&self, wait: Duration) -> Result<(), LockError> {
+        Ok(self.handle.limits.check_wait(wait)?)
     }
 
     /// A fresh owner, for re-entry; see [`Owner`].

@@ -217,6 +217,13 @@ impl Limits {
         self
     }
 
+    pub(crate) fn check_wait(&self, wait: Duration) -> Result<(), OptionsError> {
+        match self.longest_wait {
+            most if wait > most => Err(OptionsError::WaitTooLong { wait, most }),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), OptionsError> {
         let limits = [("waiters_per_name", self.waiters_per_name), ("waiters", self.waiters)];
         if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {

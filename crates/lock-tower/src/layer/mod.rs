@@ -126,10 +126,26 @@ impl<K> LockLayer<K, Cancel> {
 }
 
 impl<K, D> LockLayer<K, D> {
-    /// How long a request waits for its lock; zero is one try. The factory's
-    /// [`longest_wait`](lock_core::Limits::longest_wait) bounds it: above, each request is answered with 500.
+    /// How long a request waits for its lock; zero is one try.
+    ///
+    /// # Panics
+    /// Above the factory's [`longest_wait`](lock_core::Limits::longest_wait); [`try_wait`](Self::try_wait) returns the
+    /// error.
+    #[track_caller]
     pub fn wait(self, wait: Duration) -> Self {
-        self.with(|config| config.wait = wait)
+        match self.try_wait(wait) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// As [`wait`](Self::wait), for a time that is not known before run time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
+    pub fn try_wait(self, wait: Duration) -> Result<Self, LockError> {
+        self.config.locks.check_wait(wait)?;
+        Ok(self.with(|config| config.wait = wait))
     }
 
     /// Does not wait: a lock that is held is answered at once, with 409.

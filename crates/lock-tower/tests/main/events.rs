@@ -177,9 +177,6 @@ async fn a_key_is_400_for_the_clients_part_and_500_for_the_wiring() {
     let other_name = app(world.layer().key("k:{sku}"));
     let json = problem(ask(&other_name, get("/1")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(json["reason"], "misconfigured");
-    // A wait that the factory does not allow.
-    let endless = app(layer(&world).wait(secs(100 * 24 * 3600)));
-    refusal(&endless, StatusCode::INTERNAL_SERVER_ERROR, "misconfigured").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,9 +185,17 @@ async fn terms_that_do_not_fit_are_found_when_the_layer_is_built() {
     let short = LockOptions::new().lease(millis(1));
     let error = layer.clone().try_options(short).unwrap_err();
     assert_eq!(error.kind(), lock_core::ErrorKind::InvalidOptions);
-    let caught = catch_unwind(AssertUnwindSafe(|| drop(layer.options(short)))).unwrap_err();
-    let said = caught.downcast_ref::<String>().unwrap();
+    let too_long = secs(100 * 24 * 3600);
+    let error = layer.clone().try_wait(too_long).unwrap_err();
+    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidOptions);
+    let says = |build: &dyn Fn(LockLayer) -> LockLayer| {
+        let caught = catch_unwind(AssertUnwindSafe(|| drop(build(layer.clone())))).unwrap_err();
+        caught.downcast_ref::<String>().unwrap().clone()
+    };
+    let said = says(&|layer| layer.options(short));
     assert!(said.contains("use at least 100ms"), "{said}");
+    let said = says(&|layer| layer.wait(too_long));
+    assert!(said.contains("raise `longest_wait`"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +221,6 @@ async fn on_reject_can_replace_each() {
     teapot(layer(&world).max_waiters(0)).await;
     teapot(world.layer().key("k:{sku}")).await;
     teapot(world.layer().key(Key::of("k").header("x-id"))).await;
-    teapot(layer(&world).wait(secs(100 * 24 * 3600))).await;
     other.release().await.unwrap();
     let hangs = Router::new().route("/{id}", any(async || std::future::pending::<()>().await));
     let seen_too = seen.clone();
@@ -239,7 +243,6 @@ async fn on_reject_can_replace_each() {
         "overloaded",
         "misconfigured",
         "bad_key",
-        "misconfigured",
         "lost",
         "backend_error",
         "shut_down",
