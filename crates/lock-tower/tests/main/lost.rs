@@ -138,3 +138,22 @@ async fn a_body_whose_key_is_deleted_ends_with_an_error() {
         site.is_empty().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_whose_server_is_paused_is_cut_at_the_deadline() {
+    for tasks in [None, Some(DetachedTasks::new())] {
+        let mut site = site(tasks.as_ref()).await;
+        let mut body = ask(&site.app, get("/body")).await.into_body();
+        let lock = site.entered().await;
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
+        site.server.pause();
+        let (began, left) = (Instant::now(), lock.remaining());
+        let error = body.frame().await.unwrap().unwrap_err();
+        let took = began.elapsed();
+        println!("paused after the head: the body is cut after {took:?}, the deadline was {left:?} away");
+        assert_eq!(error.source().unwrap().downcast_ref(), Some(&LockLost(LostReason::Expired)));
+        assert!(took <= left + SLACK, "{took:?} of {left:?}");
+        site.is_empty().await;
+        site.server.resume();
+    }
+}
