@@ -73,7 +73,11 @@ async fn a_wait_beyond_the_limit_is_refused() {
     let error = locks.named("x").unwrap().acquire_timeout(Duration::MAX).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidOptions);
     assert!(sentence(&error).contains("raise `longest_wait`"), "{}", sentence(&error));
-    assert_eq!(locks.check_wait(Duration::MAX).unwrap_err().kind(), ErrorKind::InvalidOptions, "before it is used");
+    assert_eq!(
+        locks.check_wait(Duration::MAX).unwrap_err().kind(),
+        ErrorKind::InvalidOptions,
+        "before it is used"
+    );
     assert!(locks.check_wait(Duration::from_secs(24 * 3600)).is_ok());
 }
 

@@ -36,7 +36,14 @@ impl Keep {
         method: &Method,
     ) -> Self {
         let (on_lost, release_on) = (config.on_lost(), config.release_on);
-        Self { tasks: tasks.clone(), _slot: Arc::new(slot), held, on_lost, release_on, method: method.clone() }
+        Self {
+            tasks: tasks.clone(),
+            _slot: Arc::new(slot),
+            held,
+            on_lost,
+            release_on,
+            method: method.clone(),
+        }
     }
 }
 

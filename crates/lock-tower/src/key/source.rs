@@ -56,7 +56,8 @@ impl<'a> Reader<'a> {
             Source::Query(name) => {
                 let query = self.parts.uri.query().unwrap_or_default();
                 let pairs = form_urlencoded::parse(query.as_bytes());
-                let value = once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
+                let value =
+                    once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
                 // What is no UTF-8 was replaced, and all such values would be one.
                 match value.windows(REPLACEMENT.len()).any(|bytes| bytes == REPLACEMENT) {
                     true => Err(KeyError::bad_request(format!("the {source} is not UTF-8"))),

@@ -251,7 +251,8 @@ impl Call {
         match reason {
             _ if self.config.mode == Mode::Shadow => Some(Degraded::Shadow(reason.clone())),
             Reason::Unavailable(error)
-                if error.kind() == ErrorKind::Unavailable && self.config.on_unavailable == OnUnavailable::GoOn =>
+                if error.kind() == ErrorKind::Unavailable
+                    && self.config.on_unavailable == OnUnavailable::GoOn =>
             {
                 Some(Degraded::Unavailable)
             }

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, join_all};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_testkit::Op;
-use lock_tower::{DetachedTasks, Key, LockLayer, LockService};
+use lock_tower::{BufferRequestLayer, BufferedBody, DetachedTasks, Key, LockLayer, LockService};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -71,6 +71,24 @@ impl Service<Request<Full<Bytes>>> for Strict {
     }
 }
 
+/// The same behind a body that has arrived.
+#[derive(Clone)]
+struct Buffered(Strict);
+
+impl Service<Request<BufferedBody>> for Buffered {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
+        self.0.call(request.map(|body| Full::new(body.into_bytes())))
+    }
+}
+
 fn request(number: usize) -> Request<Full<Bytes>> {
     let method = if number.is_multiple_of(3) { Method::GET } else { Method::POST };
     let account = number % 7;
@@ -85,6 +103,7 @@ async fn a_thousand_mixed_requests_never_call_a_service_that_is_not_ready() {
     let cancel = layer.clone().layer(Strict::new(&inside));
     let tasks = DetachedTasks::new();
     let detach = layer.detach(&tasks).layer(Strict::new(&inside));
+    let buffered = BufferRequestLayer::new().layer(Buffered(Strict::new(&inside)));
 
     let mut answers = Vec::new();
     for number in 0..500 {
@@ -98,6 +117,11 @@ async fn a_thousand_mixed_requests_never_call_a_service_that_is_not_ready() {
         let detached = detach.clone();
         answers.push(tokio::spawn(async move {
             done(detached.oneshot(request(number))).await;
+        }));
+        let buffered = buffered.clone();
+        answers.push(tokio::spawn(async move {
+            let get = Request::new(Full::<Bytes>::default());
+            done(buffered.oneshot(get)).await;
         }));
     }
     for answer in answers {

@@ -5,7 +5,7 @@ use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::{Request, StatusCode};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use lock_core::LostReason;
 use lock_testkit::Op;
 use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, LockLost, OnBadKey, StillRunning};
@@ -220,8 +220,7 @@ async fn a_client_that_reads_slowly_does_not_keep_a_body_whose_lock_is_lost() {
         let chunks = stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"chunk")));
         Body::from_stream(chunks.take(2).chain(stream::pending()))
     };
-    let app =
-        Router::new().route("/", any(hangs)).layer(layer(&world).max_hold(secs(5)).detach(&tasks));
+    let app = Router::new().route("/", any(hangs)).layer(layer(&world).max_hold(secs(5)).detach(&tasks));
     let mut body = ask(&app, get("/")).await.into_body();
     assert!(body.frame().await.unwrap().is_ok());
     tokio::time::sleep(secs(6)).await;
@@ -272,4 +271,19 @@ async fn a_handler_that_hangs_ends_some_time_after_its_client_left() {
         tokio::time::sleep(secs(2)).await;
         assert_eq!((tasks.running(), world.is_held()), (0, false));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_detached_body_is_known() {
+    let trailers = async || Some(Ok(http::HeaderMap::new()));
+    let whole = move || Full::from("done").with_trailers(trailers());
+    let app = Router::new().route("/", any(async move || Body::new(Box::pin(whole()))));
+    let mut body =
+        ask(&app.layer(layer(&World::new()).detach(&DetachedTasks::new())), get("/")).await.into_body();
+    let left = |body: &Body| http_body::Body::size_hint(body).exact();
+    assert_eq!(left(&body), Some(4));
+    assert!(body.frame().await.unwrap().unwrap().is_data());
+    assert_eq!(left(&body), Some(0));
+    assert!(body.frame().await.unwrap().unwrap().is_trailers());
+    assert!(body.frame().await.is_none());
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod asleep;
 mod contract;
 mod costs;
 mod crowd;

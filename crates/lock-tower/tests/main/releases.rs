@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::{Method, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use lock_tower::{DetachedTasks, LockHandle, ReleaseOn};
+use lock_tower::{DetachedTasks, LayerEvent, LayerObserver, LockHandle, ReleaseOn};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -270,4 +270,48 @@ async fn what_a_body_holds_is_dropped_before_its_lock() {
         assert!(body.frame().await.is_none());
     })
     .await;
+}
+
+/// Writes down in which order things end.
+#[derive(Debug, Clone, Default)]
+struct Order(Arc<Mutex<Vec<&'static str>>>);
+
+impl LayerObserver for Order {
+    fn observe(&self, _: Option<&Arc<str>>, event: &LayerEvent<'_>) {
+        if let LayerEvent::Ended { .. } = event {
+            self.0.lock().unwrap().push("the lock");
+        }
+    }
+}
+
+struct Work(Order);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.0.lock().unwrap().push("the work");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_and_a_body_that_are_dropped_end_before_their_lock() {
+    let (world, order) = (World::new(), Order::default());
+    let works = order.clone();
+    let handler = async move || {
+        let _work = Work(works);
+        std::future::pending::<()>().await;
+    };
+    let works = order.clone();
+    let body = async move || {
+        let work = Work(works);
+        Body::from_stream(stream::once(async move {
+            let _work = work;
+            std::future::pending::<Result<Bytes, Infallible>>().await
+        }))
+    };
+    let layer = world.layer().key("one").observer(order.clone());
+    let app = Router::new().route("/handler", any(handler)).route("/body", any(body)).layer(layer);
+    assert!(tokio::time::timeout(millis(10), ask(&app, get("/handler"))).await.is_err());
+    assert_eq!(std::mem::take(&mut *order.0.lock().unwrap()), ["the work", "the lock"]);
+    drop(ask(&app, get("/body")).await);
+    assert_eq!(*order.0.lock().unwrap(), ["the work", "the lock"]);
 }

@@ -5,10 +5,14 @@ use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Request, StatusCode};
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, StreamBody};
 use lock_testkit::Op;
 use lock_tower::{BufferRequestLayer, LockLost};
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 use tower::ServiceBuilder;
 
 fn upload(body: Body) -> Request<Body> {
@@ -119,4 +123,26 @@ async fn the_longest_hold_of_a_layer_stays_in_whatever_order_it_is_built() {
         problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
         assert_eq!(began.elapsed().as_secs(), 5);
     }
+}
+
+/// Says how long it is, and must not be read: the client would be told to send it.
+struct Announced(u64);
+
+impl http_body::Body for Announced {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+        panic!("it was read")
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_says_it_is_too_large_is_not_asked_for() {
+    let app = app(&World::new(), BufferRequestLayer::new().limit(25));
+    problem(ask(&app, upload(Body::new(Announced(26)))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
 }

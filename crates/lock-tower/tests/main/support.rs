@@ -102,6 +102,7 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     let json: Value = serde_json::from_slice(&body).unwrap_or_else(|error| panic!("{error}: {body:?}"));
     assert_eq!(parts.status, status, "{json}");
     assert_eq!(parts.headers["content-type"], "application/problem+json");
+    assert_eq!(parts.headers["cache-control"], "no-store");
     assert_eq!(size, Some(body.len() as u64), "so that it has a content-length");
     assert_eq!(json["status"], status.as_u16());
     assert_eq!(json["title"], status.canonical_reason().unwrap());

@@ -1,0 +1,93 @@
+//! A process that was asleep: its clock is past the lease before any timer has fired.
+
+use crate::support::{World, ask, get, problem, secs};
+use axum::{Router, body::Body, response::Response, routing::any};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::StatusCode;
+use http_body_util::BodyExt;
+use lock_core::{Clock, LockFactory, LostReason, Moment, ServerTime, TestClock};
+use lock_tower::{LockLayer, LockLost};
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Goes on by an hour when it was asleep; no timer hears of it.
+#[derive(Debug, Default)]
+struct Sleeper(TestClock, AtomicBool);
+
+impl Sleeper {
+    fn sleep(&self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Clock for Sleeper {
+    fn now(&self) -> Moment {
+        self.0.now() + secs(if self.1.load(Ordering::SeqCst) { 3600 } else { 0 })
+    }
+
+    fn wall(&self) -> ServerTime {
+        self.0.wall()
+    }
+}
+
+fn app<H, T>(clock: &Arc<Sleeper>, handler: H) -> Router
+where
+    H: axum::handler::Handler<T, ()>,
+    T: 'static,
+{
+    let locks = LockFactory::builder(World::new().store).clock(clock.clone()).build().unwrap();
+    Router::new().route("/", any(handler)).layer(LockLayer::new(locks).key("one"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_made_after_the_lease_does_not_go_out() {
+    let clock = Arc::new(Sleeper::default());
+    let sleeps = clock.clone();
+    let app = app(&clock, async move || {
+        sleeps.sleep();
+        "served"
+    });
+    let json = problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(json["reason"], "lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_not_called_again_after_the_lease() {
+    let clock = Arc::new(Sleeper::default());
+    let sleeps = clock.clone();
+    let app = app(&clock, async move || {
+        tokio::task::yield_now().await;
+        assert!(!sleeps.1.load(Ordering::SeqCst), "it went on without its lock");
+        std::future::pending::<()>().await;
+    });
+    let mut asking = Box::pin(ask(&app, get("/")));
+    assert!(futures_util::poll!(&mut asking).is_pending());
+    clock.sleep();
+    problem(asking.await, StatusCode::SERVICE_UNAVAILABLE).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_does_not_end_well_after_the_lease() {
+    let clock = Arc::new(Sleeper::default());
+    let sleeps = clock.clone();
+    let app = app(&clock, async move || -> Response {
+        let chunks = stream::iter(0..2).map(move |at| {
+            if at == 1 {
+                sleeps.sleep();
+            }
+            Ok::<_, Infallible>(Bytes::from_static(b"chunk"))
+        });
+        Response::new(Body::from_stream(chunks))
+    });
+    let mut body = ask(&app, get("/")).await.into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    let error = body.frame().await.unwrap().unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::Expired)));
+}
