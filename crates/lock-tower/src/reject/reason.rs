@@ -82,9 +82,14 @@ impl Reason {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Whether the same request may succeed later, and nothing of it was done before: a client, or a gRPC library on its
+    /// own, must not be invited to repeat work that was done in part.
     pub(crate) fn may_pass(&self) -> bool {
-        self.status() == StatusCode::SERVICE_UNAVAILABLE || matches!(self, Self::Held)
+        match self {
+            Self::Held => true,
+            Self::Lost(_) => false,
+            _ => self.status() == StatusCode::SERVICE_UNAVAILABLE,
+        }
     }
 
     /// What the client is told. Nothing of the lock's name, of the store, or of the set-up is in it.
