@@ -52,7 +52,7 @@ pub enum ErrorKind {
     /// There is no tokio runtime to work on, or it has no timer. (The latter is found out by a panic that is caught,
     /// so its message is printed; under `panic = "abort"` it aborts.)
     NoRuntime,
-    /// The store did not confirm a release in time.
+    /// The store did not confirm a release: it did not answer in time, or its answer was lost.
     Unconfirmed,
 }
 
@@ -86,7 +86,8 @@ impl ErrorKind {
             Self::ShutDown => "the lock factory is shut down",
             Self::NoRuntime => "no tokio runtime with a timer: poll the lock inside one",
             Self::Unconfirmed => {
-                "the store did not confirm the release: it is repeated, and the lease ends by itself"
+                "the store did not confirm that the lock was held until its release: it is free now, or will be when the \
+                 lease ends"
             }
         }
     }

@@ -113,7 +113,8 @@ impl LockGuard {
     /// background until the lease has ended by itself. A hold that was lost answers at once.
     ///
     /// # Errors
-    /// [`ErrorKind::Unconfirmed`] if the store did not confirm the release in time.
+    /// [`ErrorKind::Unconfirmed`] if the store did not confirm the release in time, or if its answer was lost: when the
+    /// release is repeated and finds nothing, nobody can tell what it freed from what was lost before.
     ///
     /// # Cancel safety
     /// Cancel safe: whenever the future is dropped, even before its first poll, the lock is released in the

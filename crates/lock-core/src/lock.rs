@@ -133,9 +133,10 @@ impl Lock {
 
     /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.
     ///
-    /// `Ok` means that the work ended while the lock was held, as far as this process and the store can know;
-    /// what must not be done by an outdated holder has to be fenced with
-    /// [`hold.fencing_token()`](Hold::fencing_token) all the same. Work that can fail gives its own `Result`
+    /// `Ok` means that the work ended before the deadline of the hold, and that the store did not say that the hold had
+    /// ended before. A release that it does not [confirm](ErrorKind::Unconfirmed) says nothing: the work was protected
+    /// unless the lock was freed by force or the store lost its data. So what must not be done by an outdated holder has
+    /// to be fenced with [`hold.fencing_token()`](Hold::fencing_token) all the same. Work that can fail gives its own `Result`
     /// inside: `lock.run(…).await??`.
     ///
     /// ```

@@ -190,8 +190,9 @@ impl ReleaseOutcome {
     }
 }
 
-/// The store did not confirm a release in time. It is repeated in the background; at the latest the lease ends
-/// by itself.
+/// The store did not confirm that the lock was held until its release: it did not answer in time (then the release is
+/// repeated in the background, and at the latest the lease ends by itself), or an earlier answer was lost, and the lease
+/// was gone when it was asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;
 

@@ -158,9 +158,11 @@ impl Machine {
         if hold.guards > 0 {
             self.ghosts.push(Ghost { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
-        // Who had left before the end was protected all the time, though the store could not confirm it.
-        let confirmed = !hold.ended || reason == LostReason::Gone;
-        let answer = if confirmed { Ok(ReleaseOutcome::AlreadyExpired) } else { Err(Unconfirmed) };
+        // Who had left before the end was protected all the time, unless the store says otherwise.
+        let answer = match reason {
+            LostReason::Gone => Ok(ReleaseOutcome::AlreadyExpired),
+            _ => Err(Unconfirmed),
+        };
         hold.depth.tickets.answer(s, answer);
         if reason != LostReason::Gone || hold.traces.not_after.is_some() {
             self.retire(s, Retired::new(hold.id.lease, hold.traces));

@@ -26,7 +26,7 @@ pub(super) struct Retired {
     in_flight: bool,
     next_at: Moment,
     failures: u32,
-    /// An earlier release may have been carried out: *gone* then means that it was.
+    /// An earlier release may have been carried out: *gone* then says nothing about the time before it.
     in_doubt: bool,
     /// The last guard left before this deadline of its hold: what it protected was protected.
     left_before: Option<Moment>,
@@ -121,13 +121,13 @@ impl Machine {
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
-                // Past its deadline, a lease that ended by itself cannot be told from one that was lost before.
+                // Past its deadline, a lease that ended by itself cannot be told from one that was lost before; nor, after
+                // a release of unknown outcome, can one that was freed by it.
                 let over = retired.left_before.is_some_and(|deadline| s.now >= deadline);
-                match (retired.in_doubt, held_by_other) {
-                    (true, _) => (now, Ok(ReleaseOutcome::Released)),
-                    (false, _) if over => (now, Err(Unconfirmed)),
-                    (false, true) => (now, Ok(ReleaseOutcome::HeldByOther)),
-                    (false, false) => (now, Ok(ReleaseOutcome::AlreadyExpired)),
+                match held_by_other {
+                    _ if over || retired.in_doubt => (now, Err(Unconfirmed)),
+                    true => (now, Ok(ReleaseOutcome::HeldByOther)),
+                    false => (now, Ok(ReleaseOutcome::AlreadyExpired)),
                 }
             }
             Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),

@@ -23,11 +23,13 @@ impl Tickets {
         self.0.iter().map(|open| open.answer_by).min().unwrap_or(Moment::FAR)
     }
 
-    /// Answers all; who left guards behind is told so instead of *released*.
+    /// Answers all; who left guards behind is told so instead of *released*, or that nobody knows.
     pub(super) fn answer(&mut self, s: &mut Step<'_>, answer: ReleaseAnswer) {
         for open in self.0.drain(..) {
             let answer = match (answer, open.left) {
-                (Ok(ReleaseOutcome::Released), depth @ 1..) => Ok(ReleaseOutcome::StillHeld { depth }),
+                (Ok(ReleaseOutcome::Released) | Err(Unconfirmed), depth @ 1..) => {
+                    Ok(ReleaseOutcome::StillHeld { depth })
+                }
                 (other, _) => other,
             };
             s.say(Command::ReleaseAnswered { ticket: open.ticket, answer });

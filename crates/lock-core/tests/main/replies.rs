@@ -3,7 +3,7 @@
 use crate::support::{World, millis, name, secs};
 use lock_core::{
     BackendErrorKind, Clock, Ended, ErrorKind, Hold, LockEvent, LockFactory, LockGuard, LockName,
-    LockObserver, LockOptions, LostReason, Moment, ReleaseOutcome,
+    LockObserver, LockOptions, LostReason, Moment, ReleaseOutcome, RunError,
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
 use std::sync::{Arc, Mutex};
@@ -55,17 +55,57 @@ async fn a_lost_or_late_renewal_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_or_late_release_is_repeated_and_was_a_success() {
+async fn a_lost_or_late_release_is_repeated_and_does_not_claim_what_nobody_knows() {
     // A client that resends by itself and keeps the second answer would hide the first: the contract forbids it.
     for fault in faults().into_iter().filter(|fault| *fault != Fault::Twice(Kept::Second)) {
         let world = World::new();
         let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
         world.faulty.next(Op::Release, fault);
-        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released, "{fault:?}");
+        match (fault, guard.release().await) {
+            (Fault::ApplyThenLose | Fault::ApplyThenHang, Err(error)) => {
+                assert_eq!(error.kind(), ErrorKind::Unconfirmed, "{fault:?}");
+            }
+            (_, answer) => assert_eq!(answer.unwrap(), ReleaseOutcome::Released, "{fault:?}"),
+        }
         assert!(world.now() <= secs(4), "{fault:?}: {:?}", world.now());
         tokio::time::sleep(secs(6)).await;
         world.assert_nothing_left();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_lost_long_before_its_release_is_not_told_that_it_was_held() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    // Freed by force from another process: this one has not heard of it yet. Another one is in.
+    let other = world.another_process();
+    other.force_release(&name("x")).await.unwrap();
+    let usurper = other.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::advance(secs(5)).await;
+    world.faulty.next(Op::Release, Fault::ApplyThenLose);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed);
+    assert!(usurper.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_keeps_the_value_of_work_whose_release_nobody_confirmed_and_no_other() {
+    let run = async |fault: Option<Fault>| {
+        let world = World::new();
+        let (other, faulty) = (world.another_process(), world.faulty.clone());
+        let work = async |_hold| {
+            other.force_release(&name("x")).await.unwrap();
+            if let Some(fault) = fault {
+                faulty.next(Op::Release, fault);
+            }
+            other.named("x").unwrap().acquire().await.unwrap()
+        };
+        world.locks.named("x").unwrap().run(work).await
+    };
+    assert!(matches!(run(None).await, Err(RunError::Lost(LostReason::Gone))), "the store said so");
+    assert!(
+        run(Some(Fault::LoseRequest)).await.is_ok(),
+        "it may have been freed by the request that was lost"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,10 @@
 //! Shutdowns at the worst moment.
 
-use lock_core::{ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend, TestClock};
-use lock_testkit::{Fault, FaultyBackend, Op};
+use crate::support::World;
+use lock_core::{
+    ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend, ReleaseOutcome, TestClock,
+};
+use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
     sync::{
         Arc, OnceLock,
@@ -115,4 +118,20 @@ async fn a_second_shutdown_finishes_what_the_first_could_not() {
     let second = locks.shutdown().await;
     drop(guard);
     assert!(second.is_clean(), "the store is healthy again, and nothing is sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_guard_that_is_released_in_time_was_held_although_a_shutdown_follows() {
+    let world = World::new();
+    let outer = world.locks.named("x").unwrap().acquire().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let gate = world.faulty.gate(Op::Release, Phase::Before);
+    let releasing = tokio::spawn(inner.release());
+    gate.reached().await;
+    let locks = world.locks.clone();
+    let closing = tokio::spawn(async move { locks.shutdown().await });
+    world.settle().await;
+    drop(gate);
+    assert_eq!(releasing.await.unwrap().unwrap(), ReleaseOutcome::StillHeld { depth: 1 });
+    closing.await.unwrap();
 }

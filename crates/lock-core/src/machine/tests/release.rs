@@ -32,13 +32,30 @@ fn a_release_says_what_it_found() {
 }
 
 #[test]
-fn a_repeated_release_that_finds_nothing_was_a_success() {
-    let (mut story, lease, _) = release_by_hand();
-    story.at(4.0).release_unknown(lease, 0).says_nothing();
-    assert_eq!(story.at(4.1).releases(0), lease);
-    story.released(lease, 0, Released::Gone { held_by_other: true });
-    answered(&mut story, Ok(ReleaseOutcome::Released));
-    story.ends_idle();
+fn a_repeated_release_that_finds_nothing_does_not_claim_that_the_lock_was_held() {
+    for held_by_other in [false, true] {
+        let (mut story, lease, _) = release_by_hand();
+        story.at(4.0).release_unknown(lease, 0).says_nothing();
+        assert_eq!(story.at(4.1).releases(0), lease);
+        // Freed by the first one, or lost before it: nobody knows.
+        story.released(lease, 0, Released::Gone { held_by_other });
+        answered(&mut story, Err(Unconfirmed));
+        story.ends_idle();
+    }
+}
+
+#[test]
+fn an_inner_guard_that_left_in_time_is_not_told_lost_because_the_hold_ends_afterwards() {
+    let (mut story, lease, hold) = Story::with_a_holding();
+    story.enters_as(B, A);
+    story.tries_to_keep(2);
+    story.acquired(lease, Acquired::Reentered);
+    story.said.clear();
+    story.at(1.0).tell(Event::Release { hold, ticket: Ticket(1) });
+    assert_eq!(story.releases(1), lease);
+    story.at(1.1).tell(Event::Close);
+    story.loses(hold, LostReason::ShutDown);
+    answered(&mut story, Ok(ReleaseOutcome::StillHeld { depth: 1 }));
 }
 
 #[test]
