@@ -96,6 +96,7 @@ impl Link {
         let answer = tokio::select! {
             biased;
             answer = request => answer,
+            never = sent.listen() => match never {},
             () = stays_down(up) => return Err(connection_lost(what)),
         };
         match &answer {

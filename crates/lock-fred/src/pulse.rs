@@ -2,7 +2,8 @@
 
 use crate::sync::lock;
 use std::{
-    sync::Mutex,
+    convert::Infallible,
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -10,6 +11,9 @@ use tokio::sync::watch;
 /// A connection on which requests were under way for that long in all, without one answer in between, is taken for
 /// dead. TCP itself would need a quarter of an hour to notice that the other side is gone.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+
+/// Between two looks at the silence: others may be answered meanwhile.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 
 /// The silence of one connection. Time in which nothing was asked does not count.
 #[derive(Debug, Default)]
@@ -48,10 +52,15 @@ impl Pulse {
     }
 
     fn ended(&self, heard: bool) {
-        let now = Instant::now();
         let mut state = lock(&self.state);
-        let silence = state.silence(now);
         state.under_way -= 1;
+        self.counted(state, heard);
+    }
+
+    /// Counts the silence until now, and says so if that was the last sign that was waited for.
+    fn counted(&self, mut state: MutexGuard<'_, State>, heard: bool) {
+        let now = Instant::now();
+        let silence = state.silence(now);
         let dead = !heard && silence >= SILENCE;
         state.before = if heard || dead { Duration::ZERO } else { silence };
         state.since = (state.under_way > 0).then_some(now);
@@ -69,6 +78,15 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Sent<'_> {
+    /// Never returns, and takes the connection for dead when it is: a request may wait for much longer than that.
+    pub(crate) async fn listen(&self) -> Infallible {
+        loop {
+            let left = SILENCE.saturating_sub(lock(&self.pulse.state).silence(Instant::now()));
+            tokio::time::sleep(left.max(SHORTEST_LOOK)).await;
+            self.pulse.counted(lock(&self.pulse.state), false);
+        }
+    }
+
     /// The other side answered.
     pub(crate) fn heard(mut self) {
         self.heard = true;

@@ -7,10 +7,10 @@ use lock_core::{
 };
 use lock_fred::{RedisBackend, RedisBackendBuilder};
 use lock_testkit::{
-    RedisServer, TcpProxy,
+    Direction, RedisServer, TcpProxy,
     contender::{Contender, next},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(6);
 
@@ -93,4 +93,21 @@ async fn numbers_beyond_all_bounds_are_refused() {
     let request = a.request(&name("y"), Duration::from_micros(900), next(0, None)).await;
     assert!(matches!(store.acquire(request).await.unwrap().outcome, Acquired::Granted { .. }));
     until("it is over", async || server.keys() == ["redisson_lock_token:{y}"]).await;
+}
+
+#[tokio::test]
+async fn a_dead_connection_is_replaced_also_if_leases_are_long() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let locks = factory(&proxy.url(), Duration::from_secs(600)).await;
+    // Only the connection for requests matters here; the other one has a sign of life of its own.
+    drop(locks.named("warm").unwrap().acquire().await.unwrap());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    proxy.stall(Direction::Both);
+    let begun = Instant::now();
+    let trying = tokio::spawn(locks.named("x").unwrap().try_acquire());
+    let tried = tokio::time::timeout(Duration::from_secs(15), trying).await;
+    let error = tried.expect("one try does not wait on a dead connection").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < Duration::from_secs(4), "two seconds of silence: {:?}", begun.elapsed());
 }
