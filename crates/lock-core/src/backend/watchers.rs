@@ -12,7 +12,7 @@ use std::{
 
 /// The factories that attached to a backend, and the names that each of them watches.
 ///
-/// Factories are called without any mutex held, and forgotten when they are gone.
+/// Factories are called without any mutex held, and forgotten by [`forget_gone`](Watchers::forget_gone).
 #[derive(Debug, Default)]
 pub struct Watchers {
     state: Mutex<State>,
@@ -26,22 +26,27 @@ struct State {
 }
 
 impl Watchers {
-    /// A new subscriber; those that are gone are forgotten.
+    /// A new subscriber.
     pub fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
         let mut state = lock(&self.state);
-        let gone: Vec<_> =
-            state.subscribers.iter().filter(|(_, s)| s.strong_count() == 0).map(|(id, _)| *id).collect();
-        for id in gone {
-            state.subscribers.remove(&id);
-            state.watching.retain(|_, ids| {
-                ids.remove(&id);
-                !ids.is_empty()
-            });
-        }
         let id = SubscriberId::new(state.next);
         state.next += 1;
         state.subscribers.insert(id, signals);
         id
+    }
+
+    /// Forgets the subscribers that are gone, and says which names nobody watches any more. Of those that ended with their
+    /// runtime nobody hears otherwise.
+    pub fn forget_gone(&self) -> Vec<LockName> {
+        let mut state = lock(&self.state);
+        let State { subscribers, watching, .. } = &mut *state;
+        let before = subscribers.len();
+        subscribers.retain(|_, signals| signals.strong_count() > 0);
+        if subscribers.len() == before {
+            return Vec::new();
+        }
+        watching.values_mut().for_each(|ids| ids.retain(|id| subscribers.contains_key(id)));
+        watching.extract_if(|_, ids| ids.is_empty()).map(|(name, _)| name).collect()
     }
 
     /// The subscriber watches the name.

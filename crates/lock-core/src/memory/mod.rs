@@ -135,6 +135,7 @@ impl Backend for MemoryBackend {
     }
 
     fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.watchers.forget_gone();
         self.inner.watchers.attach(signals)
     }
 

@@ -9,8 +9,9 @@ use tokio::sync::oneshot;
 
 /// How many channels one round names.
 const CHANNELS: usize = 1_000;
-/// How long a channel that the server refused is left alone: rights may come back.
-const LEFT_ALONE: Duration = Duration::from_secs(5);
+/// How long a channel that the server refused is left alone: rights may come back, but asking costs all other names their
+/// connection.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 pub(super) type Told = oneshot::Receiver<Result<(), BackendError>>;
 
@@ -26,8 +27,8 @@ pub(super) struct Desk {
     missing: HashSet<String>,
     /// Standing, not wanted.
     useless: HashSet<String>,
-    /// What the server refused, and until when it is left alone.
-    refused: HashMap<String, Instant>,
+    /// What the server refused, until when it is left alone, and what it said.
+    refused: HashMap<String, (Instant, BackendError)>,
     waiting: HashMap<String, Vec<oneshot::Sender<Result<(), BackendError>>>>,
     /// When it refused some channel of a round: how many the next round may name, to find out which.
     most: Option<usize>,
@@ -47,9 +48,11 @@ impl Desk {
         if self.standing.contains(&channel) {
             self.useless.remove(&channel);
             let _ = tell.send(Ok(()));
+        } else if let Some((_, said)) =
+            self.refused.get(&channel).filter(|(until, _)| *until > Instant::now())
+        {
+            let _ = tell.send(Err(said.clone()));
         } else {
-            // Who asks anew is not told what was said to others some time ago.
-            self.refused.remove(&channel);
             self.missing.insert(channel.clone());
             self.waiting.entry(channel.clone()).or_default().push(tell);
         }
@@ -64,7 +67,6 @@ impl Desk {
             self.wanted.remove(channel);
             self.waiting.remove(channel);
             self.missing.remove(channel);
-            self.refused.remove(channel);
             if self.standing.contains(channel) {
                 self.useless.insert(channel.to_owned());
             }
@@ -80,8 +82,10 @@ impl Desk {
     /// meanwhile has it subscribed to again, behind that.
     pub(super) fn next_round(&mut self) -> Round {
         let now = Instant::now();
-        for (channel, _) in self.refused.extract_if(|_, until| *until <= now) {
-            self.missing.insert(channel);
+        for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {
+            if self.wanted.contains_key(&channel) {
+                self.missing.insert(channel);
+            }
         }
         let subscribe: Vec<_> = self.missing.iter().take(self.most.unwrap_or(CHANNELS)).cloned().collect();
         if subscribe.is_empty() {
@@ -121,9 +125,8 @@ impl Desk {
             }
             if refused {
                 self.most = None;
-                if self.missing.remove(&channel) {
-                    self.refused.insert(channel, Instant::now() + LEFT_ALONE);
-                }
+                self.missing.remove(&channel);
+                self.refused.insert(channel, (Instant::now() + LEFT_ALONE, error.clone()));
             }
         }
     }
@@ -228,8 +231,12 @@ mod tests {
             assert_eq!(answered(told), Some(number != 7), "{number}");
         }
         assert!(names.iter().all(|name| name == "c7" || desk.standing.contains(name)));
-        let _again = desk.want("c7".into(), name("c7"));
-        assert_eq!(desk.next_round().subscribe, ["c7"], "who asks anew is asked for anew");
+        desk.unwant("c7", &name("c7"));
+        let mut again = desk.want("c7".into(), name("c7"));
+        assert_eq!(answered(&mut again), Some(false), "who asks anew is told what was said a moment ago");
+        assert_eq!(desk.next_round(), Round::default(), "and the others keep their connection");
+        desk.refused.values_mut().for_each(|(until, _)| *until = Instant::now());
+        assert_eq!(desk.next_round().subscribe, ["c7"], "rights may have come back");
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) struct Subscriptions {
 struct Shared {
     link: Link,
     watchers: Watchers,
+    /// Taken before the mutex of the watchers.
     desk: Mutex<Desk>,
     /// Something is wanted, or not wanted any more.
     changed: Notify,
@@ -53,6 +54,9 @@ impl Subscriptions {
     }
 
     pub(crate) fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        if self.shared.forget_gone() {
+            self.shared.changed.notify_one();
+        }
         self.shared.watchers.attach(signals)
     }
 
@@ -64,9 +68,12 @@ impl Subscriptions {
 
     /// Returns when the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        // First, so that a message that comes with the acknowledgement finds its watcher.
-        self.shared.watchers.watch(subscriber, name.clone());
-        let told = lock(&self.shared.desk).want(channel(&name), name.clone());
+        let told = {
+            // Desk and watchers in one step: the end of another's watch would fall in between, and undo this one.
+            let mut desk = lock(&self.shared.desk);
+            self.shared.watchers.watch(subscriber, name.clone());
+            desk.want(channel(&name), name.clone())
+        };
         self.shared.changed.notify_one();
         let done = told.await.unwrap_or_else(|_| Err(runtime_ended("subscribe")));
         if done.is_err() {
@@ -76,14 +83,23 @@ impl Subscriptions {
     }
 
     pub(crate) fn unwatch(&self, subscriber: SubscriberId, name: &LockName) {
+        let mut desk = lock(&self.shared.desk);
         if self.shared.watchers.unwatch(subscriber, name) {
-            lock(&self.shared.desk).unwant(&channel(name), name);
+            desk.unwant(&channel(name), name);
             self.shared.changed.notify_one();
         }
     }
 }
 
 impl Shared {
+    /// Gives up what was watched by factories that are gone, and says whether anything was.
+    fn forget_gone(&self) -> bool {
+        let mut desk = lock(&self.desk);
+        let names = self.watchers.forget_gone();
+        names.iter().for_each(|name| desk.unwant(&channel(name), name));
+        !names.is_empty()
+    }
+
     fn freed(&self, message: &Message) {
         let names = lock(&self.desk).names(&message.channel);
         for name in names {

@@ -27,6 +27,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 /// Goes on until the connection ends for good.
 pub(super) async fn run<T: Clone>(shared: Arc<Shared>, mut reconnects: Receiver<T>) {
     let mut failures = 0u32;
+    let mut missed = false;
     loop {
         let pause = match failures {
             0 => PING,
@@ -45,25 +46,42 @@ pub(super) async fn run<T: Clone>(shared: Arc<Shared>, mut reconnects: Receiver<
         if fresh {
             lock(&shared.desk).start_over();
         }
-        failures = match settle(&shared).await {
-            true => 0,
-            false => failures + 1,
+        shared.forget_gone();
+        let settled = settle(&shared).await;
+        failures = match settled {
+            Settled::Yes => 0,
+            Settled::Refused | Settled::No => failures + 1,
         };
         // Messages of the time without a subscription are lost. Woken before it stands again, a waiter could look, find
-        // the lock taken, and miss the release that comes then: so once more when it does.
-        if fresh || failures == 1 {
+        // the lock taken, and miss the release that comes then: so once more when it does. (After a refusal, only then:
+        // the next connection comes at once.)
+        missed |= fresh || failures > 0;
+        let all_stands = missed && failures == 0;
+        if all_stands || failures == 1 && settled == Settled::No {
+            missed &= !all_stands;
             shared.all(WakeReason::Reconnected);
         }
     }
 }
 
-/// Rounds until all is as wanted; `false` if the connection did not do its part.
-async fn settle(shared: &Shared) -> bool {
+/// What became of the rounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// All is as wanted.
+    Yes,
+    /// The server does not want something that we want. Another connection was asked for.
+    Refused,
+    /// The connection did not do its part.
+    No,
+}
+
+/// Rounds until all is as wanted.
+async fn settle(shared: &Shared) -> Settled {
     let mut first = true;
     loop {
         let round = lock(&shared.desk).next_round();
         if round == Round::default() && !first {
-            return true;
+            return Settled::Yes;
         }
         // An empty round is a sign of life.
         first = false;
@@ -79,7 +97,7 @@ async fn settle(shared: &Shared) -> bool {
                     // An answer may still be on its way, and would be taken for that of the next round.
                     shared.link.replace();
                 }
-                return false;
+                return if retryable { Settled::No } else { Settled::Refused };
             }
         }
     }

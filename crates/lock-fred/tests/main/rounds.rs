@@ -2,13 +2,13 @@
 
 use crate::support::{factory, name, redis, until};
 use lock_core::{
-    LockName,
+    LockFactory, LockName,
     backend::{Backend, BackendErrorKind, Signals, WakeReason},
 };
 use lock_testkit::{RedisServer, TcpProxy};
 use std::{
     sync::{
-        Arc, Weak,
+        Arc, Barrier, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -120,4 +120,121 @@ async fn a_listener_that_panics_silences_no_other() {
     server.command(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
     server.command(&["PUBLISH", "redisson_lock__channel:{b}", "0"]);
     until("the other hears", async || good.heard.load(Ordering::SeqCst) == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_factory_that_ends_with_its_runtime_leaves_no_subscription() {
+    let server = RedisServer::start();
+    let shared = redis(&server.url()).await;
+    let _held = factory(&server.url(), LEASE).await.named("x").unwrap().acquire().await.unwrap();
+    let (stands, told) = tokio::sync::oneshot::channel::<()>();
+    let waiter = {
+        let shared = shared.clone();
+        std::thread::spawn(move || {
+            let short_lived = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            short_lived.block_on(async move {
+                tokio::spawn(LockFactory::new(shared).named("x").unwrap().acquire());
+                told.await.unwrap();
+            });
+        })
+    };
+    until("it subscribes", async || server.subscriptions() == 1).await;
+    stands.send(()).unwrap();
+    waiter.join().unwrap();
+    until("nobody waits for anything", async || server.subscriptions() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_is_refused_costs_the_other_names_nothing() {
+    const NAMES: usize = 100;
+    let server = RedisServer::builder()
+        .user("shop on >secret ~* resetchannels &redisson_lock__channel:{a* &redisson_lock__channel:{distlock* +@all")
+        .start();
+    let holder = factory(&server.url(), Duration::from_secs(600)).await;
+    let url = format!("redis://shop:secret@127.0.0.1:{}", server.port());
+    let locks = factory(&url, Duration::from_secs(600)).await;
+    let mut guards = Vec::new();
+    let mut waiting = Vec::new();
+    for number in 0..NAMES {
+        let name = format!("a:{number}");
+        guards.push(holder.named(&name).unwrap().acquire().await.unwrap());
+        waiting.push(tokio::spawn(locks.named(&name).unwrap().acquire()));
+    }
+    until("all wait", async || server.subscriptions() == NAMES).await;
+    let stats = |server: &RedisServer| -> (u64, u64) {
+        let number = |text: &str, key: &str| -> u64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(key));
+            line.map_or(0, |rest| rest.split(',').next().unwrap().trim().parse().unwrap())
+        };
+        let commands = server.command(&["INFO", "commandstats"]).text().to_owned();
+        let connections = server.command(&["INFO", "stats"]).text().to_owned();
+        (number(&commands, "cmdstat_evalsha:calls="), number(&connections, "total_connections_received:"))
+    };
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let quiet = stats(&server);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let before = stats(&server);
+    guards.push(holder.named("b").unwrap().acquire().await.unwrap());
+    waiting.push(tokio::spawn(locks.named("b").unwrap().acquire()));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let after = stats(&server);
+    let calm = (before.0 - quiet.0, before.1 - quiet.1);
+    let refused = (after.0 - before.0, after.1 - before.1);
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    assert!(
+        refused.0 <= calm.0 + 2 * NAMES as u64 && refused.1 <= calm.1 + 3,
+        "in 10 s: {calm:?} requests and connections before, {refused:?} with one refused channel"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
+    let server = RedisServer::start();
+    let backend = Arc::new(redis(&server.url()).await);
+    let (first, second) = (Arc::new(Listener::default()), Arc::new(Listener::default()));
+    let weak = |heard: &Arc<Listener>| -> Weak<dyn Signals> {
+        let heard: Arc<dyn Signals> = heard.clone();
+        Arc::downgrade(&heard)
+    };
+    let (a, b) = (backend.attach(weak(&first)), backend.attach(weak(&second)));
+    let channel = "redisson_lock__channel:{x}";
+    let mut raw = server.raw();
+    let begun = Instant::now();
+    let mut rounds = 0;
+    let long = std::env::var_os("LOCK_LONG").is_some();
+    while begun.elapsed() < Duration::from_secs(if long { 60 } else { 5 }) {
+        rounds += 1;
+        backend.watch(a, name("x")).await.unwrap();
+        let together = Arc::new(Barrier::new(2));
+        let leaving = {
+            let (backend, together) = (backend.clone(), together.clone());
+            let runtime = tokio::runtime::Handle::current();
+            std::thread::spawn(move || {
+                together.wait();
+                runtime.block_on(backend.unwatch(a, name("x"))).unwrap();
+            })
+        };
+        together.wait();
+        for _ in 0..(rounds % 64) * 20 {
+            std::hint::spin_loop();
+        }
+        // An error is an answer too: then the caller knows that it does not stand, and asks again.
+        let stands = backend.watch(b, name("x")).await;
+        leaving.join().unwrap();
+        if stands.is_ok() {
+            // Time for what was to be given up.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let before = second.heard.load(Ordering::SeqCst);
+            raw.command(&["PUBLISH", channel, "0"]);
+            let published = Instant::now();
+            while second.heard.load(Ordering::SeqCst) == before {
+                assert!(
+                    published.elapsed() < Duration::from_secs(3),
+                    "round {rounds}: acknowledged, not given up, and a release is not heard of"
+                );
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        }
+        backend.unwatch(b, name("x")).await.unwrap();
+    }
 }
