@@ -151,6 +151,7 @@ impl AcquireFuture {
                 None => LockError::new(ErrorKind::Unavailable),
             },
             Refusal::Lost => LockError::new(ErrorKind::Lost),
+            Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
             Refusal::ShutDown => LockError::new(ErrorKind::ShutDown),
         };
         error.of(&self.wanted.name)

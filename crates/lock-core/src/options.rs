@@ -49,6 +49,8 @@ const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// Below these, the library would do nothing but renew and give up.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+/// Tokens end at 2⁵³, in the year 2255; the last ten years before that are left to those who come after the floor.
+const HIGHEST_FLOOR: FencingToken = FencingToken::new((1 << 53) - LEASE_FOR_EVER.as_secs() * 1_000_000);
 
 impl LockOptions {
     /// The defaults.
@@ -74,7 +76,8 @@ impl LockOptions {
         self
     }
 
-    /// A lease of this length that nobody renews: the hold is lost when it is over.
+    /// A lease of this length that nobody renews: the hold is lost when it is over. A re-entry does not lengthen it, unless
+    /// it asks for a longer one.
     pub const fn fixed_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self.fixed = true;
@@ -107,13 +110,19 @@ impl LockOptions {
         self
     }
 
-    /// Ends a hold that lasts longer, so that a hung holder does not keep a lock for ever.
+    /// Ends a hold that lasts longer, so that a hung holder does not keep a lock for ever. Counted from the sending of the
+    /// acquire that the store granted; what a re-entry asks for changes nothing.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost.
+    /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost. A
+    /// re-entry draws no token: it is refused as [`InvalidOptions`](crate::ErrorKind::InvalidOptions) if that of its hold
+    /// does not exceed the floor.
+    ///
+    /// A floor ahead of the store's clock, in microseconds, puts the tokens that follow ahead of it, too. Until the clock has
+    /// caught up, they rise only as long as the store keeps its data. At most ten years below 2⁵³.
     pub const fn token_floor(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
         self
@@ -148,10 +157,15 @@ impl LockOptions {
         if operation_timeout > lease / 10 {
             return Err(OptionsError::OperationTimeoutTooLong { operation_timeout, most: lease / 10 });
         }
-        // With this, a renewal that is sent on time and fails leaves time for another.
-        let needed = if self.fixed { operation_timeout } else { every.saturating_add(operation_timeout) };
+        // With this, a renewal that is sent on time and fails leaves time for another: the pause before that is shorter
+        // than an operation timeout.
+        let twice = operation_timeout.saturating_mul(2);
+        let needed = if self.fixed { operation_timeout } else { every.saturating_add(twice) };
         if lease.saturating_sub(margin) <= needed {
             return Err(OptionsError::NoTimeToRenew { valid: lease.saturating_sub(margin), needed });
+        }
+        if let Some(floor) = self.token_floor.filter(|floor| *floor >= HIGHEST_FLOOR) {
+            return Err(OptionsError::FloorTooHigh { floor, most: HIGHEST_FLOOR });
         }
         let keep = if self.fixed { Keep::Fixed } else { Keep::Renewed { every } };
         let (max_hold, token_floor) = (self.max_hold, self.token_floor);
@@ -288,12 +302,24 @@ pub enum OptionsError {
         /// The bound.
         most: Duration,
     },
-    /// lease − margin > renewal interval + operation timeout does not hold.
+    /// lease − margin > renewal interval + two operation timeouts does not hold (of a fixed lease: one operation timeout).
     NoTimeToRenew {
         /// Lease − margin.
         valid: Duration,
-        /// Renewal interval + operation timeout.
+        /// Renewal interval + two operation timeouts.
         needed: Duration,
+    },
+    /// The token floor leaves no room above it.
+    FloorTooHigh {
+        /// The floor.
+        floor: FencingToken,
+        /// The bound, which a floor must be below.
+        most: FencingToken,
+    },
+    /// The token of the hold that was to be re-entered does not exceed the token floor.
+    FloorAboveHold {
+        /// The token of the hold.
+        token: FencingToken,
     },
     /// The wait is above what the factory accepts.
     WaitTooLong {
@@ -325,8 +351,15 @@ impl fmt::Display for OptionsError {
             ),
             Self::NoTimeToRenew { valid, needed } => write!(
                 f,
-                "lease − margin ({valid:?}) does not exceed renewal interval + operation timeout ({needed:?}): \
-                 renew more often, lower the margin, or use a longer lease"
+                "lease − margin ({valid:?}) does not exceed renewal interval + two operation timeouts ({needed:?}): \
+                 renew more often, lower the margin or the timeout, or use a longer lease"
+            ),
+            Self::FloorTooHigh { floor, most } => {
+                write!(f, "a token floor of {floor} leaves too few tokens above it: use one below {most}")
+            }
+            Self::FloorAboveHold { token } => write!(
+                f,
+                "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"
             ),
             Self::WaitTooLong { wait, most } => {
                 write!(

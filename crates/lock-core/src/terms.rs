@@ -22,6 +22,13 @@ pub struct Terms {
     pub token_floor: Option<FencingToken>,
 }
 
+impl Terms {
+    /// Whether a hold of this token is one of those that were asked for.
+    pub(crate) fn allow(&self, token: FencingToken) -> bool {
+        self.token_floor.is_none_or(|floor| token > floor)
+    }
+}
+
 /// Who keeps a lease alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Keep {

@@ -174,8 +174,10 @@ impl Machine {
         self.hold = Some(Hold::new(grant, last, &front, flight.sent, campaign.traces));
         self.campaign = None;
         self.queue.remove(front.waiter);
-        self.queue.siblings_enter(front.owner);
         s.say(Command::Grant { waiter: front.waiter, grant });
+        for waiter in self.queue.siblings_enter(front.owner, first) {
+            s.say(Command::Refuse { waiter, refusal: Refusal::BelowFloor(first) });
+        }
     }
 
     fn on_busy(&mut self, s: &mut Step<'_>, flight: &Flight, remaining: Option<Duration>) {

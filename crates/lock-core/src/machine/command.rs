@@ -133,6 +133,8 @@ pub enum Refusal {
     Failed,
     /// The hold that it wanted to re-enter was lost.
     Lost,
+    /// The token of the hold that it wanted to re-enter does not exceed its floor.
+    BelowFloor(FencingToken),
     /// The factory shuts down.
     ShutDown,
 }

@@ -260,15 +260,17 @@ impl Machine {
         }
         let hold = self.hold.as_ref().filter(|hold| !hold.ended);
         let joins = match entry.join {
-            Some(id) if hold.is_none_or(|hold| hold.id != id) => return Err(Refusal::Lost),
-            Some(_) => true,
-            None => hold.is_some_and(|hold| hold.owner == entry.owner),
+            Some(id) => Some(hold.filter(|hold| hold.id == id).ok_or(Refusal::Lost)?),
+            None => hold.filter(|hold| hold.owner == entry.owner),
         };
         if self.queue.len() >= self.rules.max_waiters {
             return Err(Refusal::TooManyWaiters);
         }
-        if joins {
-            return Ok(Admission::Entrant);
+        if let Some(hold) = joins {
+            return match entry.terms.allow(hold.id.token) {
+                true => Ok(Admission::Entrant),
+                false => Err(Refusal::BelowFloor(hold.id.token)),
+            };
         }
         if entry.patience == Patience::Once && (hold.is_some() || self.queue.has_line()) {
             return Err(Refusal::Busy);

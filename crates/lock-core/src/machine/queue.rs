@@ -1,7 +1,7 @@
 //! Who waits, in which order, and who is refused when.
 
 use super::{Entry, OwnerId, Patience, Refusal, WaiterId};
-use crate::time::Moment;
+use crate::{time::Moment, token::FencingToken};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Waiters by id; ids rise, so the order is that of arrival. Alarms are an index of their own: with 10,000
@@ -103,16 +103,25 @@ impl Queue {
         self.line.len() + self.entrants.len()
     }
 
-    /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves.
-    pub(super) fn siblings_enter(&mut self, owner: OwnerId) {
+    /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves. Gives back
+    /// those who asked for a higher token.
+    pub(super) fn siblings_enter(&mut self, owner: OwnerId, token: FencingToken) -> Vec<WaiterId> {
         let of_owner = (owner, WaiterId(0))..=(owner, WaiterId(u64::MAX));
-        let siblings: Vec<_> = self.owned.range(of_owner).copied().collect();
+        let siblings: Vec<_> = self.owned.range(of_owner).map(|(_, waiter)| *waiter).collect();
+        let mut below_floor = Vec::new();
         for sibling in siblings {
-            self.owned.remove(&sibling);
-            if let Some(waiter) = self.line.remove(&sibling.1) {
-                self.entrants.insert(sibling.1, waiter);
+            let allowed = self.line.get(&sibling).is_some_and(|waiter| waiter.entry.terms.allow(token));
+            if !allowed {
+                self.remove(sibling);
+                below_floor.push(sibling);
+                continue;
+            }
+            self.owned.remove(&(owner, sibling));
+            if let Some(waiter) = self.line.remove(&sibling) {
+                self.entrants.insert(sibling, waiter);
             }
         }
+        below_floor
     }
 
     /// Takes all who wanted to re-enter.

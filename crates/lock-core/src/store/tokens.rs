@@ -1,6 +1,6 @@
 //! How a store draws fencing tokens that keep growing when it loses its data.
 //!
-//! The counter never runs more than [`LEAD`] ahead of the clock, and a missing counter starts that far ahead of
+//! The counter never runs more than [`LEAD`] ahead of the clock (unless a floor puts it there), and a missing counter starts that far ahead of
 //! it: so a lost or stale counter cannot repeat a token, and one-off names need not be kept for ever. (A plain
 //! counter that is seeded by the clock fails both ways: a promoted replica repeats a token, and 120,000 quick
 //! acquires put it 5 s ahead, after which losing the data makes tokens fall.)
@@ -27,7 +27,7 @@ impl Counter {
 }
 
 /// Draws `first` and up to `reserve` further tokens. `retention` is the life of a counter that is made now;
-/// one that is there keeps its own.
+/// one that is there keeps its own. Either lasts until the clock has caught up with it.
 pub(crate) fn draw(
     counter: &mut Option<Counter>,
     now: ServerTime,
@@ -42,10 +42,16 @@ pub(crate) fn draw(
     };
     let first = next.max(floor.map_or(0, |floor| floor.next().get()));
     let last = first.max(first.saturating_add(reserve.into()).min(clock.saturating_add(LEAD)));
+    // A floor may put it further ahead: then it lives at least until the clock has caught up.
+    let ahead = last > clock.saturating_add(LEAD);
+    let caught_up_ms = if ahead { ServerTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
     match counter {
-        Some(counter) => counter.last = last,
+        Some(counter) => {
+            counter.last = last;
+            counter.expires_ms = counter.expires_ms.map(|at| at.max(caught_up_ms));
+        }
         None => {
-            let expires_ms = retention.map(|keep| (now + keep).as_millis());
+            let expires_ms = retention.map(|keep| (now + keep).as_millis().max(caught_up_ms));
             *counter = Some(Counter { last, expires_ms });
         }
     }

@@ -1,6 +1,7 @@
 //! Exclusion, over real threads.
 
-use lock_core::{LockFactory, MemoryBackend};
+use crate::support::{World, secs};
+use lock_core::{ErrorKind, FencingToken, LockFactory, MemoryBackend};
 use std::{
     sync::{
         Arc,
@@ -118,4 +119,40 @@ fn handles_can_be_sent_and_shared() {
     let lock = LockFactory::new(MemoryBackend::new()).named("x").unwrap();
     send(&lock.acquire());
     send(&lock.try_acquire());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_floor_makes_a_token_repeat() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let above = |floor| lock.with_options(lock.options().token_floor(FencingToken::new(floor)));
+    for floor in [u64::MAX, u64::MAX - 1, 1 << 53, (1 << 53) - 1] {
+        let error = above(floor).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidOptions, "{floor}");
+        assert!(format!("{error:#}").contains("use one below"), "{error:#}");
+    }
+    let mut last = FencingToken::new(8_000_000_000_000_000);
+    let mut high = above(last.get()).unwrap();
+    for _ in 0..3 {
+        let guard = high.acquire().await.unwrap();
+        assert!(guard.fencing_token() > last, "{} after {last}", guard.fencing_token());
+        last = guard.fencing_token();
+        guard.release().await.unwrap();
+        high = lock.clone();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_go_on_rising_after_a_floor_when_the_counter_is_forgotten() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    // Continues a sequence of another store whose clock was an hour ahead.
+    let now = lock.acquire().await.unwrap().fencing_token().get();
+    let floor = FencingToken::new(now + 3_600_000_000);
+    let first = lock.with_options(lock.options().token_floor(floor)).unwrap().acquire().await.unwrap();
+    let first_token = first.fencing_token();
+    first.release().await.unwrap();
+    tokio::time::advance(secs(62)).await;
+    let second = lock.acquire().await.unwrap();
+    assert!(second.fencing_token() > first_token, "{} after {first_token}", second.fencing_token());
 }

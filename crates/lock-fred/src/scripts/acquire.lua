@@ -31,19 +31,24 @@ end
 counter = counter and tonumber(counter)
 
 -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead: so tokens
--- grow over the loss of the counter.
+-- grow over the loss of the counter. Only a floor puts it further ahead; then it lives until the clock has caught up.
 local first = counter and math.max(counter + 1, now) or now + 1000
 if ARGV[5] ~= '' then first = math.max(first, tonumber(ARGV[5]) + 1) end
 local last = math.max(first, math.min(first + tonumber(ARGV[4]), now + 1000))
 if last >= 9007199254740992 then
   return {int(now), 'refused', 'TOKENS the next fencing token would not be below 2^53'}
 end
+local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
 if counter then
   redis.call('SET', KEYS[2], int(last), 'KEEPTTL')
+  if ahead > 0 then
+    local left = redis.call('PTTL', KEYS[2])
+    if left >= 0 and left < ahead then redis.call('PEXPIRE', KEYS[2], int(ahead)) end
+  end
 elseif ARGV[6] == '' then
   redis.call('SET', KEYS[2], int(last))
 else
-  redis.call('SET', KEYS[2], int(last), 'PX', ARGV[6])
+  redis.call('SET', KEYS[2], int(last), 'PX', int(math.max(tonumber(ARGV[6]), ahead)))
 end
 
 -- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
