@@ -240,8 +240,13 @@ impl Driver {
                 let lease = LeaseId::new(self.process, grant.hold.lease);
                 let who = (cell.name.clone(), Owner::new(self.process, grant.owner));
                 let what = (grant.hold.token, lease);
-                let hold =
-                    HoldState::new(who, what, (now, grant.deadline), self.me.clone(), self.clock.clone());
+                let hold = HoldState::new(
+                    who,
+                    what,
+                    (now, grant.deadline, grant.max_hold_at),
+                    self.me.clone(),
+                    self.clock.clone(),
+                );
                 after.told.push(Told::Granted { token: grant.hold.token, lease, by: grant.by });
                 state.hold.insert(Arc::new(hold)).clone()
             }

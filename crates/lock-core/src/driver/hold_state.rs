@@ -26,6 +26,7 @@ pub(crate) struct HoldState {
     pub(crate) since: Moment,
     driver: Weak<Driver>,
     clock: Arc<dyn Clock>,
+    max_hold_at: Moment,
     validity: Mutex<Validity>,
     bell: Notify,
 }
@@ -40,12 +41,12 @@ impl HoldState {
     pub(crate) fn new(
         (name, owner): (LockName, Owner),
         (token, lease): (FencingToken, LeaseId),
-        (since, deadline): (Moment, Moment),
+        (since, deadline, max_hold_at): (Moment, Moment, Moment),
         driver: Weak<Driver>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let validity = Mutex::new(Validity::Until(deadline));
-        Self { name, owner, token, lease, since, driver, clock, validity, bell: Notify::new() }
+        Self { name, owner, token, lease, since, driver, clock, max_hold_at, validity, bell: Notify::new() }
     }
 
     /// As the machine knows it.
@@ -60,9 +61,12 @@ impl HoldState {
             let mut validity = lock(&self.validity);
             match *validity {
                 Validity::Ended(how) => return Some(how),
-                Validity::Until(deadline) if self.clock.now() < deadline => return None,
-                Validity::Until(_) => {
-                    let how = Ended::Lost(LostReason::Expired);
+                Validity::Until(deadline) if self.clock.now() < deadline.min(self.max_hold_at) => {
+                    return None;
+                }
+                Validity::Until(deadline) => {
+                    let max_hold = self.max_hold_at <= deadline;
+                    let how = Ended::Lost(if max_hold { LostReason::MaxHold } else { LostReason::Expired });
                     *validity = Validity::Ended(how);
                     how
                 }
@@ -81,7 +85,7 @@ impl HoldState {
 
     pub(crate) fn remaining(&self) -> Duration {
         match *lock(&self.validity) {
-            Validity::Until(deadline) => deadline.since(self.clock.now()),
+            Validity::Until(deadline) => deadline.min(self.max_hold_at).since(self.clock.now()),
             Validity::Ended(_) => Duration::ZERO,
         }
     }

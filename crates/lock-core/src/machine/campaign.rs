@@ -28,7 +28,7 @@ pub(super) struct Campaign {
     lease: LeaseNumber,
     flight: Option<Flight>,
     next_try: Moment,
-    traces: Traces,
+    pub(super) traces: Traces,
     /// An attempt was granted, but not yet under the terms of the one who waits.
     taken: bool,
     busies: u32,
@@ -168,6 +168,7 @@ impl Machine {
             hold: HoldId { lease: campaign.lease, token: first },
             owner: front.owner,
             deadline,
+            max_hold_at: front.terms.max_hold.map_or(Moment::FAR, |most| flight.sent + most),
             depth: 1,
             by: GrantedBy::Store,
         };

@@ -99,6 +99,8 @@ pub struct Grant {
     pub owner: OwnerId,
     /// Until when the hold is valid without renewal.
     pub deadline: Moment,
+    /// When the hold ends although it is renewed; never changes.
+    pub max_hold_at: Moment,
     /// How many guards the hold has now.
     pub depth: u32,
     /// How it came about.

@@ -144,8 +144,8 @@ impl Machine {
         for waiter in waiters {
             if self.queue.take(waiter).is_some() {
                 hold.guards += 1;
-                let Hold { id, owner, deadline, guards: depth, .. } = *hold;
-                let grant = Grant { hold: id, owner, deadline, depth, by: GrantedBy::Reentry };
+                let Hold { id, owner, deadline, max_hold_at, guards: depth, .. } = *hold;
+                let grant = Grant { hold: id, owner, deadline, max_hold_at, depth, by: GrantedBy::Reentry };
                 s.say(Command::Grant { waiter, grant });
             }
         }

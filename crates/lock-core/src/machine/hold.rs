@@ -22,7 +22,7 @@ pub(super) struct Hold {
     pub(super) traces: Traces,
     /// The last guard left, and the store will be told as soon as the operation in flight is answered.
     pub(super) ended: bool,
-    max_hold_at: Moment,
+    pub(super) max_hold_at: Moment,
     crowd: Crowd,
 }
 
@@ -62,9 +62,14 @@ impl Hold {
             renewal: Renewal::after(sent, &terms),
             traces,
             ended: false,
-            max_hold_at: terms.max_hold.map_or(Moment::FAR, |most| sent + most),
+            max_hold_at: grant.max_hold_at,
             crowd: Crowd::None,
         }
+    }
+
+    /// Which of its times is over first.
+    fn ends_by_time(&self) -> LostReason {
+        if self.max_hold_at <= self.deadline { LostReason::MaxHold } else { LostReason::Expired }
     }
 
     pub(super) fn wake_at(&self, has_entrants: bool) -> Option<Moment> {
@@ -91,16 +96,16 @@ impl Machine {
     pub(super) fn pass_time_for_hold(&mut self, s: &mut Step<'_>) {
         let Some(hold) = &mut self.hold else { return };
         hold.depth.tickets.answer_overdue(s);
-        if s.now >= hold.deadline {
-            self.lose(s, LostReason::Expired);
-        } else if s.now >= hold.max_hold_at {
-            self.lose(s, LostReason::MaxHold);
+        if s.now >= hold.deadline.min(hold.max_hold_at) {
+            let reason = hold.ends_by_time();
+            self.lose(s, reason);
         }
     }
 
     pub(super) fn on_expired(&mut self, s: &mut Step<'_>, id: HoldId) {
-        if self.hold.as_ref().is_some_and(|hold| hold.id == id) {
-            self.lose(s, LostReason::Expired);
+        if let Some(hold) = self.hold.as_ref().filter(|hold| hold.id == id) {
+            let reason = hold.ends_by_time();
+            self.lose(s, reason);
         }
     }
 

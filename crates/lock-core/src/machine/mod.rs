@@ -210,7 +210,16 @@ impl Machine {
     #[must_use]
     pub fn holder(&self) -> Option<(OwnerId, HoldId, u32, Moment)> {
         let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
-        Some((hold.owner, hold.id, hold.guards, hold.deadline))
+        Some((hold.owner, hold.id, hold.guards, hold.deadline.min(hold.max_hold_at)))
+    }
+
+    /// The longest time that an operation on a lease of this machine may take; `None` if there is none.
+    #[must_use]
+    pub fn operation_timeout(&self) -> Option<Duration> {
+        let hold = self.hold.iter().map(|hold| hold.traces.timeout);
+        let campaign = self.campaign.iter().map(|campaign| campaign.traces.timeout);
+        let retired = self.retired.iter().map(|retired| retired.traces.timeout);
+        hold.chain(campaign).chain(retired).max()
     }
 
     /// Whether a renewal is overdue or the clocks jumped; the hold is still valid.

@@ -21,7 +21,7 @@ const MOST_UNDOS: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Retired {
     lease: LeaseNumber,
-    traces: Traces,
+    pub(super) traces: Traces,
     tickets: Tickets,
     in_flight: bool,
     next_at: Moment,

@@ -3,7 +3,7 @@
 use crate::support::{World, millis, secs};
 use lock_core::{
     Applied, BackendErrorKind, ErrorKind, Limits, LockEvent, LockFactory, LockObserver, LockOptions,
-    LostReason,
+    LostReason, MemoryBackend,
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
@@ -185,4 +185,35 @@ async fn the_smallest_options_do_not_spin() {
     assert!(store.calls(Op::Acquire) < 300, "{} tries in 200 ms", store.calls(Op::Acquire));
     assert!(store.calls(Op::Renew) < 30, "{} renewals in 200 ms", store.calls(Op::Renew));
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_remains_of_a_hold_is_no_more_than_its_longest_time() {
+    let world = World::with(LockOptions::new().max_hold(secs(1)));
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    assert!(guard.remaining() <= secs(1), "it ends in 1 s, not in {:?}", guard.remaining());
+}
+
+#[tokio::test]
+async fn after_a_pause_beyond_the_longest_hold_the_first_look_tells_the_truth() {
+    let options = LockOptions::new().max_hold(millis(100));
+    let locks = LockFactory::builder(MemoryBackend::new()).options(options).build().unwrap();
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    std::thread::sleep(millis(300));
+    let first = guard.is_held();
+    assert_eq!(guard.lost().await, LostReason::MaxHold);
+    assert!(!first, "the hold was over since 200 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_pass_leave_time_for_a_second_renewal() {
+    let options = LockOptions::new().lease(secs(10)).operation_timeout(secs(1));
+    let latest = millis(10_000 - 102 - 2 * 1_000);
+    assert!(options.renew_every(latest).check().is_err(), "the second would come too late");
+    let options = options.renew_every(latest - millis(1));
+    let world = World::with(options);
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.next(Op::Renew, Fault::Hang);
+    tokio::time::sleep(secs(15)).await;
+    assert!(guard.is_held(), "one renewal was lost, every other call of the store was answered at once");
 }

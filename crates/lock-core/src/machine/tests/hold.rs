@@ -152,3 +152,15 @@ fn waiting_longer_than_a_lease_for_oneself_is_noticed_once() {
     let waited = Duration::from_secs(30);
     assert_eq!(notices, [(31, Notice::SelfDeadlock { token: hold.token, waited })]);
 }
+
+#[test]
+fn after_a_pause_past_both_the_hold_ended_by_what_came_first() {
+    for (most, reason) in [(20, LostReason::MaxHold), (40, LostReason::Expired)] {
+        let mut story = Story::begins();
+        story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_secs(most)));
+        let lease = story.tries();
+        let hold = story.granted(lease);
+        story.grants(A);
+        story.paused_until(50.0).tell(Event::Tick).loses(hold, reason);
+    }
+}
