@@ -17,7 +17,7 @@ use crate::{
 use std::time::Duration;
 
 /// Answers *late* in a row that are taken for a wrong clock estimate; more count as failures.
-const LATES_AT_ONCE: u32 = 3;
+pub(super) const LATES_AT_ONCE: u32 = 3;
 /// When the lease of the other is not told, or is over at once.
 const ASK_SOON: Duration = Duration::from_millis(50);
 /// The slowest polling of a backend that cannot push.

@@ -6,11 +6,11 @@
 
 use super::{
     Command, Failure, Grant, GrantedBy, LostReason, Machine, Moment, Patience, Refusal, Step, WaiterId,
-    deadline, hold::Hold, pace, tickets::Tickets,
+    campaign::LATES_AT_ONCE, deadline, hold::Hold, pace, tickets::Tickets,
 };
 use crate::{
-    backend::{Acquired, Publish, Released, Reply, Wish},
-    terms::Terms,
+    backend::{Acquired, Applied, Publish, Released, Reply, Wish},
+    terms::{Keep, Terms},
 };
 use std::time::Duration;
 
@@ -22,8 +22,12 @@ pub(super) struct Depth {
     /// Releases that wait for the store.
     pub(super) tickets: Tickets,
     failures: u32,
+    lates: u32,
     retry_at: Moment,
 }
+
+/// The shortest lease that a store can be told. An expiry never falls, so it lengthens none.
+const NO_LONGER: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Flight {
@@ -46,6 +50,7 @@ impl Depth {
             flight: None,
             tickets: Tickets::default(),
             failures: 0,
+            lates: 0,
             retry_at: Moment::START,
         }
     }
@@ -62,6 +67,7 @@ impl Depth {
     fn settle(&mut self, to: u32) {
         self.stored = Some(to);
         self.failures = 0;
+        self.lates = 0;
         self.retry_at = Moment::START;
     }
 
@@ -100,7 +106,12 @@ impl Machine {
             // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
             let asked = self.queue.entrants().map(|entry| entry.terms);
             let longest = asked.chain([hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(hold.terms);
-            let terms = Terms { operation_timeout: hold.terms.operation_timeout, ..longest };
+            let length = match hold.terms.keep {
+                // It ends when it said, unless somebody asked for more.
+                Keep::Fixed if longest.lease == hold.terms.lease => NO_LONGER,
+                Keep::Fixed | Keep::Renewed { .. } => longest.lease,
+            };
+            let terms = Terms { lease: length, operation_timeout: hold.terms.operation_timeout, ..longest };
             let waiters = self.queue.entrants().map(|entry| entry.waiter).collect();
             hold.depth.flight = Some(Flight::Raise { to: wanted, waiters, sent: s.now, terms });
             hold.traces.sent(s.now, &terms);
@@ -115,7 +126,9 @@ impl Machine {
         let failure = match outcome.map(|reply| reply.outcome) {
             Ok(Acquired::Reentered) => {
                 hold.depth.settle(to);
-                hold.deadline = hold.deadline.max(deadline(sent, &terms));
+                if terms.lease > NO_LONGER {
+                    hold.deadline = hold.deadline.max(deadline(sent, &terms));
+                }
                 if !hold.ended {
                     s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
@@ -123,6 +136,12 @@ impl Machine {
                 return self.grant_entrants(s, waiters);
             }
             Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
+            // Our estimate of the server's clock was wrong; the answer brought the right one, and it is asked again.
+            Ok(Acquired::Late) if hold.depth.lates < LATES_AT_ONCE => {
+                hold.depth.lates += 1;
+                return;
+            }
+            Ok(Acquired::Late) => Failure { applied: Applied::No, retryable: true },
             // No answer to a re-entry.
             Ok(_) => Failure::UNKNOWN,
             Err(failure) => failure,

@@ -1,8 +1,12 @@
 //! Re-entry: by owner, by guard, in a scope; and never by accident.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{ErrorKind, Lock, LockError, LostReason, Owner, ReleaseOutcome};
+use lock_core::{
+    ErrorKind, FencingToken, Lock, LockError, LockFactory, LostReason, MemoryBackend, Owner, ReleaseOutcome,
+    TestClock,
+};
 use lock_testkit::{Fault, Op, Phase};
+use std::sync::Arc;
 
 async fn stored_depth(world: &World) -> Option<u32> {
     world.locks.inspect(&name("x")).await.unwrap().stored.map(|stored| stored.depth)
@@ -179,4 +183,43 @@ async fn an_owner_of_another_factory_is_refused() {
     let error = world.locks.named("x").unwrap().with_owner(&foreign).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ForeignOwner);
     assert!(error.to_string().contains("`owner()` of the factory of this lock"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let outer = lock.acquire().await.unwrap();
+    let floor = FencingToken::new(outer.fencing_token().get() + 1_000_000);
+    let inner = lock.with_options(lock.options().token_floor(floor)).unwrap();
+    let error = inner.with_owner(outer.owner()).unwrap().acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidOptions);
+    assert!(format!("{error:#}").contains("lower `token_floor`"), "{error:#}");
+    assert!(outer.is_held());
+
+    // The same for one that waited in line when its owner was granted.
+    outer.release().await.unwrap();
+    let owner = world.locks.owner();
+    let both = [lock.clone(), lock.with_options(lock.options().token_floor(floor)).unwrap()];
+    let [first, second] = both.map(|lock| tokio::spawn(lock.with_owner(&owner).unwrap().acquire()));
+    let first = first.await.unwrap().unwrap();
+    assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::InvalidOptions);
+    assert!(first.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_does_not_lengthen_a_fixed_lease() {
+    let clock = Arc::new(TestClock::new());
+    let store = MemoryBackend::with_clock(clock.clone());
+    let locks = LockFactory::builder(store).clock(clock).build().unwrap();
+    let lock = locks.named("x").unwrap().with_fixed_lease(secs(5)).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    tokio::time::sleep(secs(4)).await;
+    let inner = guard.reenter().await.unwrap();
+    drop(inner);
+    tokio::time::sleep(secs(2)).await;
+    assert!(
+        !guard.is_held(),
+        "`fixed_lease`: a lease of this length that nobody renews; it was 5 s, and 6 s passed"
+    );
 }

@@ -1,12 +1,13 @@
 //! Rules of the scripts, each with the case that made it a rule.
 
-use crate::support::{assert_no_lock_is_left, client, factory, name, until};
+use crate::support::{assert_no_lock_is_left, client, factory, name, redis, until};
 use lock_core::{
-    Applied, BackendErrorKind, ErrorKind, ForceOutcome,
+    Applied, BackendErrorKind, ErrorKind, FencingToken, ForceOutcome, LockFactory, LockOptions,
     backend::{AcquireRequest, Acquired, Backend, ForceRelease, Forced, Wish},
 };
+use lock_fred::RedisBackendBuilder;
 use lock_testkit::{
-    RedisServer,
+    ClockShift, RedisServer,
     contender::{Contender, next},
 };
 use std::{sync::Arc, time::Duration};
@@ -160,4 +161,35 @@ async fn a_counter_without_retention_stays() {
     let store: Arc<dyn Backend> = Arc::new(backend.connect().await.unwrap());
     Contender::new(&store).take(&name("x"), LEASE).await;
     assert_eq!(server.command(&["PTTL", "redisson_lock_token:{x}"]).integer(), -1);
+}
+
+#[tokio::test]
+async fn tokens_go_on_rising_over_the_end_of_a_counter_that_began_with_a_floor() {
+    let server = RedisServer::start();
+    let builder = RedisBackendBuilder::from_url(&server.url()).unwrap();
+    let backend = builder.retention(Some(Duration::from_secs(1))).connect().await.unwrap();
+    let locks = LockFactory::new(backend);
+    let lock = locks.named("x").unwrap();
+    let now = locks.named("y").unwrap().acquire().await.unwrap().fencing_token().get();
+    let floor = FencingToken::new(now + 3_600_000_000);
+    let first = lock.with_options(lock.options().token_floor(floor)).unwrap().acquire().await.unwrap();
+    let first_token = first.fencing_token();
+    first.release().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let second = lock.acquire().await.unwrap();
+    assert!(second.fencing_token() > first_token, "{} after {first_token}", second.fencing_token());
+}
+
+#[tokio::test]
+async fn one_try_re_enters_a_valid_hold_after_the_servers_clock_stepped_a_little() {
+    let clock = ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let locks = LockFactory::builder(redis(&server.url()).await).options(LockOptions::new()).build().unwrap();
+    let lock = locks.named("x").unwrap();
+    let outer = lock.acquire().await.unwrap();
+    clock.set(5);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let inner = lock.with_owner(outer.hold().owner()).unwrap().try_acquire().await;
+    assert!(outer.is_held());
+    assert!(inner.is_ok(), "{inner:?}");
 }

@@ -172,3 +172,39 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
     story.grants(B);
     story.enters_with(C, |entry| entry.join = Some(hold)).refuses(C, Refusal::Lost);
 }
+
+#[test]
+fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever() {
+    let (mut story, lease, hold) = Story::with_a_holding();
+    story.enters_with(B, |entry| (entry.owner, entry.patience) = (OwnerId(A.0), Patience::Once));
+    for _ in 0..3 {
+        assert_eq!(story.tries_to_keep(2), lease);
+        story.acquired(lease, Acquired::Late);
+    }
+    story.tries_to_keep(2);
+    story.acquired(lease, Acquired::Late).refuses(B, Refusal::Failed);
+    assert!(story.machine.holder().is_some_and(|(_, held, ..)| held == hold));
+}
+
+#[test]
+fn a_re_entry_leaves_the_end_of_a_fixed_lease_where_it_is_unless_it_asks_for_a_longer_one() {
+    let seconds = |n| {
+        move |entry: &mut Entry| {
+            (entry.owner, entry.terms) = (OwnerId(A.0), fixed(Duration::from_secs(n)));
+        }
+    };
+    let mut story = Story::begins();
+    story.enters_with(A, seconds(5));
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    let deadline = story.grants(A).deadline;
+    story.at(4.0).enters_with(B, seconds(5));
+    story.tries_to_keep(2);
+    story.acquired(lease, Acquired::Reentered);
+    story.says(Command::Extended { hold, deadline });
+    story.grants(B);
+    story.enters_with(C, seconds(100));
+    story.tries_to_keep(3);
+    story.acquired(lease, Acquired::Reentered);
+    story.says(Command::Extended { hold, deadline: at(4.0 + 100.0 - 1.002) });
+}
