@@ -146,6 +146,7 @@ impl AcquireFuture {
             Refusal::TooManyWaiters => LockError::new(ErrorKind::TooManyWaiters)
                 .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
             Refusal::Outage => LockError::backend(ErrorKind::Unavailable, error),
+            Refusal::Unanswered => LockError::backend(ErrorKind::Unavailable, error).ambiguous(),
             Refusal::Failed => match error {
                 Some(error) => LockError::backend(ErrorKind::of(&error), Some(error)),
                 None => LockError::new(ErrorKind::Unavailable),

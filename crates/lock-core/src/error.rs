@@ -123,6 +123,12 @@ impl LockError {
         this
     }
 
+    /// The store may have carried out what was asked.
+    pub(crate) fn ambiguous(mut self) -> Self {
+        self.0.ambiguous = true;
+        self
+    }
+
     /// A backend's connector refuses a URL; `detail` says why and what to do, without secrets.
     #[must_use]
     pub fn invalid_url(detail: impl Into<String>) -> Self {

@@ -145,7 +145,7 @@ impl World {
                 let right = match refusal {
                     Refusal::Lost => true,
                     Refusal::ShutDown => client.closed,
-                    Refusal::Timeout | Refusal::Outage => {
+                    Refusal::Timeout | Refusal::Outage | Refusal::Unanswered => {
                         matches!(config.scripts[process][place].wait, Wait::For(_))
                     }
                     _ => config.scripts[process][place].wait == Wait::Once,

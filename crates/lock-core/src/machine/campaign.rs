@@ -4,8 +4,8 @@
 //! and is used up by its first release.
 
 use super::{
-    Command, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces, WaiterId,
-    deadline, hold::Hold, retired::Retired,
+    Command, Entry, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces,
+    WaiterId, deadline, hold::Hold, retired::Retired,
 };
 use crate::{
     backend::{Acquired, Applied, Reply, Wish},
@@ -20,6 +20,8 @@ use std::time::Duration;
 pub(super) const LATES_AT_ONCE: u32 = 3;
 /// When the lease of the other is not told, or is over at once.
 const ASK_SOON: Duration = Duration::from_millis(50);
+/// Each further time that it is not told takes so many times as long: it may have no end.
+const SLOWER: u32 = 10;
 /// The slowest polling of a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
@@ -31,12 +33,15 @@ pub(super) struct Campaign {
     pub(super) traces: Traces,
     /// An attempt was granted, but not yet under the terms of the one who waits.
     taken: bool,
+    /// The longest lease that the store may have given to this id.
+    longest: Duration,
     busies: u32,
     lates: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Flight {
+    waiter: WaiterId,
     sent: Moment,
     terms: Terms,
     not_after: ServerTime,
@@ -47,7 +52,14 @@ struct Flight {
 impl Campaign {
     fn new(lease: LeaseNumber, next_try: Moment) -> Self {
         let traces = Traces::default();
-        Self { lease, flight: None, next_try, traces, taken: false, busies: 0, lates: 0 }
+        let longest = Duration::ZERO;
+        Self { lease, flight: None, next_try, traces, taken: false, longest, busies: 0, lates: 0 }
+    }
+
+    /// Nobody knows whether this attempt was, or will be, carried out.
+    fn unknown(&mut self, flight: &Flight) {
+        self.traces.unknown(flight.not_after);
+        self.longest = self.longest.max(flight.terms.lease);
     }
 }
 
@@ -66,12 +78,17 @@ impl Machine {
         }
     }
 
-    /// The front waiter, if the store has not yet said to it whether the lock is free.
-    pub(super) fn store_is_silent_for(&self) -> Option<WaiterId> {
-        let campaign = self.campaign.as_ref().filter(|campaign| campaign.busies == 0)?;
-        let asked =
-            campaign.flight.is_some() || campaign.traces.not_after.is_some() || self.queue.is_outage();
-        self.queue.front().filter(|_| asked).map(|front| front.waiter)
+    /// How to refuse the front waiter, whose time is over. A wait that ends while the store does not answer is no word about
+    /// other holders, and what it was asked for may yet be carried out.
+    pub(super) fn overdue(&self, refusal: Refusal) -> Refusal {
+        let Some(campaign) = &self.campaign else { return refusal };
+        let in_doubt = campaign.flight.is_some() || campaign.traces.not_after.is_some();
+        match refusal {
+            Refusal::Timeout if campaign.busies > 0 => refusal,
+            _ if in_doubt => Refusal::Unanswered,
+            _ if self.queue.is_outage() => Refusal::Outage,
+            _ => refusal,
+        }
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Step<'_>) {
@@ -79,10 +96,14 @@ impl Machine {
         if self.next_try().is_none_or(|at| at > s.now) {
             return;
         }
-        let campaign = self.campaign.get_or_insert_with(|| Campaign::new(s.fresh_lease(), s.now));
         let terms = front.terms;
+        // An expiry never falls: repeated under this id, a longer lease of somebody who left would outlive this holder.
+        if let Some(campaign) = self.campaign.take_if(|campaign| campaign.longest > terms.lease) {
+            return self.undo(s, campaign);
+        }
+        let campaign = self.campaign.get_or_insert_with(|| Campaign::new(s.fresh_lease(), s.now));
         let not_after = s.outside.server_now() + terms.operation_timeout;
-        campaign.flight = Some(Flight { sent: s.now, terms, not_after, woken: false });
+        campaign.flight = Some(Flight { waiter: front.waiter, sent: s.now, terms, not_after, woken: false });
         campaign.traces.sent(s.now, &terms);
         let wish = Wish::Next { reserve: 0, floor: terms.token_floor };
         s.say(Command::TryAcquire { lease: campaign.lease, terms, not_after, wish });
@@ -132,7 +153,7 @@ impl Machine {
                 match reply.outcome {
                     Acquired::Granted { first, last } => self.on_granted(s, &flight, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &flight, remaining),
-                    Acquired::Contended { retry_after, .. } => self.on_contended(s, retry_after),
+                    Acquired::Contended { retry_after, .. } => self.on_contended(s, &flight, retry_after),
                     // No answer to a plain acquire; whatever the store did is undone or repeated.
                     Acquired::Reentered | Acquired::Gone | Acquired::Stale { .. } | Acquired::Late => {
                         self.on_failed(s, &flight, Failure::UNKNOWN);
@@ -158,9 +179,10 @@ impl Machine {
             return;
         };
         if front.terms != flight.terms {
-            // Granted under the terms of somebody who left. The same id again under the right ones: a repeat
-            // that keeps the lease and never shortens it.
+            // Granted under the terms of somebody who left. Again under the right ones: a repeat that keeps the lease,
+            // or, if that is too long, another id.
             campaign.taken = true;
+            campaign.longest = campaign.longest.max(flight.terms.lease);
             campaign.next_try = s.now;
             return;
         }
@@ -184,7 +206,7 @@ impl Machine {
     fn on_busy(&mut self, s: &mut Step<'_>, flight: &Flight, remaining: Option<Duration>) {
         self.backend_answered();
         self.turns.other_has_it();
-        self.refuse_impatient(s, Refusal::Busy);
+        self.refuse_impatient(s, flight, Refusal::Busy);
         self.watch.want();
         let most = self.rules.longest_wait;
         let polls = !self.rules.push;
@@ -193,7 +215,8 @@ impl Machine {
         campaign.next_try = if flight.woken {
             s.now
         } else {
-            let mut wait = remaining.map_or(ASK_SOON, |left| left + Duration::from_millis(1)).min(most);
+            let untold = || ASK_SOON * SLOWER.pow(campaign.busies.min(4) - 1);
+            let mut wait = remaining.map_or_else(untold, |left| left + Duration::from_millis(1)).min(most);
             if polls {
                 wait =
                     wait.min((ASK_SOON * 2u32.saturating_pow(campaign.busies.min(8) - 1)).min(SLOWEST_POLL));
@@ -203,9 +226,9 @@ impl Machine {
     }
 
     /// The backend has undone the attempt itself, which used up the lease id.
-    fn on_contended(&mut self, s: &mut Step<'_>, retry_after: Duration) {
+    fn on_contended(&mut self, s: &mut Step<'_>, flight: &Flight, retry_after: Duration) {
         self.backend_answered();
-        self.refuse_impatient(s, Refusal::Busy);
+        self.refuse_impatient(s, flight, Refusal::Busy);
         if let Some(campaign) = self.campaign.take() {
             self.undo(s, campaign);
         }
@@ -217,7 +240,7 @@ impl Machine {
     fn on_late(&mut self, s: &mut Step<'_>, flight: &Flight) {
         let Some(campaign) = &mut self.campaign else { return };
         // This delivery was not carried out; if there was another, it may have been.
-        campaign.traces.unknown(flight.not_after);
+        campaign.unknown(flight);
         campaign.lates += 1;
         campaign.next_try = s.now;
         if campaign.lates > LATES_AT_ONCE {
@@ -229,12 +252,12 @@ impl Machine {
         self.pace.failed(s, flight.terms.operation_timeout);
         let Some(campaign) = &mut self.campaign else { return };
         if failure.applied == Applied::Unknown {
-            campaign.traces.unknown(flight.not_after);
+            campaign.unknown(flight);
         }
         campaign.next_try = if flight.woken { s.now } else { self.pace.resume_at };
         if failure.retryable {
             self.queue.outage_began(flight.sent);
-            self.refuse_impatient(s, Refusal::Failed);
+            self.refuse_impatient(s, flight, Refusal::Failed);
         } else {
             for waiter in self.queue.drain_line() {
                 s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
@@ -247,9 +270,11 @@ impl Machine {
         self.queue.outage_over();
     }
 
-    /// Only the front can have come for one try: others would have been refused at the door.
-    fn refuse_impatient(&mut self, s: &mut Step<'_>, refusal: Refusal) {
-        if let Some(front) = self.queue.front().copied().filter(|front| front.patience == Patience::Once) {
+    /// Only the front can have come for one try: others would have been refused at the door. And only this try is its
+    /// one: what was asked for somebody who left may be older than its arrival.
+    fn refuse_impatient(&mut self, s: &mut Step<'_>, flight: &Flight, refusal: Refusal) {
+        let its_own = |front: &Entry| front.patience == Patience::Once && front.waiter == flight.waiter;
+        if let Some(front) = self.queue.front().copied().filter(its_own) {
             self.queue.remove(front.waiter);
             s.say(Command::Refuse { waiter: front.waiter, refusal });
         }

@@ -131,6 +131,8 @@ pub enum Refusal {
     TooManyWaiters,
     /// The backend failed for longer than the outage budget.
     Outage,
+    /// The same, or its waiting time is over, while a request of unknown outcome is about: it is undone.
+    Unanswered,
     /// The backend failed, and trying again makes no sense or was not wanted.
     Failed,
     /// The hold that it wanted to re-enter was lost.

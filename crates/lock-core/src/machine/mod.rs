@@ -232,10 +232,9 @@ impl Machine {
     fn pass_time(&mut self, s: &mut Step<'_>) {
         self.pass_time_for_hold(s);
         self.pass_time_for_retired(s);
-        let silent = self.store_is_silent_for();
+        let asked_for = self.queue.front().map(|front| front.waiter);
         while let Some((waiter, refusal)) = self.queue.pop_alarm(s.now) {
-            // A wait that ends while the store does not answer is no word about other holders.
-            let refusal = if silent == Some(waiter) { Refusal::Outage } else { refusal };
+            let refusal = if asked_for == Some(waiter) { self.overdue(refusal) } else { refusal };
             s.say(Command::Refuse { waiter, refusal });
         }
     }

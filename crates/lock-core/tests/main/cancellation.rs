@@ -268,3 +268,66 @@ async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
     let guard = waiter.await.unwrap();
     assert!(guard.is_held(), "it was asked for anew");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_try_on_a_free_lock_is_not_refused_by_the_answer_to_a_caller_who_left() {
+    let world = World::new();
+    let other = world.another_process();
+    let lock = world.locks.named("x").unwrap();
+    let held = other.named("x").unwrap().acquire().await.unwrap();
+    // Asked, and answered `busy`, but the answer is on its way when its caller leaves.
+    let gate = world.faulty.gate(Op::Acquire, Phase::After);
+    let left = tokio::spawn(lock.acquire());
+    gate.reached().await;
+    left.abort();
+    let _ = left.await;
+    held.release().await.unwrap();
+    world.settle().await;
+    // From here on nobody holds it and nobody else waits.
+    assert!(world.store.held().is_empty());
+    let trying = tokio::spawn(lock.try_acquire());
+    world.settle().await;
+    drop(gate);
+    assert!(trying.await.unwrap().unwrap().is_some(), "the lock was free from before the try began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_does_not_fail_by_the_request_of_a_caller_who_left() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    world.faulty.next(Op::Acquire, Fault::LoseRequest);
+    let gate = world.faulty.gate(Op::Acquire, Phase::After);
+    let left = tokio::spawn(lock.acquire());
+    gate.reached().await;
+    left.abort();
+    let _ = left.await;
+    // From here on the store is well.
+    let trying = tokio::spawn(lock.try_acquire());
+    world.settle().await;
+    drop(gate);
+    let tried = trying.await.unwrap();
+    assert!(tried.is_ok(), "{tried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_holder_does_not_keep_the_lock_for_the_lease_of_a_caller_who_left() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let long = lock.with_options(LockOptions::new().lease(secs(3_600))).unwrap();
+    let short = lock.with_options(LockOptions::new().lease(secs(2))).unwrap();
+    let gate = world.faulty.gate(Op::Acquire, Phase::After);
+    let left = tokio::spawn(long.acquire());
+    gate.reached().await;
+    left.abort();
+    let _ = left.await;
+    let waiting = tokio::spawn(short.acquire());
+    world.settle().await;
+    drop(gate);
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(guard.remaining() <= secs(2), "it asked for 2 s");
+    // Killed: nothing of it reaches the store any more.
+    world.faulty.always_all(Fault::Hang);
+    let next = world.another_process();
+    let next = next.named("x").unwrap().acquire_timeout(secs(10)).await;
+    assert!(next.is_ok(), "five leases later: {:?}", world.locks.inspect(&name("x")).await.unwrap().stored);
+}

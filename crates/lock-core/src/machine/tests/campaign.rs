@@ -237,7 +237,7 @@ fn the_outage_budget_counts_from_the_first_failure_and_stops_at_an_answer() {
                     story.acquire_unknown(lease);
                 }
                 Command::Refuse { waiter, refusal } => {
-                    assert_eq!((waiter, refusal), (A, Refusal::Outage));
+                    assert_eq!((waiter, refusal), (A, Refusal::Unanswered));
                     refused_at = Some(tenth);
                 }
                 _ => {}
@@ -305,4 +305,57 @@ fn a_late_answer_is_no_proof_that_no_other_delivery_was_carried_out() {
     assert_eq!(story.releases(0), lease);
     story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
     story.ends_idle();
+}
+
+#[test]
+fn a_longer_lease_of_one_who_left_is_given_back_and_not_taken_over() {
+    let long = |entry: &mut Entry| entry.terms = fixed(Duration::from_secs(3_600));
+    let mut story = Story::begins();
+    story.enters_with(A, long).enters(B);
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A });
+    story.at(0.1).granted(lease);
+    assert_eq!(story.releases(0), lease, "an expiry never falls");
+    story.says_nothing();
+    story.released(lease, 0, Released::Released { listeners: None });
+    assert_ne!(story.tries(), lease);
+
+    // Also if nobody knows whether it was granted.
+    let mut story = Story::begins();
+    story.enters_with(A, long).enters(B);
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A }).acquire_unknown(lease);
+    assert_eq!(story.at(0.1).releases(0), lease);
+}
+
+#[test]
+fn one_try_is_not_answered_by_what_was_asked_for_another() {
+    for busy in [true, false] {
+        let mut story = Story::begins();
+        story.enters(A);
+        let lease = story.tries();
+        story.tell(Event::Leave { waiter: A });
+        story.enters_with(B, |entry| entry.patience = Patience::Once).says_nothing();
+        match busy {
+            true => story.busy(lease, Duration::from_secs(9)),
+            false => story.acquire_unknown(lease),
+        };
+        assert_eq!(story.tries(), lease, "its own, at once");
+        story.said.clear();
+        story.busy(lease, Duration::from_secs(9)).refuses(B, Refusal::Busy);
+    }
+}
+
+#[test]
+fn a_lease_without_an_end_is_asked_for_less_and_less_often() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    let mut tries = 0;
+    for tenth in 0..300 {
+        story.at(f64::from(tenth) / 10.0);
+        story.acquired(lease, Acquired::Busy { remaining: None, counter: None });
+        tries += story.said.drain(..).filter(|said| matches!(said, Command::TryAcquire { .. })).count();
+    }
+    assert!((6..=9).contains(&tries), "{tries} in 30 s: 50 ms, 500 ms, every 5 s");
 }
