@@ -1,10 +1,13 @@
 //! Where locks come from: one factory per process, with one UUID.
 
 use crate::{
-    backend::{Backend, ForceRelease, Forced, Inspected, StoredHold, WakeUps},
+    backend::{
+        Applied, Backend, BackendError, BackendErrorKind, ForceRelease, Forced, Inspected, StoredHold,
+        WakeUps,
+    },
     clock::{BootClock, Clock},
     driver::{Driver, Handle, Parts, ShutdownReport},
-    error::{ErrorKind, LockError},
+    error::LockError,
     ids::ProcessId,
     inspect::{ForceOutcome, Inspection},
     lock::Lock,
@@ -163,7 +166,8 @@ impl LockFactory {
             return Ok(ForceOutcome::NotHeld);
         };
         let request = ForceRelease { name: name.clone(), seen: lease.clone() };
-        let reply = self.in_time(&name, self.handle.backend.force_release(request)).await?;
+        let freed = self.in_time(&name, Applied::Unknown, self.handle.backend.force_release(request));
+        let reply = freed.await?;
         // If it was ours, the holder is told at once instead of at its next renewal.
         self.handle.suspect(&name);
         Ok(match reply.outcome {
@@ -173,21 +177,25 @@ impl LockFactory {
     }
 
     async fn stored(&self, name: &LockName) -> Result<Inspected, LockError> {
-        self.in_time(name, self.handle.backend.inspect(name.clone())).await.map(|reply| reply.outcome)
+        let inspected = self.in_time(name, Applied::No, self.handle.backend.inspect(name.clone()));
+        inspected.await.map(|reply| reply.outcome)
     }
 
+    /// `overdue` says what is known of a call that is not answered in time.
     async fn in_time<T>(
         &self,
         name: &LockName,
-        call: impl Future<Output = Result<T, crate::BackendError>>,
+        overdue: Applied,
+        call: impl Future<Output = Result<T, BackendError>>,
     ) -> Result<T, LockError> {
         let timeout = self.handle.terms(&self.handle.options)?.operation_timeout;
         self.handle.needs_runtime()?;
         match tokio::time::timeout(timeout, call).await {
             Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
             Err(_) => {
-                let detail = format!("no answer within {timeout:?}");
-                Err(LockError::new(ErrorKind::Unavailable).of(name).detail(detail))
+                let message = format!("the store did not answer within {timeout:?}");
+                let error = BackendError::new(BackendErrorKind::Timeout, overdue, message);
+                Err(LockError::from(error).of(name))
             }
         }
     }

@@ -143,8 +143,13 @@ impl Driver {
             }
             _ => None,
         };
-        if let Event::Woken = event {
-            after.told.push(Told::Wake(WakeUp::Push));
+        match event {
+            Event::Woken => after.told.push(Told::Wake(WakeUp::Push)),
+            // The store answers: what it said before is nobody's cause any more.
+            Event::Acquired { outcome: Ok(_), .. }
+            | Event::Renewed { outcome: Ok(_), .. }
+            | Event::Released { outcome: Ok(_), .. } => state.last_error = None,
+            _ => {}
         }
         state.machine.handle(now, event, &mut World(self), &mut commands);
         for command in commands {

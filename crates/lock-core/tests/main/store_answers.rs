@@ -1,8 +1,9 @@
 //! Answers of a store that must not make the library spin, or one lock suffer from another.
 
+use crate::support::{World, millis, secs};
 use lock_core::{
-    Backend, BackendError, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend,
-    ServerTime, TestClock,
+    Backend, BackendError, BackendErrorKind, ErrorKind, LockEvent, LockFactory, LockName, LockObserver,
+    LockOptions, MemoryBackend, ServerTime, TestClock,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
         RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
@@ -10,6 +11,7 @@ use lock_core::{
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
+    error::Error as _,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -116,4 +118,39 @@ async fn a_long_lease_does_not_suffer_from_a_short_one() {
         drop(g);
     }
     assert_eq!(suspects.0.load(SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let other = world.another_process();
+    let held = other.named("x").unwrap().acquire().await.unwrap();
+    // Somebody waits all the time, so the name is never forgotten.
+    let waiting = tokio::spawn(lock.acquire());
+    world.settle().await;
+    world.faulty.next(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
+    tokio::time::sleep(secs(60)).await;
+    held.release().await.unwrap();
+    let guard = waiting.await.unwrap().unwrap();
+    tokio::time::sleep(secs(3_600)).await;
+    // An hour later the store is merely slow, for the next one in line.
+    world.faulty.always(Op::Acquire, Fault::Hang);
+    let next = tokio::spawn(lock.acquire_timeout(millis(100)));
+    world.settle().await;
+    guard.release().await.unwrap();
+    let error = next.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let cause = error.source().map(ToString::to_string).unwrap_or_default();
+    assert!(!cause.contains("failed before it was sent"), "that was an hour ago: {cause}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_gives_up_before_its_request_is_answered_is_ambiguous() {
+    let world = World::new();
+    world.faulty.next(Op::Acquire, Fault::ApplyThenHang);
+    let error = world.locks.named("x").unwrap().acquire_timeout(millis(100)).await.unwrap_err();
+    assert!(!world.store.held().is_empty(), "it was carried out");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.is_ambiguous(), "{error:?}");
 }

@@ -1,9 +1,15 @@
 //! A server that is down for a while: bounded waiting, bounded memory, and recovery without a restart.
 
-use crate::support::{redis, until};
+use crate::support::{factory, redis, until};
 use lock_core::{ErrorKind, LockFactory, LockOptions};
-use lock_testkit::RedisServer;
-use std::time::{Duration, Instant};
+use lock_testkit::{Direction, RedisServer, TcpProxy};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
 /// What this process has in memory, in MiB.
 fn memory() -> u64 {
@@ -110,4 +116,51 @@ fn a_backend_that_outlives_its_runtime_says_so() {
         assert!(error.backend_error().unwrap().to_string().contains("runtime"), "{error:?}");
         assert!(begin.elapsed() < Duration::from_secs(2));
     });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let locks = factory(&proxy.url(), Duration::from_secs(3)).await;
+    server.command(&["HSET", "x", "somebody", "1"]);
+    // From here on both scripts are known.
+    locks.force_release("x").await.unwrap();
+    // The inspection gets through, the answer to what follows does not come.
+    server.command(&["HSET", "x", "somebody", "1"]);
+    let way = Arc::new(proxy);
+    let (stop, count) = (way.clone(), Arc::new(AtomicUsize::new(0)));
+    way.lose_replies(move |chunk| {
+        if chunk.windows(7).any(|word| word == b"EVALSHA") && count.fetch_add(1, SeqCst) == 1 {
+            stop.stall(Direction::ToClient);
+        }
+        false
+    });
+    let answer = locks.force_release("x").await;
+    assert!(server.keys().iter().all(|key| key != "x"), "it was carried out");
+    let error = answer.unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_whose_reply_was_lost_does_not_say_that_a_lock_of_somebody_else_was_ours() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let lease = Duration::from_secs(30);
+    let (locks, others) = (factory(&proxy.url(), lease).await, factory(&server.url(), lease).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    server.command(&["FLUSHALL"]);
+    let other = others.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(guard.is_held() && other.is_held(), "as the documents say: told at the next renewal");
+    let lost = AtomicUsize::new(0);
+    proxy.lose_replies(move |chunk| {
+        chunk.windows(7).any(|word| word == b"EVALSHA") && lost.fetch_add(1, SeqCst) == 0
+    });
+    let answer = guard.release().await;
+    assert!(other.is_held());
+    assert!(
+        !answer.as_ref().is_ok_and(|outcome| outcome.was_held()),
+        "{answer:?}, and another is in since a second"
+    );
 }
