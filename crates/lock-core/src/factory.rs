@@ -208,7 +208,7 @@ impl LockFactory {
 
     /// Ends the factory in good order: waiters fail with [`ErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It takes at most two
-    /// operation timeouts; the report names what the store did not confirm by then.
+    /// operation timeouts, the longest of those of what is held, tried or undone; the report names what the store did not confirm by then.
     ///
     /// It does not wait for work under locks: that learns of it as of any loss. To drain, stop taking in work, await
     /// your tasks, then shut down.

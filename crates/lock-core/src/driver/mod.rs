@@ -85,8 +85,6 @@ pub(crate) struct Driver {
     waiting: AtomicUsize,
     next_id: AtomicU64,
     closed: AtomicBool,
-    /// The longest operation timeout that was ever asked for, in microseconds: shutdown waits for two of them.
-    slowest_operation: AtomicU64,
 }
 
 /// What a driver is made of.
@@ -123,7 +121,6 @@ impl Driver {
             waiting: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            slowest_operation: AtomicU64::new(0),
         });
         let signals = Arc::downgrade(&driver);
         let _ = driver.subscriber.set(driver.backend.attach(signals));

@@ -80,7 +80,6 @@ impl Driver {
             let detail = format!("this factory has {most} waiters already");
             return Err(LockError::new(ErrorKind::TooManyWaiters).of(&who.name).detail(detail));
         }
-        self.note_operation_timeout(who.terms.operation_timeout);
         let entered = self.clock.now();
         self.observe(&LockEvent::WaitStarted { name: &who.name });
         // From here on a shutdown waits for this one; one that is over already must not find its store in use again.

@@ -8,6 +8,9 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// The longest time that a subscription may take. It has no lease of its own that would say so.
+const LONGEST_WATCH: Duration = Duration::from_secs(3);
+
 /// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,17 +33,17 @@ impl Driver {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn note_operation_timeout(&self, timeout: Duration) {
-        let micros = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
-        self.slowest_operation.fetch_max(micros, Ordering::AcqRel);
+    /// For operations that belong to no lease.
+    pub(super) fn operation_timeout(&self) -> Duration {
+        self.options.terms().map_or(LONGEST_WATCH, |terms| terms.operation_timeout.min(LONGEST_WATCH))
     }
 
-    /// For operations that belong to no lease, and for the bound of a shutdown.
-    pub(super) fn operation_timeout(&self) -> Duration {
-        match self.slowest_operation.load(Ordering::Acquire) {
-            0 => self.options.terms().map_or(Duration::from_secs(3), |terms| terms.operation_timeout),
-            micros => Duration::from_micros(micros),
-        }
+    /// The longest operation timeout of what is held, tried, or being undone, and of what is under way.
+    pub(super) fn longest_operation(&self) -> Duration {
+        let of_cell = |cell: Arc<super::Cell>| lock(&cell.state).machine.operation_timeout();
+        let of_leases = self.cells.all().into_iter().filter_map(of_cell).max();
+        let of_calls = lock(&self.deadlines).longest();
+        of_leases.into_iter().chain(of_calls).max().unwrap_or_else(|| self.operation_timeout())
     }
 
     pub(super) fn close_cells(self: &Arc<Self>) {
@@ -62,7 +65,7 @@ impl Driver {
         self.close_cells();
         if !self.is_quiet() && self.ensure_worker().is_ok() {
             self.inbox.ring();
-            let _ = timeout(self.operation_timeout() * 2, self.quiet()).await;
+            let _ = timeout(self.longest_operation() * 2, self.quiet()).await;
         }
         // Nothing else wakes a worker that has nothing to do; it goes home.
         self.inbox.ring();

@@ -132,7 +132,7 @@ impl Driver {
             if self.is_closed() {
                 let bound = *leave_by.get_or_insert_with(|| {
                     self.close_cells();
-                    Instant::now() + self.operation_timeout() * 2
+                    Instant::now() + self.longest_operation() * 2
                 });
                 self.tell_if_quiet();
                 if self.is_quiet() || Instant::now() >= bound {

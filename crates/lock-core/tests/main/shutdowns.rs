@@ -1,8 +1,9 @@
 //! Shutdowns at the worst moment.
 
-use crate::support::World;
+use crate::support::{World, secs};
 use lock_core::{
-    ErrorKind, LockEvent, LockFactory, LockName, LockObserver, MemoryBackend, ReleaseOutcome, TestClock,
+    ErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend, ReleaseOutcome,
+    TestClock,
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
@@ -134,4 +135,18 @@ async fn an_inner_guard_that_is_released_in_time_was_held_although_a_shutdown_fo
     drop(gate);
     assert_eq!(releasing.await.unwrap().unwrap(), ReleaseOutcome::StillHeld { depth: 1 });
     closing.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_takes_two_operation_timeouts_of_what_is_held() {
+    let world = World::new();
+    let nightly = world.locks.named("nightly").unwrap();
+    let nightly = nightly.with_options(LockOptions::new().lease(secs(24 * 60 * 60))).unwrap();
+    nightly.acquire().await.unwrap().release().await.unwrap();
+    let _guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.always_all(Fault::Hang);
+    let begun = world.now();
+    world.locks.shutdown().await;
+    let took = world.now() - begun;
+    assert!(took <= secs(7), "{took:?}; the operation timeout of what is held is 3 s");
 }
