@@ -1,6 +1,9 @@
 //! What guards and their views read of a hold: valid until when, or how it ended.
 
-use super::Driver;
+use super::{
+    Driver,
+    worker::{has_timer, rest},
+};
 use crate::{
     clock::Clock,
     ids::LeaseId,
@@ -124,7 +127,13 @@ impl HoldState {
                 return how;
             }
             self.ensure_watchdog();
-            bell.await;
+            // The factory may be gone, and with it whoever rings: then it ends by itself. (Where there is no timer, the
+            // next poll sees it.)
+            if self.driver.strong_count() == 0 && has_timer() {
+                rest(self.remaining()).await;
+            } else {
+                bell.await;
+            }
         }
     }
 }

@@ -76,6 +76,16 @@ impl Drop for Running {
 type Answered = (Answers, Option<Active>);
 type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
+/// Whether this is inside of a runtime with a timer. One without says so only by a panic.
+pub(super) fn has_timer() -> bool {
+    Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
+}
+
+/// For who waits for the end of a hold whose factory is gone, and every worker with it.
+pub(super) async fn rest(time: Duration) {
+    sleep(time.min(LONGEST_SLEEP)).await;
+}
+
 impl Driver {
     /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
@@ -111,10 +121,8 @@ impl Driver {
 
     /// There is a runtime, and it has a timer.
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
-        // A runtime without a timer says so only by a panic.
-        let timer = || std::panic::catch_unwind(|| drop(sleep(Duration::ZERO)));
         match Handle::try_current() {
-            Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || timer().is_ok() => Ok(()),
+            Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || has_timer() => Ok(()),
             _ => Err(LockError::new(ErrorKind::NoRuntime)),
         }
     }

@@ -1,6 +1,6 @@
 //! A factory that is used from several runtimes, one of which ends or is not driven.
 
-use crate::support::until;
+use crate::support::{millis, secs, until};
 use lock_core::{ErrorKind, LockFactory, LockOptions, MemoryBackend};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::sync::Arc;
@@ -167,4 +167,22 @@ fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
     // And who lives goes on.
     drop(living.block_on(lock.acquire()).unwrap());
     assert!(living.block_on(locks.shutdown()).is_clean());
+}
+
+#[test]
+fn the_end_of_a_hold_is_told_to_views_that_outlive_the_runtime_of_the_factory() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let hold = first.block_on(async {
+        let options = LockOptions::new().lease(millis(500));
+        let locks = LockFactory::builder(MemoryBackend::new()).options(options).build().unwrap();
+        let guard = locks.named("x").unwrap().acquire().await.unwrap();
+        guard.hold()
+    });
+    drop(first);
+    runtime().block_on(async {
+        let ended = tokio::time::timeout(secs(3), hold.ended()).await;
+        assert!(!hold.is_held(), "its lease is over since seconds");
+        assert!(ended.is_ok(), "`ended()` still waits");
+    });
 }
