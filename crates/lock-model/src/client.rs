@@ -29,6 +29,16 @@ pub(crate) struct Call {
     pub(crate) ask: Ask,
 }
 
+/// A release by hand that waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Open {
+    pub(crate) ticket: u64,
+    /// Its process believed in the hold when it released.
+    pub(crate) was_valid: bool,
+    /// Another had the lock by then.
+    pub(crate) taken: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) machine: Machine,
@@ -42,8 +52,7 @@ pub(crate) struct Client {
     /// Those who went away: the machine may say to them what nobody hears.
     pub(crate) left: Vec<usize>,
     pub(crate) beliefs: Vec<Belief>,
-    /// Releases by hand that wait for an answer, each with whether its hold was valid when it was released.
-    pub(crate) tickets: Vec<(u64, bool)>,
+    pub(crate) tickets: Vec<Open>,
     pub(crate) tickets_drawn: u64,
     pub(crate) paused: bool,
     pub(crate) closed: bool,

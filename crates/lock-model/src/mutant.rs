@@ -33,13 +33,15 @@ pub enum Mutant {
     RenewalErrorIsFine,
     /// Nobody is told that the hold is lost.
     LossNotTold,
+    /// A release that finds nothing is taken for one that freed the lock.
+    GoneIsReleased,
     /// Tokens are a plain counter, which goes on from where old data left it.
     StaleCounter,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::DeadlineFromReply,
         Self::DeleteWithoutCompare,
         Self::RenewWithoutCompare,
@@ -55,6 +57,7 @@ impl Mutant {
         Self::RenewalErrorIsLoss,
         Self::RenewalErrorIsFine,
         Self::LossNotTold,
+        Self::GoneIsReleased,
         Self::StaleCounter,
     ];
 }

@@ -2,11 +2,12 @@
 
 use crate::{
     act::Act,
-    client::Call,
+    client::{Call, Open},
     config::{Config, Wait},
     laws::Law,
     message::{Answer, Ask, Body, Message},
     mutant::Mutant,
+    store::id_of,
     world::World,
 };
 use lock_core::{
@@ -112,16 +113,19 @@ impl World {
 
     fn drop_guard(&mut self, config: &Config, process: usize, at: usize) {
         let now = self.local(config, process);
+        let holder = self.store.held(self.now).map(|(holder, ..)| holder);
         let client = self.client(process);
         let Some(belief) = client.beliefs.get_mut(at) else { return };
         let valid = belief.is_valid(now);
+        let taken = holder.is_some_and(|holder| holder != id_of(process, belief.id.lease));
         belief.guards -= 1;
         let (hold, by_hand, guards) = (belief.id, belief.by_hand, belief.guards);
         client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
         let raises = client.calls.iter().any(|call| matches!(call.ask, Ask::Keep { .. }));
         let event = if by_hand {
-            client.tickets_drawn += 1;
-            client.tickets.push((client.tickets_drawn, valid));
+            let open = Open { ticket: client.tickets_drawn + 1, was_valid: valid, taken };
+            client.tickets_drawn = open.ticket;
+            client.tickets.push(open);
             Event::Release { hold, ticket: Ticket(client.tickets_drawn) }
         } else {
             Event::Drop { hold }
@@ -171,6 +175,14 @@ impl World {
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }
+                let answer = match (ask, answer) {
+                    (Ask::Release { depth_left: 0, .. }, Answer::Gone { .. })
+                        if config.has(Mutant::GoneIsReleased) =>
+                    {
+                        Answer::Released { listeners: 0 }
+                    }
+                    as_it_is => as_it_is.1,
+                };
                 self.feed(config, process, ask.answered(sent, at, answer), epoch);
             }
             Body::Request { .. } => {}

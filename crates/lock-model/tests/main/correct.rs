@@ -112,6 +112,10 @@ fn reentry() {
 fn releases_by_hand() {
     let by_hand: [&[Want]; 2] = [&[A.by_hand(), A.by_hand()], &[A.by_hand()]];
     holds("by hand", &Config::new(&by_hand, horizon(13)).faults(Budget { lose: 1, ..NONE }));
+    // What was lost before, and then its reply as well: it is not told that it was held.
+    let once: [&[Want]; 2] = [&[A.by_hand()], &[A]];
+    let twice_unlucky = Budget { lose: 1, evict: 1, ..NONE };
+    holds("by hand, evicted", &Config::new(&once, horizon(13)).faults(twice_unlucky));
 }
 
 #[test]

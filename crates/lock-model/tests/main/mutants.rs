@@ -107,6 +107,13 @@ fn a_loss_that_nobody_is_told_of() {
 }
 
 #[test]
+fn a_release_that_finds_nothing_and_is_taken_for_a_success() {
+    let by_hand: [&[Want]; 2] = [&[A.by_hand()], &[A]];
+    let config = Config::new(&by_hand, secs(30)).faults(Budget { evict: 1, ..NONE });
+    finds(Mutant::GoneIsReleased, config, &[Law::LostToldOnce]);
+}
+
+#[test]
 fn tokens_that_go_on_from_old_data() {
     let faults = Budget { restore: 1, ..NONE };
     let config = Config::new(&[&[A, A], &[A]], secs(30)).faults(faults);
