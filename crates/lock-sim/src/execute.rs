@@ -2,6 +2,7 @@
 
 use crate::{
     message::{Answer, Request},
+    plant::Plant,
     state::State,
     trace::Who,
 };
@@ -34,7 +35,11 @@ impl State {
                 let freed = matches!(reply.outcome, Released::Released { .. });
                 self.note(Who::Store, "release", (r.lease.number().get(), freed.into()));
                 if freed {
+                    self.oracle.freed.insert(r.lease);
                     reply.outcome = self.tell_listeners(&r.name, r.publish);
+                }
+                if self.plant == Plant::GoneIsReleased && matches!(reply.outcome, Released::Gone { .. }) {
+                    reply.outcome = Released::Released { listeners: None };
                 }
                 Answer::Released(reply)
             }

@@ -108,6 +108,7 @@ impl Client {
             state.note(Who::Link(self.link), "released", (token.get(), code));
             match answer {
                 Ok(outcome) if !outcome.was_held() => state.oracle.release_found_nothing(lease, token),
+                Ok(ReleaseOutcome::Released) => state.oracle.release_claims(lease),
                 Ok(_) => {}
                 Err(error) => {
                     let unconfirmed = error.kind() == ErrorKind::Unconfirmed;

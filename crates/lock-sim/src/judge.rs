@@ -102,6 +102,12 @@ impl Oracle {
         let reason = robbed || lost;
         self.must(reason, || format!("{lease}: a release found nothing, though it was given up while valid"));
     }
+
+    /// A release said that the lock was held until then, and is free.
+    pub(crate) fn release_claims(&mut self, lease: LeaseId) {
+        let freed = self.freed.contains(&lease);
+        self.must(freed, || format!("{lease}: a release claims to have freed what the store did not free"));
+    }
 }
 
 pub(crate) fn micros(time: std::time::Duration) -> u64 {

@@ -23,6 +23,8 @@ pub(crate) struct Oracle {
     pub(crate) holds: BTreeMap<(LeaseId, FencingToken), Held>,
     pub(crate) open: BTreeSet<(LeaseId, FencingToken)>,
     calls: BTreeMap<u64, Vec<LeaseId>>,
+    /// Leases that a release found and freed.
+    pub(crate) freed: BTreeSet<LeaseId>,
     /// The first thing that must not have happened.
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
@@ -102,6 +104,7 @@ impl Oracle {
             holds: BTreeMap::new(),
             open: BTreeSet::new(),
             calls: BTreeMap::new(),
+            freed: BTreeSet::new(),
             broken: None,
             stepped_back: false,
             retention: plan.retention.is_some(),

@@ -33,6 +33,8 @@ pub enum Plant {
     KeepsWatchers,
     /// Re-entries are answered, and not stored longer: the lease ends before its holder believes.
     ForgetsReentries,
+    /// A release that finds nothing is told as one that freed the lock.
+    GoneIsReleased,
     /// The network delivers an acquire that was answered once more, up to a second later, which the contract of a backend
     /// forbids: after the release and before the request's `not_after`, it leaves a lease that nobody knows of.
     LateDuplicates,
@@ -44,7 +46,7 @@ pub enum Plant {
 
 impl Plant {
     /// All but nothing.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::IgnoresNotAfter,
         Self::RenewsWhatIsGone,
         Self::LyingRenewals,
@@ -59,6 +61,7 @@ impl Plant {
         Self::HidesResends,
         Self::KeepsWatchers,
         Self::ForgetsReentries,
+        Self::GoneIsReleased,
         Self::LateDuplicates,
         Self::UnfencedWrite,
         Self::UnfencedRead,
