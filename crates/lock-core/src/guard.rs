@@ -95,7 +95,8 @@ impl LockGuard {
     }
 
     /// Acquires the lock once more for the same owner. It joins this hold: same token, same watchdog, one more
-    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it.
+    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it, and a fixed lease of the
+    /// same length goes on to end when it said.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
