@@ -6,6 +6,7 @@ use crate::{
     guard::LockGuard,
     machine::{HoldId, Patience, Refusal},
     name::LockName,
+    options::OptionsError,
     owner::Owner,
     terms::Terms,
 };

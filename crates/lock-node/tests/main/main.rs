@@ -3,4 +3,5 @@
 mod counting;
 mod cron;
 mod load;
+mod refereeing;
 mod support;
