@@ -1,7 +1,7 @@
 //! What happens to my jobs when the leader dies?
 //!
-//! This program starts three processes of itself over one Redis (`REDIS_URL`, or one of its own on this machine), kills the one that
-//! starts the runs, and watches another go on.
+//! This program starts three processes of itself over one Redis of yours (`REDIS_URL`, or else `redis://127.0.0.1:6379`), kills the
+//! one that starts the runs, and watches another go on.
 
 use lock_core::LockFactory;
 use lock_cron::{Schedule, Scheduler};

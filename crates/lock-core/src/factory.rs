@@ -1,5 +1,7 @@
 //! Where locks come from: one factory per process, with one UUID.
 
+#[cfg(doc)]
+use crate::error::ErrorKind;
 use crate::{
     backend::{
         Applied, Backend, BackendError, BackendErrorKind, ForceRelease, Forced, Inspected, StoredHold,

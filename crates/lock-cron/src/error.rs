@@ -102,7 +102,11 @@ impl fmt::Display for CronError {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            Some(source) if f.alternate() => write!(f, ": {source}"),
+            // All of its causes, too; a schedule's `#` is a picture of several lines.
+            Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
+                Some(lock) => write!(f, ": {lock:#}"),
+                None => write!(f, ": {source}"),
+            },
             _ => Ok(()),
         }
     }

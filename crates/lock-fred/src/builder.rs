@@ -166,7 +166,8 @@ impl RedisBackendBuilder {
                 c.max_command_attempts = 1;
                 c.max_command_buffer_len = REQUESTS;
                 c.connection_timeout = limit;
-                c.internal_command_timeout = limit;
+                // Not before it: what ours says when it is over tells more.
+                c.internal_command_timeout = limit * 2;
                 // It would answer everything under way with the error that one request got.
                 c.reconnect_errors = Vec::new();
                 c.tcp.nodelay = Some(true);

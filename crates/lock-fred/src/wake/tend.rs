@@ -27,6 +27,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 /// Goes on until the connection ends for good.
 pub(super) async fn run<T: Clone>(shared: Arc<Shared>, mut reconnects: Receiver<T>) {
     let mut failures = 0u32;
+    let mut said = String::new();
     let mut missed = false;
     loop {
         let pause = match failures {
@@ -47,7 +48,7 @@ pub(super) async fn run<T: Clone>(shared: Arc<Shared>, mut reconnects: Receiver<
             lock(&shared.desk).start_over();
         }
         shared.forget_gone();
-        let settled = settle(&shared).await;
+        let settled = settle(&shared, &mut said).await;
         failures = match settled {
             Settled::Yes => 0,
             Settled::Refused | Settled::No => failures + 1,
@@ -76,11 +77,14 @@ enum Settled {
 }
 
 /// Rounds until all is as wanted.
-async fn settle(shared: &Shared) -> Settled {
+async fn settle(shared: &Shared, said_before: &mut String) -> Settled {
     let mut first = true;
     loop {
         let round = lock(&shared.desk).next_round();
         if round == Round::default() && !first {
+            if !std::mem::take(said_before).is_empty() {
+                tracing::info!("wake-ups come again");
+            }
             return Settled::Yes;
         }
         // An empty round is a sign of life.
@@ -91,7 +95,14 @@ async fn settle(shared: &Shared) -> Settled {
             Ok(()) => lock(&shared.desk).acknowledged(round),
             Err(error) => {
                 let retryable = error.is_retryable();
-                tracing::warn!(%error, retryable, "no wake-ups for now: waiters ask again at least every 5 s");
+                let text = error.to_string();
+                // Once for an outage, however long it is.
+                if *said_before == text {
+                    tracing::debug!(%error, retryable, "still no wake-ups");
+                } else {
+                    tracing::warn!(%error, retryable, "no wake-ups for now: waiters ask again at least every 5 s");
+                    *said_before = text;
+                }
                 lock(&shared.desk).failed(round, &error);
                 if shared.link.is_up() {
                     // An answer may still be on its way, and would be taken for that of the next round.

@@ -13,6 +13,8 @@ use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const STEPS: usize = 10_000;
+/// Of answers.
+const KINDS: usize = 19;
 
 struct Run {
     store: Arc<dyn Backend>,
@@ -226,10 +228,14 @@ async fn ten_thousand_random_operations_on_runs_are_answered_as_the_rules_say() 
     let reply = run.ledger().register(run.group.clone(), known.clone()).await.unwrap();
     assert_eq!(reply.outcome, run.model.register(reply.now, &known));
     run.now = reply.now;
-    for _ in 0..STEPS {
+    let every_kind_came = |run: &Run| run.seen.len() == KINDS && run.seen.values().all(|&times| times >= 10);
+    // The rare ones depend on how fast the machine is, too.
+    for step in 0..10 * STEPS {
+        if step >= STEPS && every_kind_came(&run) {
+            break;
+        }
         run.step().await;
     }
     run.read().await;
-    assert_eq!(run.seen.len(), 19, "every kind of answer came: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= 10), "and not by chance: {:?}", run.seen);
+    assert!(every_kind_came(&run), "every kind of answer came, and not by chance: {:?}", run.seen);
 }

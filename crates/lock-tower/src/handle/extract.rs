@@ -47,7 +47,12 @@ impl Error for LockMissing {}
 
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
-        details(self.status(), &self.to_string(), "").into_response()
+        // The sentence is for the log.
+        let detail = match self {
+            Self::NoLayer => "the server is set up wrongly",
+            Self::Degraded => "the lock service is not available",
+        };
+        details(self.status(), detail, "").into_response()
     }
 }
 
@@ -65,7 +70,10 @@ impl<S: Sync> FromRequestParts<S> for LockHandle {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
         match parts.extensions.get::<LockStatus>() {
             Some(LockStatus::Held(handle)) => Ok(handle.clone()),
-            Some(LockStatus::Degraded(_)) => Err(LockMissing::Degraded),
+            Some(LockStatus::Degraded(_)) => {
+                tracing::warn!("{}", LockMissing::Degraded);
+                Err(LockMissing::Degraded)
+            }
             None => Err(no_layer(parts)),
         }
     }

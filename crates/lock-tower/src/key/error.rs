@@ -58,6 +58,9 @@ impl fmt::Display for InvalidKey {
             Self::Header { name } => {
                 write!(f, "`{name}` is not the name of a header: use letters, digits and `-`")
             }
+            Self::Name(cause) if f.alternate() => {
+                write!(f, "the fixed parts of the key do not make a lock name: {cause}")
+            }
             Self::Name(_) => write!(f, "the fixed parts of the key do not make a lock name"),
         }
     }

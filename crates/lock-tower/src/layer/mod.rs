@@ -230,7 +230,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_bad_key = then)
     }
 
-    /// The status for a wait that was in vain, for example 409.
+    /// The status for a wait that was in vain, for example 409. (Without a wait it is 409 anyway; see
+    /// [`on_reject`](Self::on_reject) for another.)
     pub fn timeout_status(self, status: StatusCode) -> Self {
         self.with(|config| config.timeout_status = status)
     }
@@ -243,12 +244,11 @@ impl<K, D> LockLayer<K, D> {
     /// use lock_tower::{LockLayer, Reason};
     ///
     /// let layer = LockLayer::new(locks).key("report").on_reject(|rejection| {
-    ///     let locked = matches!(rejection.reason(), Reason::Held | Reason::WaitLimit);
-    ///     let mut response = rejection.into_response();
-    ///     if locked {
-    ///         *response.status_mut() = http::StatusCode::LOCKED;
-    ///     }
-    ///     response
+    ///     let rejection = match rejection.reason() {
+    ///         Reason::Held | Reason::WaitLimit => rejection.with_status(http::StatusCode::LOCKED),
+    ///         _ => rejection,
+    ///     };
+    ///     rejection.into_response()
     /// });
     /// ```
     pub fn on_reject<F, B>(self, answer: F) -> Self

@@ -56,6 +56,12 @@ impl Rejection {
         self.status
     }
 
+    /// The same with another status, which its default answer then says in its head and in its body.
+    #[must_use]
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {

@@ -20,6 +20,16 @@ fn details_of_a_users_function_cannot_break_the_json() {
 }
 
 #[test]
+fn a_status_of_ones_own_is_said_in_the_head_and_in_the_body() {
+    let response = rejection(Reason::Held).with_status(StatusCode::LOCKED).into_response();
+    assert_eq!(response.status(), StatusCode::LOCKED);
+    let json =
+        futures_util::FutureExt::now_or_never(response.into_body().collect()).unwrap().unwrap().to_bytes();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!((json["status"].as_u64(), json["title"].as_str()), (Some(423), Some("Locked")));
+}
+
+#[test]
 fn those_refused_together_do_not_come_back_together() {
     let times: Vec<_> = (0..64).map(|_| retry::after(Duration::from_secs(4))).collect();
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
