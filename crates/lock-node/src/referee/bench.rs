@@ -8,7 +8,7 @@ use lock_core::{FencingToken, LockName, Moment};
 use lock_testkit::{History, HoldKey};
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{
         Arc,
@@ -32,8 +32,9 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
     {
         let (history, present) = (history.clone(), present.clone());
         std::thread::spawn(move || {
-            for witness in listener.incoming().flatten() {
+            for mut witness in listener.incoming().flatten() {
                 present.fetch_add(1, Ordering::SeqCst);
+                let _ = witness.write_all(b"\n");
                 let (history, present) = (history.clone(), present.clone());
                 std::thread::spawn(move || {
                     hear(&history, witness);

@@ -3,7 +3,7 @@
 use super::boot;
 use lock_core::{Hold, LockGuard};
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,8 +29,10 @@ impl Witness {
     /// # Errors
     /// If it does not.
     pub fn of(referee: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(referee)?;
+        let mut stream = TcpStream::connect(referee)?;
         stream.set_nodelay(true)?;
+        // From here on the referee waits for it to leave, before it judges.
+        stream.read_exact(&mut [0])?;
         Ok(Self { said: Arc::new(Mutex::new(stream)), holds: Arc::default() })
     }
 

@@ -3,7 +3,7 @@
 use lock_core::{LockFactory, LockGuard, LockOptions, MemoryBackend};
 use lock_node::{process::Process, referee::Witness};
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     process::Command,
     time::Duration,
@@ -21,10 +21,16 @@ async fn held(options: LockOptions) -> LockGuard {
 #[tokio::test]
 async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
     let referee = TcpListener::bind("127.0.0.1:0").unwrap();
-    let witness = Witness::of(referee.local_addr().unwrap()).unwrap();
-    let mut lines = BufReader::new(referee.accept().unwrap().0).lines();
+    let address = referee.local_addr().unwrap();
+    let accepting = std::thread::spawn(move || {
+        let mut accepted = referee.accept().unwrap().0;
+        accepted.write_all(b"\n").unwrap();
+        accepted
+    });
+    let witness = Witness::of(address).unwrap();
+    let mut lines = BufReader::new(accepting.join().unwrap()).lines();
     for _ in 0..20 {
-        let guard = held(LockOptions::new().fixed_lease(Duration::from_millis(20))).await;
+        let guard = held(LockOptions::new().fixed_lease(Duration::from_millis(100))).await;
         let _ = guard.lost().await;
         let inside = witness.enters(&guard, SELDOM);
         let line = lines.next().unwrap().unwrap();
