@@ -43,7 +43,7 @@ async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
 }
 
 /// Two stores that know nothing of one another: the same lock is held twice at once.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn two_valid_holds_at_once_are_a_violation() {
     let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
     let address = process.expect("listening").at(1).parse().unwrap();
