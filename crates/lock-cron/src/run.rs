@@ -16,7 +16,7 @@ use lock_core::{
 };
 use std::{
     future::{Future, poll_fn},
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     task::Poll,
     time::Duration,
@@ -178,28 +178,48 @@ async fn supervised(job: &Job, granted: &Granted, cancel: watch::Receiver<Option
         tokio::time::sleep(jitter).await;
         (job.body)(context).await
     };
-    let mut body = pin!(AssertUnwindSafe(body).catch_unwind());
+    let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
+    let verdict = until_it_ends_or_has_to(job, hold.as_ref(), cancel, jitter, &tell, &mut body).await;
+    // What a body leaves behind is the application's as well, and may panic.
+    if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
+        tracing::error!(cron.job = %job.name, "a body panicked when it was dropped");
+    }
+    verdict
+}
+
+/// Polls the body, and tells it to end when it has to.
+async fn until_it_ends_or_has_to(
+    job: &Job,
+    hold: Option<&Hold>,
+    cancel: watch::Receiver<Option<Why>>,
+    jitter: Duration,
+    tell: &watch::Sender<bool>,
+    body: &mut (impl Future<Output = std::thread::Result<RunResult>> + Unpin),
+) -> Verdict {
     let stopped = tokio::select! {
         biased;
-        _ = lost(hold.as_ref()) => Verdict::new(RunOutcome::Abandoned, "its lease was lost"),
+        _ = lost(hold) => Verdict::new(RunOutcome::Abandoned, "its lease was lost"),
         why = asked_to_end(cancel) => match why {
             Why::ShutDown => Verdict::new(RunOutcome::Cancelled, "the scheduler shut down"),
             Why::Replaced => Verdict::new(RunOutcome::Cancelled, "a later run replaced it"),
             Why::Gone => Verdict::new(RunOutcome::Abandoned, "the ledger no longer had it"),
         },
         () = time_out(job.terms.timeout, jitter) => Verdict::new(RunOutcome::TimedOut, "it took longer than it may"),
-        done = &mut body => return judge(done),
+        done = &mut *body => return judge(done),
     };
     tell.send_replace(true);
     // What it says now is not asked for: it was told to end.
-    let _ = tokio::time::timeout(job.terms.cancel_grace, &mut body).await;
+    let _ = tokio::time::timeout(job.terms.cancel_grace, body).await;
     stopped
 }
 
-fn judge(done: Result<RunResult, Box<dyn std::any::Any + Send>>) -> Verdict {
+fn judge(done: std::thread::Result<RunResult>) -> Verdict {
     match done {
         Ok(Ok(())) => Verdict::new(RunOutcome::Succeeded, ""),
-        Ok(Err(error)) => Verdict::new(RunOutcome::Failed, error),
+        Ok(Err(error)) => match catch_unwind(AssertUnwindSafe(move || error.to_string())) {
+            Ok(text) => Verdict::new(RunOutcome::Failed, text),
+            Err(_) => Verdict::new(RunOutcome::Panicked, "its error panicked when it was asked what it is"),
+        },
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -11,11 +11,12 @@ use crate::{
     scheduler::effective,
     start::{Granted, adopt, bury, start},
 };
+use futures_util::FutureExt;
 use lock_core::{
     ErrorKind, FencingToken, LockError, LockGuard, LockName,
     backend::ledger::{Again, CatchUp, ClaimId, JobOrders, KeptRun, OpenRun, Orders, RunId, RunState},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 impl Drive {
@@ -65,7 +66,10 @@ impl Drive {
             node.cancel(|name, of| *name == job.name && of == run, Why::ShutDown);
         }
         self.effects.spawn(async move {
-            run::run(&node, &job, granted, cancel).await;
+            // Whatever is wrong in there, the run is over: else it would be kept for ever, and no later one could start.
+            if AssertUnwindSafe(run::run(&node, &job, granted, cancel)).catch_unwind().await.is_err() {
+                tracing::error!(cron.job = %job.name, "a run panicked outside of its body");
+            }
             Effect::Over(job.name.clone(), run)
         });
     }

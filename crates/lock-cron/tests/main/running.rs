@@ -189,3 +189,51 @@ async fn a_job_of_each_node_runs_on_each_and_needs_no_store() {
         node.stop().await;
     }
 }
+
+/// Panics when it is written, and when it is dropped in time.
+struct Spiteful;
+
+impl std::fmt::Debug for Spiteful {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("not even for you")
+    }
+}
+
+impl std::fmt::Display for Spiteful {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no word")
+    }
+}
+
+impl std::error::Error for Spiteful {}
+
+impl Drop for Spiteful {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("no end")
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_and_a_body_that_panic_when_they_are_looked_at_or_dropped_block_nobody() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let every_minute = || Schedule::cron("* * * * *").unwrap();
+    let job = node.cron.job("error", every_minute(), |_| async { Err(Spiteful.into()) });
+    job.register().await.unwrap();
+    let job = node.cron.job("body", every_minute(), |_| async {
+        let _kept = Spiteful;
+        std::future::pending().await
+    });
+    job.timeout(secs(10)).cancel_grace(secs(1)).register().await.unwrap();
+    let running = node.start();
+    sleep(secs(140)).await;
+    for (job, outcome) in [("error", RunOutcome::Panicked), ("body", RunOutcome::TimedOut)] {
+        let outcomes: Vec<_> = running.cron.history(job, 9).await.unwrap();
+        let outcomes: Vec<_> = outcomes.into_iter().map(|attempt| attempt.outcome).collect();
+        assert_eq!(outcomes, [outcome; 2], "{job}: each minute");
+    }
+    tokio::time::timeout(secs(60), running.stop()).await.expect("the scheduler ends");
+    assert_eq!(fleet.memory.held(), [], "nothing is left");
+}
