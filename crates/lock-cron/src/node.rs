@@ -34,8 +34,21 @@ pub(crate) struct Node {
 #[derive(Debug)]
 struct Running {
     claim: ClaimId,
+    /// The next attempt is being claimed.
+    changing: bool,
     local: bool,
     cancel: watch::Sender<Option<Why>>,
+}
+
+impl Running {
+    /// The first reason stays.
+    fn tell(&self, why: Why) {
+        self.cancel.send_if_modified(|now| {
+            let first = now.is_none();
+            now.get_or_insert(why);
+            first
+        });
+    }
 }
 
 /// Why a body shall end.
@@ -71,14 +84,32 @@ impl Node {
     pub(crate) fn begin(&self, job: &Job, run: RunId, claim: ClaimId) -> watch::Receiver<Option<Why>> {
         let (cancel, cancelled) = watch::channel(None);
         let local = job.terms.scope == crate::options::Scope::PerNode;
-        lock(&self.running).insert((job.name.clone(), run), Running { claim, local, cancel });
+        lock(&self.running)
+            .insert((job.name.clone(), run), Running { claim, changing: false, local, cancel });
         cancelled
     }
 
-    /// Another attempt of the same run.
+    /// From now on it is not known which attempt of the run the ledger has.
+    pub(crate) fn changes(&self, job: &LockName, run: RunId) {
+        if let Some(running) = lock(&self.running).get_mut(&(job.clone(), run)) {
+            running.changing = true;
+        }
+    }
+
+    /// The attempt that the ledger has of this run.
     pub(crate) fn follow(&self, job: &LockName, run: RunId, claim: ClaimId) {
         if let Some(running) = lock(&self.running).get_mut(&(job.clone(), run)) {
-            running.claim = claim;
+            (running.claim, running.changing) = (claim, false);
+        }
+    }
+
+    /// The ledger does not have this attempt. That says nothing of another one that was claimed while it was asked.
+    pub(crate) fn gone(&self, job: &LockName, run: RunId, claim: ClaimId) {
+        if let Some(running) = lock(&self.running).get(&(job.clone(), run))
+            && running.claim == claim
+            && !running.changing
+        {
+            running.tell(Why::Gone);
         }
     }
 
@@ -90,11 +121,7 @@ impl Node {
     pub(crate) fn cancel(&self, which: impl Fn(&LockName, RunId) -> bool, why: Why) {
         for ((job, run), running) in lock(&self.running).iter() {
             if which(job, *run) {
-                running.cancel.send_if_modified(|now| {
-                    let first = now.is_none();
-                    now.get_or_insert(why);
-                    first
-                });
+                running.tell(why);
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::{
     options::Scope,
     plan::utc,
     start::{Granted, end, rule},
+    store::AFTER_FAILURE,
 };
 use futures_util::FutureExt;
 use lock_core::{
@@ -107,13 +108,7 @@ async fn again(
     let hold = granted.guard.as_ref()?.hold();
     let claim = ClaimId::random();
     // A claim id is random, and fit to draw the jitter from.
-    let wait = job.terms.retries.wait(granted.attempt, crate::options::fnv(&claim.to_string()));
-    tokio::select! {
-        biased;
-        _ = hold.lost() => return None,
-        _ = asked_to_end(cancel) => return None,
-        () = tokio::time::sleep(wait) => {}
-    }
+    let mut wait = job.terms.retries.wait(granted.attempt, crate::options::fnv(&claim.to_string()));
     let request = ClaimRequest {
         job: node.store.job(&job.name),
         run: granted.run,
@@ -128,19 +123,32 @@ async fn again(
         catch_up: granted.catch_up,
         missed: granted.missed,
     };
-    let lost = hold.lost();
-    let reply = node
-        .store
-        .claim(&request, async move {
-            let _ = lost.await;
-        })
-        .await;
-    match reply.inspect_err(|error| node.store_failed(error)).ok()?.outcome {
-        Claimed::Claimed { token, attempt } if hold.is_held() => {
-            node.follow(&job.name, granted.run, claim);
-            Some((claim, token, attempt, node.store.now()))
+    loop {
+        tokio::select! {
+            biased;
+            () = lost(Some(&hold)) => return None,
+            _ = asked_to_end(cancel.clone()) => return None,
+            () = tokio::time::sleep(wait) => {}
         }
-        _ => None,
+        node.changes(&job.name, granted.run);
+        match node.store.claim(&request, lost(Some(&hold))).await {
+            Ok(reply) => match reply.outcome {
+                Claimed::Claimed { token, attempt } if hold.is_held() => {
+                    node.follow(&job.name, granted.run, claim);
+                    return Some((claim, token, attempt, node.store.now()));
+                }
+                _ => return None,
+            },
+            // Nothing was claimed, and the run is still ours: a store that is away for a moment costs no attempt.
+            Err(error) => {
+                node.store_failed(&error);
+                node.follow(&job.name, granted.run, granted.claim);
+                if !error.is_retryable() {
+                    return None;
+                }
+                wait = AFTER_FAILURE;
+            }
+        }
     }
 }
 

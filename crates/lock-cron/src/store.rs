@@ -18,6 +18,9 @@ use std::{future::Future, sync::Arc, time::Duration};
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
+/// How long to wait after a failure of the store, before asking again.
+pub(crate) const AFTER_FAILURE: Duration = Duration::from_millis(500);
+
 /// The ledger of one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {

@@ -1,6 +1,6 @@
 //! What the planner wants done, and what became of it.
 
-use super::{AFTER_FAILURE, Drive, Effect, Phase};
+use super::{Drive, Effect, Phase};
 use crate::{
     job::Job,
     node::Why,
@@ -10,6 +10,7 @@ use crate::{
     run,
     scheduler::effective,
     start::{Granted, adopt, bury, start},
+    store::AFTER_FAILURE,
 };
 use futures_util::FutureExt;
 use lock_core::{
@@ -102,10 +103,10 @@ impl Drive {
             }
             Effect::Open(Ok(open)) => self.look_for_orphans(open),
             Effect::Open(Err(error)) => self.inner.node.store_failed(&error),
-            Effect::Kept(keys, asked) => {
+            Effect::Kept(runs, asked) => {
                 self.keeping = false;
                 match asked {
-                    Ok(answers) => self.kept(&keys, &answers),
+                    Ok(answers) => self.kept(&runs, &answers),
                     // One failed renewal is no loss: there is time for another.
                     Err(error) => {
                         self.next_keep = Instant::now() + AFTER_FAILURE;
@@ -165,15 +166,14 @@ impl Drive {
         }
     }
 
-    pub(super) fn kept(&mut self, keys: &[(LockName, RunId)], answers: &[KeptRun]) {
-        for ((job, run), answer) in keys.iter().zip(answers) {
-            let why = match answer {
-                KeptRun::Replaced => Why::Replaced,
-                KeptRun::Gone => Why::Gone,
-                _ => continue,
-            };
-            // One that ended while this was asked is not there any more.
-            self.inner.node.cancel(|name, of| name == job && of == *run, why);
+    pub(super) fn kept(&mut self, runs: &[(LockName, RunId, ClaimId)], answers: &[KeptRun]) {
+        let node = &self.inner.node;
+        for ((job, run, claim), answer) in runs.iter().zip(answers) {
+            match answer {
+                KeptRun::Replaced => node.cancel(|name, of| name == job && of == *run, Why::Replaced),
+                KeptRun::Gone => node.gone(job, *run, *claim),
+                _ => {}
+            }
         }
     }
 

@@ -38,9 +38,6 @@ const SLICE: Duration = Duration::from_secs(1);
 /// How often the orders of the fleet are read.
 const ORDERS_EVERY: Duration = Duration::from_secs(1);
 
-/// How long to wait after a failure of the store, before asking again.
-const AFTER_FAILURE: Duration = Duration::from_millis(500);
-
 type Asked<T> = Result<T, BackendError>;
 
 /// What a task came to.
@@ -49,7 +46,7 @@ enum Effect {
     Registered(Vec<LockName>, Asked<Vec<Registered>>),
     Orders(Asked<Orders>),
     Open(Asked<Vec<OpenRun>>),
-    Kept(Vec<(LockName, RunId)>, Asked<Vec<KeptRun>>),
+    Kept(Vec<(LockName, RunId, ClaimId)>, Asked<Vec<KeptRun>>),
     Claimed(Due, Answer, Option<Box<Granted>>),
     Adopted(LockName, RunId, Option<Box<Granted>>),
     Over(LockName, RunId),
@@ -233,8 +230,7 @@ impl Drive {
             };
             let items = runs.iter().map(item).collect();
             let asked = node.store.ask(node.store.ledger().keep(node.store.group.clone(), items)).await;
-            let keys = runs.into_iter().map(|(job, run, _)| (job, run)).collect();
-            Effect::Kept(keys, asked.map(|reply| reply.outcome))
+            Effect::Kept(runs, asked.map(|reply| reply.outcome))
         });
     }
 

@@ -1,11 +1,11 @@
 //! A store that fails: replies that are lost, outages, and everything at random.
 
-use crate::fleet::{Fleet, secs};
+use crate::fleet::{Fleet, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
-use lock_cron::SkipReason;
-use lock_testkit::{Fault, Op, Seed};
-use std::time::Duration;
-use tokio::time::sleep;
+use lock_cron::{Misfire, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_testkit::{Fault, Op, Phase, Seed};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, time::sleep};
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_reply_is_lost_is_neither_lost_nor_doubled() {
@@ -88,4 +88,75 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     fleet.log.assert_each_once();
     let after = fleet.log.starts().len() - before;
     assert!(after >= 70, "it recovers: {after}");
+}
+
+/// One instant, at 60 s: an attempt that fails when it is told to, and another that takes 20 s.
+async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
+    let node = fleet.node("a");
+    let fail = Arc::new(Notify::new());
+    let (told, write) = (fail.clone(), node.writer());
+    let body = move |run: RunContext| {
+        write(&run);
+        let told = told.clone();
+        async move {
+            if run.attempt() == 1 {
+                told.notified().await;
+                return Err("told to".into());
+            }
+            tokio::select! {
+                () = sleep(secs(20)) => Ok(()),
+                () = run.cancelled() => Err("cancelled".into()),
+            }
+        }
+    };
+    let quick = Duration::from_millis(10);
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").unwrap(), body);
+    job.retries(Retries { max: 1, first: quick, longest: quick }).register().await.unwrap();
+    (node.start(), fail)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_outlives_a_renewal_that_was_meant_for_the_one_before() {
+    let fleet = Fleet::new();
+    let (running, fail) = failing_once(&fleet).await;
+    sleep(secs(61)).await;
+    let renewal = running.faulty.gate(Op::KeepRuns, Phase::Before);
+    renewal.reached().await;
+    fail.notify_one();
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(fleet.log.starts().len(), 2, "the next attempt is under way");
+    renewal.open();
+    sleep(secs(60)).await;
+    let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Failed, RunOutcome::Succeeded]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_outlives_a_renewal_between_its_claim_and_the_answer() {
+    let fleet = Fleet::new();
+    let (running, fail) = failing_once(&fleet).await;
+    sleep(secs(61)).await;
+    let renewal = running.faulty.gate(Op::KeepRuns, Phase::Before);
+    renewal.reached().await;
+    let claim = running.faulty.gate(Op::Claim, Phase::After);
+    fail.notify_one();
+    claim.reached().await;
+    renewal.open();
+    sleep(Duration::from_millis(50)).await;
+    claim.open();
+    sleep(secs(60)).await;
+    let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Failed, RunOutcome::Succeeded]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
+    let fleet = Fleet::new();
+    let (running, fail) = failing_once(&fleet).await;
+    sleep(secs(61)).await;
+    running.faulty.script(Op::Claim, [Fault::FailBefore(lock_core::BackendErrorKind::Unavailable); 5]);
+    fail.notify_one();
+    sleep(secs(60)).await;
+    let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Failed, RunOutcome::Succeeded]);
 }
