@@ -11,7 +11,8 @@ use crate::{
 use lock_core::{
     FencingToken, LockGuard, LockName,
     backend::ledger::{
-        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, OverlapRule, RunId, RunOutcome, Then,
+        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Orders, OverlapRule, RunId, RunOutcome,
+        Then, Trigger,
     },
 };
 use std::time::Duration;
@@ -136,9 +137,18 @@ async fn take_and_claim(
     (answer, Some(Granted { run, guard, claim, token, attempt, catch_up, missed, started }))
 }
 
-/// The answer, unless the instant was decided meanwhile.
+/// The answer, unless the run was decided meanwhile: its instant, or its trigger, which does not wait any more then.
 async fn decided_or(node: &Node, due: &Due, answer: Answer) -> Answer {
-    let Some(at) = due.run.scheduled() else { return answer };
+    let Some(at) = due.run.scheduled() else {
+        let waits = |trigger: &Trigger| RunId::Triggered(trigger.id) == due.run;
+        let asked = node.store.ledger().orders(node.store.group.clone(), u64::MAX);
+        return match node.store.ask(asked).await.map(|reply| reply.outcome) {
+            Ok(Orders::Changed { triggers, .. }) if !triggers.iter().any(waits) => {
+                Answer::Ledger(Claimed::Duplicate)
+            }
+            _ => answer,
+        };
+    };
     let asked = node.store.ledger().register(node.store.group.clone(), vec![due.job.clone()]);
     match node.store.ask(asked).await {
         Ok(reply) if reply.outcome[0].watermark >= at => Answer::Ledger(Claimed::Superseded),

@@ -2,7 +2,8 @@
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
-use lock_cron::{CronErrorKind, Schedule};
+use lock_cron::{CronErrorKind, Overlap, Schedule};
+use lock_testkit::{Op, Phase};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -126,4 +127,27 @@ async fn a_job_that_nobody_has_takes_no_orders() {
         assert_eq!(error.kind(), CronErrorKind::UnknownJob);
         assert!(error.to_string().contains("jop"), "{error}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_that_is_under_way_and_read_once_more_stands_in_nobodys_way() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "@yearly", secs(100)).overlap(Overlap::Allow { max: 9 }).register().await.unwrap();
+    let running = node.start();
+    sleep(Duration::from_millis(1_500)).await;
+    let claim = running.faulty.gate(Op::Claim, Phase::Before);
+    let first = running.cron.trigger_now("job").await.unwrap();
+    claim.reached().await;
+    sleep(Duration::from_millis(10)).await;
+    // Read while the first is not claimed yet, told when it is.
+    let read = running.faulty.gate(Op::Orders, Phase::After);
+    let second = running.cron.trigger_now("job").await.unwrap();
+    read.reached().await;
+    claim.open();
+    sleep(Duration::from_millis(100)).await;
+    read.open();
+    sleep(secs(2)).await;
+    let starts: Vec<_> = fleet.log.starts().iter().map(|start| start.run).collect();
+    assert_eq!(starts, [first, second]);
 }
