@@ -151,7 +151,7 @@ impl Drive {
             }
             self.advance();
         }
-        self.failure.map_or(Ok(()), Err)
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     fn done(&mut self, done: Result<Effect, JoinError>) {
@@ -260,6 +260,13 @@ impl Drive {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ending)
             && self.inner.node.is_idle()
             && !self.resigning
+    }
+}
+
+impl Drop for Drive {
+    /// Also one that is dropped where it stands leads no more.
+    fn drop(&mut self) {
+        drop(self.follow());
     }
 }
 

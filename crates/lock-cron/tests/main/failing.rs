@@ -160,3 +160,15 @@ async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
     let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [RunOutcome::Failed, RunOutcome::Succeeded]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduler_that_is_dropped_leads_no_more() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(1)).await;
+    assert!(running.cron.is_leading());
+    let cron = running.cron.clone();
+    drop(running);
+    sleep(secs(1)).await;
+    assert!(!cron.is_leading());
+}
