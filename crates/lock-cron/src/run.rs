@@ -131,7 +131,7 @@ async fn again(
             () = tokio::time::sleep(wait) => {}
         }
         node.changes(&job.name, granted.run);
-        match node.store.claim(&request, lost(Some(&hold))).await {
+        match node.store.claim(&request, lost(Some(&hold))).await.answer {
             Ok(reply) => match reply.outcome {
                 Claimed::Claimed { token, attempt } if hold.is_held() => {
                     node.follow(&job.name, granted.run, claim);

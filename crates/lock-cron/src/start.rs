@@ -11,8 +11,8 @@ use crate::{
 use lock_core::{
     FencingToken, LockGuard, LockName,
     backend::ledger::{
-        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Orders, OverlapRule, RunId, RunOutcome,
-        Then, Trigger,
+        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, KeepRun, KeptRun, Orders, OverlapRule,
+        RunId, RunOutcome, Then, Trigger,
     },
 };
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(crate) fn rule(overlap: Overlap) -> OverlapRule {
 }
 
 /// Takes the lock of a run that is due, and claims it.
-pub(crate) async fn start(node: &Node, job: &Job, due: &Due) -> (Answer, Option<Granted>) {
+pub(crate) async fn start(node: &Node, job: &Job, due: &mut Due) -> (Answer, Option<Granted>) {
     match take_and_claim(node, job, due, None).await {
         (Answer::Ledger(Claimed::Fenced { epoch }), _) => {
             tokio::time::sleep(ANOTHER_LEADER).await;
@@ -57,7 +57,7 @@ pub(crate) async fn start(node: &Node, job: &Job, due: &Due) -> (Answer, Option<
 }
 
 /// Takes the lock of a run that was orphaned, and either claims it again or records that it was abandoned.
-pub(crate) async fn adopt(node: &Node, job: &Job, due: &Due, again: Again) -> Option<Granted> {
+pub(crate) async fn adopt(node: &Node, job: &Job, due: &mut Due, again: Again) -> Option<Granted> {
     take_and_claim(node, job, due, Some(again)).await.1
 }
 
@@ -79,7 +79,7 @@ async fn run_lock(node: &Node, due: &Due) -> Result<Option<LockGuard>, lock_core
 async fn take_and_claim(
     node: &Node,
     job: &Job,
-    due: &Due,
+    due: &mut Due,
     again: Option<Again>,
 ) -> (Answer, Option<Granted>) {
     let guard = match run_lock(node, due).await {
@@ -90,7 +90,10 @@ async fn take_and_claim(
             return (Answer::Failed, None);
         }
     };
-    let claim = ClaimId::random();
+    // A request that was not answered may still be carried out: asked with its id, the run is ours then. With another, it would
+    // be decided, and nobody would run it.
+    let before = due.in_doubt.take();
+    let claim = before.unwrap_or_else(ClaimId::random);
     let request = ClaimRequest {
         job: node.store.job(&due.job),
         run: due.run,
@@ -106,13 +109,14 @@ async fn take_and_claim(
         missed: due.missed,
     };
     let lost = guard.lost();
-    let reply = match node
+    let asked = node
         .store
         .claim(&request, async move {
             let _ = lost.await;
         })
-        .await
-    {
+        .await;
+    due.in_doubt = (before.is_some() || asked.in_doubt).then_some(claim);
+    let reply = match asked.answer {
         Ok(reply) => reply,
         Err(error) => {
             node.store_failed(&error);
@@ -124,6 +128,12 @@ async fn take_and_claim(
         let _ = guard.release().await;
         return (answer, None);
     };
+    if due.in_doubt.is_some()
+        && let Some(answer) = not_ours_any_more(node, due, claim).await
+    {
+        let _ = guard.release().await;
+        return (answer, None);
+    }
     if !guard.is_held() {
         tracing::warn!(cron.job = %due.job, "a run's lease ended before its body began");
         if attempt >= job.terms.attempts_of_orphan() {
@@ -135,6 +145,20 @@ async fn take_and_claim(
     let (started, guard) = (utc(reply.now), Some(guard));
     let (run, catch_up, missed) = (due.run, due.catch_up, due.missed);
     (answer, Some(Granted { run, guard, claim, token, attempt, catch_up, missed, started }))
+}
+
+/// A claim that was granted a while ago may have been taken for an orphan since: it is told again that it was granted, and is
+/// over all the same.
+async fn not_ours_any_more(node: &Node, due: &Due, claim: ClaimId) -> Option<Answer> {
+    let item = KeepRun { job: due.job.clone(), run: due.run, claim, lease: node.run_lease };
+    match node.store.ask(node.store.ledger().keep(node.store.group.clone(), vec![item])).await {
+        Ok(reply) if reply.outcome[0] == KeptRun::Gone => Some(Answer::Ledger(Claimed::Duplicate)),
+        Ok(_) => None,
+        Err(error) => {
+            node.store_failed(&error);
+            Some(Answer::Failed)
+        }
+    }
 }
 
 /// The answer, unless the run was decided meanwhile: its instant, or its trigger, which does not wait any more then.

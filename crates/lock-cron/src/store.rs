@@ -21,6 +21,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// How long to wait after a failure of the store, before asking again.
 pub(crate) const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
+/// What became of a claim.
+pub(crate) struct Claiming {
+    pub(crate) answer: Result<Reply<Claimed>, BackendError>,
+    /// A request of this claim id was not answered, and may still be carried out.
+    pub(crate) in_doubt: bool,
+}
+
 /// The ledger of one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
@@ -76,20 +83,16 @@ impl Store {
 
     /// Asks with the same claim id until it is known whether the run was claimed, or `give_up` completes. An error counts as
     /// an answer only while none of the requests can have been carried out.
-    pub(crate) async fn claim(
-        &self,
-        request: &ClaimRequest,
-        give_up: impl Future<Output = ()>,
-    ) -> Result<Reply<Claimed>, BackendError> {
-        let mut certain = true;
+    pub(crate) async fn claim(&self, request: &ClaimRequest, give_up: impl Future<Output = ()>) -> Claiming {
+        let mut in_doubt = false;
         let until_certain = async {
             let mut wait = FIRST_WAIT;
             loop {
                 match self.ask(self.ledger().claim(request.clone())).await {
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
-                        certain &= error.applied() == Applied::No;
-                        if certain {
+                        in_doubt |= error.applied() != Applied::No;
+                        if !in_doubt {
                             return Err(error);
                         }
                     }
@@ -98,14 +101,17 @@ impl Store {
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
         };
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
-            answer = until_certain => answer,
-            () = give_up => {
-                let message = "whether the run was claimed is not known";
-                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
-            }
-        }
+            answer = until_certain => Some(answer),
+            () = give_up => None,
+        };
+        let Some(answer) = answer else {
+            let message = "whether the run was claimed is not known";
+            let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
+            return Claiming { answer: Err(error), in_doubt: true };
+        };
+        Claiming { answer, in_doubt }
     }
 
     /// Records an end, as long as the run's lease may last at the longest; then it is an orphan's end anyway.

@@ -50,12 +50,12 @@ impl Drive {
         }
     }
 
-    pub(super) fn claim(&mut self, due: Due) {
+    pub(super) fn claim(&mut self, mut due: Due) {
         let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.inner.node.clone();
         self.claims += 1;
         self.effects.spawn(async move {
-            let (answer, granted) = start(&node, &job, &due).await;
+            let (answer, granted) = start(&node, &job, &mut due).await;
             Effect::Claimed(due, answer, granted.map(Box::new))
         });
     }
@@ -187,13 +187,14 @@ impl Drive {
             if !matches!(self.phase, Phase::Running) || !self.adopting.insert(key) {
                 continue;
             }
-            let due = Due {
+            let mut due = Due {
                 job: orphan.job,
                 run: orphan.run,
                 catch_up: CatchUp::Yes,
                 missed: 0,
                 revision: 0,
                 epoch,
+                in_doubt: None,
             };
             let most = job.terms.attempts_of_orphan();
             let again = (job.terms.on_orphan != OnOrphan::Skip && orphan.attempt < most)
@@ -202,7 +203,7 @@ impl Drive {
             self.claims += 1;
             self.effects.spawn(async move {
                 let granted = match again {
-                    Some(again) => adopt(&node, &job, &due, again).await,
+                    Some(again) => adopt(&node, &job, &mut due, again).await,
                     None => {
                         if bury(&node, &due, orphan.claim).await {
                             node.observers.tell(&CronEvent::Orphan { job: &due.job, again: false });

@@ -1,15 +1,15 @@
 //! What is planned of one job: its agenda.
 
-use super::{BUSY, Command, Due, SkipReason, missed};
+use super::{BUSY, Command, Due, SkipReason, missed, utc};
 use crate::{
     options::{Overlap, Scope, Terms},
     schedule::{Schedule, UtcTime},
 };
 use lock_core::{
     FencingToken, LockName,
-    backend::ledger::{CatchUp, RunId},
+    backend::ledger::{CatchUp, ClaimId, RunId},
 };
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 #[derive(Debug)]
 pub(super) struct Job {
@@ -36,6 +36,22 @@ pub(super) struct Job {
 pub(super) struct Entry {
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
+    /// The claim of an earlier request that may still be carried out.
+    pub(super) in_doubt: Option<ClaimId>,
+    /// The store has said that it comes yet.
+    pub(super) early: bool,
+}
+
+impl Entry {
+    pub(super) fn new(run: RunId, catch_up: CatchUp) -> Self {
+        Self { run, catch_up, in_doubt: None, early: false }
+    }
+
+    /// What the store may already know of is not taken back.
+    fn can_be_missed(&self) -> Option<UtcTime> {
+        let at = self.run.scheduled().map(utc)?;
+        (self.in_doubt.is_none() && !self.early).then_some(at)
+    }
 }
 
 impl Job {
@@ -62,6 +78,7 @@ impl Job {
 
     /// Puts on the agenda what has come, as far as the policies want it.
     pub(super) fn list_due(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
+        self.take_back_what_is_late(now);
         let Some(cursor) = self.cursor else { return };
         if self.next.is_none_or(|next| next > now) {
             return;
@@ -75,7 +92,7 @@ impl Job {
         let mut skipped = due.skipped;
         for (at, catch_up) in due.run {
             let run = RunId::at_millis(u64::try_from(at.as_millis()).unwrap_or(0));
-            self.agenda.push_back(Entry { run, catch_up });
+            self.agenda.push_back(Entry::new(run, catch_up));
         }
         if skipped > 0 {
             self.missed = self.missed.saturating_add(skipped);
@@ -88,6 +105,30 @@ impl Job {
                 out.push(Command::Skipped { job: name.clone(), reason: SkipReason::Queue, count: skipped });
             }
         }
+    }
+
+    /// What could not be asked for in time, since the store did not answer, is as late as after an outage, and the policy for what
+    /// is missed decides again. What waits for a run to end waits because its own policy says so.
+    fn take_back_what_is_late(&mut self, now: UtcTime) {
+        if matches!(self.terms.overlap, Overlap::QueueOne | Overlap::CancelPrevious) {
+            return;
+        }
+        let front = usize::from(self.in_flight);
+        let waiting = || self.agenda.iter().skip(front);
+        let is_late = |entry: &Entry| {
+            let at = entry.can_be_missed().filter(|_| entry.catch_up == CatchUp::No);
+            at.is_some_and(|at| now.since(at) > missed::ON_TIME)
+        };
+        if !waiting().any(is_late) {
+            return;
+        }
+        let Some(first) = waiting().filter_map(Entry::can_be_missed).min() else { return };
+        let mut at = 0;
+        self.agenda.retain(|entry| {
+            at += 1;
+            at <= front || entry.can_be_missed().is_none()
+        });
+        self.decided_up_to(first.saturating_sub(Duration::from_millis(1)));
     }
 
     /// Drops each scheduled entry that is not in flight, and behind which another one that is on time stands.
@@ -109,9 +150,9 @@ impl Job {
         if self.in_flight || self.not_before > now {
             return;
         }
-        let Some(Entry { run, catch_up }) = self.agenda.front().copied() else { return };
+        let Some(Entry { run, catch_up, in_doubt, .. }) = self.agenda.front().copied() else { return };
         let (revision, missed) = (self.revision, self.missed);
-        let due = Due { job: name.clone(), run, catch_up, missed, revision, epoch };
+        let due = Due { job: name.clone(), run, catch_up, missed, revision, epoch, in_doubt };
         if self.terms.scope == Scope::Fleet {
             self.in_flight = true;
             out.push(Command::Claim(due));

@@ -26,7 +26,7 @@ use crate::{
 use job::{Entry, Job};
 use lock_core::{
     FencingToken, LockName,
-    backend::ledger::{CatchUp, Claimed, RunId},
+    backend::ledger::{CatchUp, ClaimId, Claimed, RunId},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -45,6 +45,8 @@ pub(crate) struct Due {
     pub(crate) missed: u32,
     pub(crate) revision: u64,
     pub(crate) epoch: FencingToken,
+    /// The claim of an earlier request that may still be carried out.
+    pub(crate) in_doubt: Option<ClaimId>,
 }
 
 /// What is to be done.
@@ -180,7 +182,7 @@ impl Planner {
         let leading = self.epoch.is_some();
         let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
         if leading && !job.agenda.iter().any(|entry| entry.run == run) {
-            job.agenda.push_back(Entry { run, catch_up: CatchUp::No });
+            job.agenda.push_back(Entry::new(run, CatchUp::No));
         }
     }
 
@@ -206,6 +208,10 @@ impl Planner {
         let asked = std::mem::take(&mut job.in_flight);
         if !asked || job.agenda.front().is_none_or(|entry| entry.run != due.run) {
             return;
+        }
+        if let Some(front) = job.agenda.front_mut() {
+            front.in_doubt = due.in_doubt;
+            front.early = matches!(answer, Answer::Ledger(Claimed::Early { .. }));
         }
         let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
         match answer {

@@ -26,6 +26,8 @@ fn granted() -> Answer {
 struct Story {
     planner: Planner,
     schedule: Schedule,
+    /// With what requests come back that were not all answered.
+    in_doubt: Option<ClaimId>,
 }
 
 impl Story {
@@ -36,7 +38,7 @@ impl Story {
         planner.add(at(0), name(), schedule.clone(), terms);
         planner.led(EPOCH);
         planner.registered(&name(), at(0));
-        Self { planner, schedule }
+        Self { planner, schedule, in_doubt: None }
     }
 
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
@@ -66,7 +68,15 @@ impl Story {
 
     fn answer(&mut self, now: UtcTime, run: RunId, answer: Answer) -> Vec<Command> {
         let (mut out, revision) = (Vec::new(), self.planner.jobs[&name()].revision);
-        let due = Due { job: name(), run, catch_up: CatchUp::No, missed: 0, revision, epoch: EPOCH };
+        let due = Due {
+            job: name(),
+            run,
+            catch_up: CatchUp::No,
+            missed: 0,
+            revision,
+            epoch: EPOCH,
+            in_doubt: self.in_doubt,
+        };
         self.planner.answered(now, &due, answer, &mut out);
         out
     }
@@ -296,9 +306,55 @@ fn a_job_of_each_node_runs_without_a_leader_and_keeps_its_own_overlap() {
     let mut planner = Planner::default();
     let schedule = Schedule::cron("* * * * *").unwrap();
     planner.add(at(0), name(), schedule.clone(), per_node(Overlap::Skip));
-    let mut story = Story { planner, schedule };
+    let mut story = Story { planner, schedule, in_doubt: None };
     assert_eq!(story.asks(at(60)), [(run_at(60), CatchUp::No)]);
     assert_eq!(story.tick(at(120)), [skipped(SkipReason::Overlap, 1)]);
     story.planner.ended(&name());
     assert_eq!(story.asks(at(180)), [(run_at(180), CatchUp::No)]);
+}
+
+#[test]
+fn a_claim_that_may_still_arrive_is_repeated_and_not_given_up() {
+    for misfire in [Misfire::Skip, Misfire::FireOnce] {
+        let mut story = Story::led("* * * * *", Terms { misfire, ..Terms::default() });
+        let claim = ClaimId::random();
+        story.asks(at(60));
+        story.in_doubt = Some(claim);
+        story.answer(at(90), run_at(60), Answer::Failed);
+        let told = story.tick(at(95));
+        assert!(
+            matches!(&told[..], [Command::Claim(due)] if due.run == run_at(60) && due.in_doubt == Some(claim)),
+            "{misfire:?}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn what_the_store_could_not_be_asked_for_in_time_is_missed() {
+    for (misfire, asked, missed) in
+        [(Misfire::Skip, vec![], 1), (Misfire::FireOnce, vec![(run_at(60), CatchUp::Yes)], 0)]
+    {
+        let mut story = Story::led("* * * * *", Terms { misfire, ..Terms::default() });
+        story.asks(at(60));
+        story.answer(at(61), run_at(60), Answer::Failed);
+        assert_eq!(story.asks(UtcTime::from_millis(61_300)), asked, "{misfire:?}");
+        assert_eq!(story.planner.jobs[&name()].missed, missed, "{misfire:?}");
+    }
+}
+
+#[test]
+fn an_agenda_stays_short_while_a_claim_is_under_way_for_hours() {
+    let mut story = Story::led("* * * * * *", Terms::default());
+    for second in 1..7200 {
+        story.tick(at(second));
+        assert!(story.planner.jobs[&name()].agenda.len() <= 4, "at {second} s");
+    }
+}
+
+#[test]
+fn what_the_store_says_is_early_is_not_late_by_a_clock_that_is_ahead() {
+    let mut story = Story::led("* * * * *", Terms { misfire: Misfire::Skip, ..Terms::default() });
+    story.asks(at(60));
+    story.answer(at(60), run_at(60), Answer::Ledger(Early { wait: Duration::from_secs(10) }));
+    assert_eq!(story.asks(at(70)), [(run_at(60), CatchUp::No)]);
 }

@@ -162,6 +162,54 @@ async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_still_run() {
+    let fleet = Fleet::new();
+    let node = |name: &'static str| {
+        let node = fleet.node(name);
+        let job = node.job("job", "*/10 * * * * *", Duration::from_millis(14_500));
+        (job.overlap(Overlap::QueueOne), node)
+    };
+    let (job, a) = node("a");
+    job.register().await.unwrap();
+    let a = a.start();
+    sleep(Duration::from_millis(500)).await;
+    let (job, b) = node("b");
+    job.register().await.unwrap();
+    let b = b.start();
+    sleep(secs(11)).await;
+    // The run of 10 s goes on here until 24.5 s, while the other node leads.
+    let leaving = tokio::spawn(a.stop());
+    sleep(secs(1)).await;
+    assert!(b.cron.is_leading());
+    // The first request for 20 s is delivered after the run has ended and before the next question.
+    b.faulty.next(Op::Claim, Fault::Late(Duration::from_millis(4_520)));
+    sleep(secs(13)).await;
+    leaving.await.unwrap();
+    assert_eq!(fleet.log.instants(), [10, 20], "{:?}", fleet.memory.held());
+    fleet.log.assert_each_once();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_late_because_the_store_was_away_is_missed_also_for_a_leader_that_stayed() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "* * * * * *", secs(0)).misfire(Misfire::Skip).register().await.unwrap();
+    let running = node.start();
+    sleep(Duration::from_millis(2_500)).await;
+    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    sleep(secs(30)).await;
+    running.faulty.heal();
+    sleep(secs(3)).await;
+    let instants = fleet.log.instants();
+    assert!(
+        instants.starts_with(&[1, 2]) && instants[2] >= 31 && instants.ends_with(&[34, 35]),
+        "{instants:?}"
+    );
+    assert_eq!(fleet.log.leaders(), 1, "it led all the time");
+    assert!(fleet.log.skipped(SkipReason::Missed) >= 28);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scheduler_that_is_dropped_leads_no_more() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
