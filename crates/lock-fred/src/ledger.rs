@@ -163,7 +163,9 @@ impl RunLedger for RedisBackend {
             Order::Trigger(id) => ("trigger", RunId::Triggered(id).to_string()),
             _ => return Err(nonsense("give an order")),
         };
-        let keys = vec![JobKeys::of(&job.group, &job.name).job, GroupKeys::of(&job.group).orders];
+        let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
+        let GroupKeys { open, orders } = GroupKeys::of(&job.group);
+        let keys = vec![of_job, orders, open, history];
         let args = vec![job.name.to_string(), word.to_owned(), value, MOST_TRIGGERS.to_string()];
         let raw = self.run(&script::LEDGER_ORDER, keys, args).await?;
         let outcome = match raw.word.as_str() {

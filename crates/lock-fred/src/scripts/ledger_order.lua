@@ -1,6 +1,6 @@
 -- Gives an order for a job. What was missed under the orders before it stays missed: the watermark is raised to now.
 --
--- KEYS 1 job   2 orders of its group
+-- KEYS 1 job   2 orders of its group   3 open runs of its group   4 its history
 -- ARGV 1 job   2 pause | resume | replace | restore | trigger   3 schedule, or trigger:<uuid>   4 most triggers
 --
 -- replies, each after the server's time in µs:
@@ -13,7 +13,8 @@ local orders = fields(KEYS[2])
 local revision = tonumber(orders.revision or 0)
 
 if order == 'trigger' then
-  if not orders[value] then
+  -- An order that is delivered twice, far apart, was carried out in between.
+  if not orders[value] and not find_open(KEYS[3], name, value) and not find_ended(KEYS[4], value) then
     local waiting = 0
     for field in pairs(orders) do
       if string.find(field, '^trigger:') then waiting = waiting + 1 end

@@ -171,7 +171,10 @@ impl Run {
     }
 
     async fn order(&mut self) {
-        let (mut job, id) = (self.job(), *ProcessId::random().as_uuid());
+        let (mut job, mut id) = (self.job(), *ProcessId::random().as_uuid());
+        if let (true, Some(RunId::Triggered(before))) = (self.random.chance(0.3), self.triggers.last()) {
+            id = *before;
+        }
         if self.random.chance(0.2) {
             job.name = self.jobs[2].clone();
         }

@@ -152,6 +152,7 @@ macro_rules! each_ledger_property {
             ordering::a_changed_order_outdates_what_was_planned,
             ordering::orders_are_told_when_they_changed,
             ordering::a_trigger_is_claimed_once_and_decides_no_instant,
+            ordering::an_order_to_trigger_that_comes_again_is_not_carried_out_again,
             ordering::triggers_are_bounded,
             ordering::an_unknown_job_takes_no_orders,
         }

@@ -92,6 +92,27 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) 
     assert_eq!(registered.expect("a ledger answers").outcome[0].watermark, desk.begin);
 }
 
+/// Also when it is delivered again while the run is under way, or after its end: it would wait for ever, or be carried out
+/// when the history has forgotten the run.
+pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &impl Harness) {
+    let desk = Desk::new(h, "trigger-again").await;
+    let id = id();
+    desk.order(Order::Trigger(id)).await;
+    let run = desk.granted(desk.request(RunId::Triggered(id))).await;
+    let revision = desk.order(Order::Trigger(id)).await;
+    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
+    assert_eq!(desk.order(Order::Trigger(id)).await, revision);
+    let orders =
+        desk.ledger().orders(desk.job.group.clone(), u64::MAX).await.expect("a ledger answers").outcome;
+    let Orders::Changed { triggers, .. } = orders else { panic!("they are all told") };
+    assert_eq!(triggers, [], "it waits no more");
+    for millis in 1..=100 {
+        let other = desk.claim(millis).await;
+        desk.end(&other, RunOutcome::Succeeded, Then::Over).await;
+    }
+    assert_eq!(desk.send(desk.request(RunId::Triggered(id))).await, Claimed::Duplicate);
+}
+
 /// Triggers that nobody carries out do not fill the store.
 pub async fn triggers_are_bounded(h: &impl Harness) {
     let desk = Desk::new(h, "full").await;

@@ -27,9 +27,7 @@ impl GroupLedger {
             RunId::Triggered(id) => {
                 let pending =
                     self.triggers.iter().any(|trigger| trigger.id == id && trigger.job == r.job.name);
-                let known =
-                    job.open.contains_key(&r.run) || job.history.iter().any(|attempt| attempt.run == r.run);
-                (!pending || known).then_some(Claimed::Duplicate)
+                (!pending || job.knows(r.run)).then_some(Claimed::Duplicate)
             }
         };
         if let Some(refused) = refused {

@@ -111,6 +111,11 @@ impl Job {
         self.history.truncate(HISTORY);
     }
 
+    /// Whether an attempt of this run was made, as far as the history goes back.
+    fn knows(&self, run: RunId) -> bool {
+        self.open.contains_key(&run) || self.history.iter().any(|attempt| attempt.run == run)
+    }
+
     fn remembers(&self, run: RunId, claim: ClaimId) -> Option<&Attempt> {
         self.history.iter().find(|attempt| attempt.run == run && attempt.claim == claim)
     }

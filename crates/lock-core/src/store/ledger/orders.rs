@@ -2,7 +2,7 @@
 
 use super::GroupLedger;
 use crate::{
-    backend::ledger::{MOST_TRIGGERS, Order, Ordered, Orders, Trigger},
+    backend::ledger::{MOST_TRIGGERS, Order, Ordered, Orders, RunId, Trigger},
     name::LockName,
     time::ServerTime,
 };
@@ -19,7 +19,9 @@ impl GroupLedger {
             Order::Replace(schedule) => next.schedule = Some(schedule.clone()),
             Order::Restore => next.schedule = None,
             Order::Trigger(id) => {
-                if !self.triggers.iter().any(|trigger| trigger.id == *id) {
+                let waits = self.triggers.iter().any(|trigger| trigger.id == *id);
+                // An order that is delivered twice, far apart, was carried out in between.
+                if !waits && !job.knows(RunId::Triggered(*id)) {
                     if self.triggers.len() >= MOST_TRIGGERS {
                         return Ordered::Full;
                     }
