@@ -1,5 +1,6 @@
 //! The suite is trusted because it catches: backends with planted bugs, each of which a named property must find.
 
+mod ledger;
 mod mutant;
 
 pub(crate) use mutant::{Bug, Mutant};
@@ -34,6 +35,8 @@ macro_rules! caught {
         }
     )*};
 }
+
+use caught;
 
 caught! {
     delete_without_compare: DeleteWithoutCompare
