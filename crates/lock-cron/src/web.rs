@@ -21,6 +21,10 @@ use serde_json::{Value, json};
 /// How many next runs a list tells.
 const NEXT_RUNS: usize = 5;
 
+/// The page asks its own server, and nobody shows it in a frame.
+const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; \
+                        style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
+
 /// A router to nest into your own, behind your own authentication: it changes nothing, but names of jobs and texts of errors
 /// are not for everybody.
 ///
@@ -62,13 +66,13 @@ async fn history(State(cron): State<Scheduler>, Path(name): Path<String>) -> Res
 }
 
 async fn list(cron: &Scheduler) -> Result<Vec<Value>, CronError> {
-    let mut jobs = Vec::new();
-    for view in cron.list().await? {
-        let next = cron.next_runs(view.name.as_str(), NEXT_RUNS).await?;
-        let next: Vec<_> = next.iter().map(ToString::to_string).collect();
-        jobs.push(job(&view, &next));
-    }
-    Ok(jobs)
+    let jobs = cron.list().await?;
+    let now = cron.inner.node.store.now();
+    let of_job = |view: &JobView| {
+        let next = view.schedule.after(now).take(NEXT_RUNS);
+        job(view, &next.map(|at| at.to_string()).collect::<Vec<_>>())
+    };
+    Ok(jobs.iter().map(of_job).collect())
 }
 
 fn job(view: &JobView, next: &[String]) -> Value {
@@ -118,7 +122,11 @@ fn attempt(attempt: &Attempt) -> Value {
 fn told(status: StatusCode, value: &Value) -> Response {
     (
         status,
-        [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")],
+        [
+            (header::CONTENT_TYPE, "application/json"),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        ],
         value.to_string(),
     )
         .into_response()
@@ -135,5 +143,7 @@ fn failed(error: &CronError) -> Response {
 }
 
 async fn page() -> Response {
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], include_str!("page.html")).into_response()
+    let headers =
+        [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, PAGE_MAY)];
+    (headers, include_str!("page.html")).into_response()
 }

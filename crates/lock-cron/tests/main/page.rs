@@ -56,3 +56,54 @@ async fn an_unknown_job_is_not_found_and_a_silent_store_is_unavailable() {
     running.faulty.always_all(lock_testkit::Fault::Hang);
     assert_eq!(json(&mut app, "/jobs").await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_of_many_jobs_is_no_more_questions_than_one_of_few() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    for number in 0..50 {
+        node.job(&format!("job-{number}"), "* * * * *", secs(1)).register().await.expect("a good job");
+    }
+    let mut app = lock_cron::router(node.cron.clone());
+    let before = node.faulty.calls(lock_testkit::Op::Orders);
+    let (_, jobs) = json(&mut app, "/jobs").await;
+    assert_eq!(
+        (jobs.as_array().map(Vec::len), &jobs[49]["next_runs"][4]),
+        (Some(50), &"2026-01-01T00:05:00Z".into())
+    );
+    assert_eq!(node.faulty.calls(lock_testkit::Op::Orders) - before, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_and_errors_of_a_hostile_job_are_text() {
+    const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&/..%2e";
+    let fleet = Fleet::new();
+    let node = fleet.node(HOSTILE);
+    let job =
+        node.cron.job(HOSTILE, lock_cron::Schedule::cron("* * * * *").expect("a good schedule"), |_| async {
+            Err(HOSTILE.into())
+        });
+    job.register().await.expect("a good job");
+    let running = node.start();
+    sleep(secs(61)).await;
+    let mut app = lock_cron::router(running.cron.clone());
+    let path: String = HOSTILE.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let (status, history) = json(&mut app, &format!("/jobs/{path}/history")).await;
+    assert_eq!(
+        (status, &history[0]["detail"], &history[0]["node"]),
+        (StatusCode::OK, &HOSTILE.into(), &HOSTILE.into())
+    );
+    let request = Request::get("/jobs").body(Body::empty()).expect("a good request");
+    let response = app.call(request).await.expect("a router is infallible");
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert_eq!(response.headers()["x-content-type-options"], "nosniff", "no browser takes it for a page");
+    let (_, page) = get(&mut app, "/").await;
+    assert!(
+        !page.contains("innerHTML")
+            && !page.contains("insertAdjacentHTML")
+            && !page.contains("document.write")
+    );
+    let request = Request::post("/jobs").body(Body::empty()).expect("a good request");
+    let response = app.call(request).await.expect("a router is infallible");
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "it only tells");
+}
