@@ -5,6 +5,7 @@ use crate::{
     plan::utc,
     schedule::UtcTime,
 };
+use futures_util::FutureExt;
 use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LockFactory,
     backend::{
@@ -12,7 +13,7 @@ use lock_core::{
         ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger},
     },
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// Waits between questions that were not answered.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -72,13 +73,14 @@ impl Store {
         &self,
         call: impl Future<Output = Result<Reply<T>, BackendError>>,
     ) -> Result<Reply<T>, BackendError> {
-        match tokio::time::timeout(self.timeout, call).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let message = format!("the run ledger gave no answer within {:?}", self.timeout);
-                Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
-            }
-        }
+        // A backend that panics must not take the answer with it: the scheduler would wait for it for ever.
+        let call = AssertUnwindSafe(call).catch_unwind();
+        let message = match tokio::time::timeout(self.timeout, call).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => "the run ledger panicked".to_owned(),
+            Err(_) => format!("the run ledger gave no answer within {:?}", self.timeout),
+        };
+        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     }
 
     /// Asks with the same claim id until it is known whether the run was claimed, or `give_up` completes. An error counts as
@@ -132,5 +134,19 @@ impl Store {
             }
         };
         tokio::time::timeout(within, until_recorded).await.unwrap_or(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lock_core::MemoryBackend;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_backend_that_panics_is_one_that_did_not_answer() {
+        let (locks, group) = (LockFactory::new(MemoryBackend::new()), GroupName::new("g").unwrap());
+        let store = Store::new(&locks, group, Duration::from_secs(1)).unwrap();
+        let asked = store.ask::<()>(async { panic!("out of order") }).await;
+        assert_eq!(asked.unwrap_err().applied(), Applied::Unknown);
     }
 }
