@@ -115,22 +115,24 @@ impl Scheduler {
 
     pub(crate) async fn register(&self, job: Job) -> Result<(), CronError> {
         let refused = |kind| Err(CronError::new(kind).about(format_args!("job `{}`", job.name)));
-        let check = || {
+        let check = |jobs: &BTreeMap<LockName, Arc<Job>>| {
             if self.inner.running.load(Ordering::SeqCst) {
                 return refused(CronErrorKind::Running);
             }
-            match lock(&self.inner.jobs).contains_key(&job.name) {
+            match jobs.contains_key(&job.name) {
                 true => refused(CronErrorKind::DuplicateJob),
                 false => Ok(()),
             }
         };
-        check()?;
+        check(&lock(&self.inner.jobs))?;
         if job.terms.scope == Scope::Fleet {
             let store = &self.inner.node.store;
             store.ask(store.ledger().register(store.group.clone(), vec![job.name.clone()])).await?;
         }
-        check()?;
-        lock(&self.inner.jobs).insert(job.name.clone(), Arc::new(job));
+        // In one step: whoever runs takes the jobs after it has said so.
+        let mut jobs = lock(&self.inner.jobs);
+        check(&jobs)?;
+        jobs.insert(job.name.clone(), Arc::new(job));
         Ok(())
     }
 

@@ -41,7 +41,8 @@ impl Drive {
                 }
                 Command::EndRunning(job) => self.inner.node.cancel(|name, _| *name == job, Why::Replaced),
                 Command::Register(job) => self.register(vec![job], Duration::ZERO),
-                Command::ReadOrders => self.next_orders = Instant::now(),
+                // All of them: the store does not have those that are known here, whatever their number says.
+                Command::ReadOrders => (self.known_orders, self.next_orders) = (u64::MAX, Instant::now()),
                 Command::Resign { floor } => self.resign(Some(floor)),
                 Command::Skipped { job, reason, count } => {
                     self.inner.node.observers.tell(&CronEvent::Skipped { job: &job, reason, count });
