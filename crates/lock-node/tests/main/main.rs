@@ -2,6 +2,7 @@
 
 mod counting;
 mod cron;
+mod leaders;
 mod load;
 mod refereeing;
 mod support;

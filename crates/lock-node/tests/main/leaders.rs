@@ -1,0 +1,126 @@
+//! What is safe although the scheduler cannot know better: two leaders at once, and a server that loses everything.
+
+use lock_core::LockFactory;
+use lock_cron::{CronEvent, CronObserver, Overlap, RunId, Schedule, Scheduler};
+use lock_fred::RedisBackend;
+use lock_testkit::RedisServer;
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::{task::JoinHandle, time::sleep};
+
+/// How often each run was started, and with which tokens.
+type Starts = Arc<Mutex<BTreeMap<RunId, Vec<u64>>>>;
+
+#[derive(Debug, Clone, Default)]
+struct Leads(Arc<AtomicBool>, Arc<AtomicU32>);
+
+impl CronObserver for Leads {
+    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+        match event {
+            CronEvent::Leading { .. } => {
+                self.0.store(true, SeqCst);
+                self.1.fetch_add(1, SeqCst);
+            }
+            CronEvent::Resigned => self.0.store(false, SeqCst),
+            _ => {}
+        }
+    }
+}
+
+/// A node with a job that is due every second, and with `own` jobs besides, by which it has an election of its own.
+async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler, Leads) {
+    let leads = Leads::default();
+    let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
+    let builder = Scheduler::builder(LockFactory::new(backend)).group("leaders").observer(leads.clone());
+    let cron = builder.leadership_lease(Duration::from_secs(3)).build().expect("the options fit together");
+    let written = starts.clone();
+    let job = cron.job("shared", every_second(), move |run| {
+        let mut starts = written.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.entry(run.id()).or_default().push(run.fencing_token().get());
+        async { Ok(()) }
+    });
+    job.overlap(Overlap::Allow { max: 9 }).register().await.expect("a server that runs registers");
+    for name in own {
+        let job = cron.job(name, every_second(), |_| async { Ok(()) });
+        job.register().await.expect("a server that runs registers");
+    }
+    (cron, leads)
+}
+
+fn every_second() -> Schedule {
+    Schedule::cron("* * * * * *").expect("a good schedule")
+}
+
+fn run(cron: Scheduler, until: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    tokio::spawn(async move { cron.run_until(until).await.expect("it ends well") })
+}
+
+fn twice(starts: &Starts) -> Vec<(RunId, Vec<u64>)> {
+    let starts = starts.lock().unwrap_or_else(PoisonError::into_inner);
+    starts.iter().filter(|(_, tokens)| tokens.len() > 1).map(|(run, tokens)| (*run, tokens.clone())).collect()
+}
+
+fn count(starts: &Starts) -> usize {
+    starts.lock().unwrap_or_else(PoisonError::into_inner).len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_leaders_at_once_start_each_instant_once() {
+    let (server, starts) = (RedisServer::start(), Starts::default());
+    let (old, old_leads) = node(&server, &[], &starts).await;
+    let (new, new_leads) = node(&server, &["added"], &starts).await;
+    let seconds = 20;
+    let both = [old, new].map(|cron| run(cron, sleep(Duration::from_secs(seconds))));
+    let mut at_once = 0;
+    for _ in 0..seconds * 10 - 10 {
+        sleep(Duration::from_millis(100)).await;
+        at_once += u32::from(old_leads.0.load(SeqCst) && new_leads.0.load(SeqCst));
+    }
+    for one in both {
+        one.await.expect("it ends");
+    }
+    assert!(at_once > 50, "they led at once {at_once} times of {}", seconds * 10);
+    assert_eq!(twice(&starts), [], "no instant starts twice");
+    let begun = count(&starts);
+    assert!(begun as u64 >= seconds - 4, "{begun} of {seconds} instants were started");
+    eprintln!(
+        "two leaders at once in {at_once} of {} looks, elected {} times: {begun} instants in {seconds} s, none twice",
+        seconds * 10,
+        old_leads.1.load(SeqCst) + new_leads.1.load(SeqCst)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loses_everything_again_and_again_starts_nothing_twice() {
+    let (server, starts) = (RedisServer::start(), Starts::default());
+    let (first, _) = node(&server, &[], &starts).await;
+    let (second, _) = node(&server, &[], &starts).await;
+    let seconds = 24;
+    let both = [first, second].map(|cron| run(cron, sleep(Duration::from_secs(seconds))));
+    sleep(Duration::from_secs(2)).await;
+    let mut tokens = Vec::new();
+    for round in 0..36 {
+        // At another part of the second each time, also right after an instant.
+        sleep(Duration::from_millis(507)).await;
+        if round % 3 != 2 {
+            server.command(&["FLUSHALL"]);
+        }
+        tokens.push(count(&starts));
+    }
+    for one in both {
+        one.await.expect("it ends");
+    }
+    assert_eq!(twice(&starts), [], "no instant starts twice");
+    let in_order: Vec<u64> =
+        starts.lock().unwrap_or_else(PoisonError::into_inner).values().map(|tokens| tokens[0]).collect();
+    assert!(in_order.is_sorted(), "tokens grow over the loss: {in_order:?}");
+    assert!(count(&starts) >= 5, "it goes on in between: {tokens:?}");
+    eprintln!("24 losses of all data in {seconds} s: {} instants started, none twice", count(&starts));
+}
