@@ -110,8 +110,11 @@ async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
         }
     };
     let quick = Duration::from_millis(10);
-    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").unwrap(), body);
-    job.retries(Retries { max: 1, first: quick, longest: quick }).register().await.unwrap();
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
+    job.retries(Retries { max: 1, first: quick, longest: quick })
+        .register()
+        .await
+        .expect("a healthy fleet answers");
     (node.start(), fail)
 }
 
