@@ -49,6 +49,11 @@ pub enum CronEvent<'a> {
         /// Whether it is run again.
         again: bool,
     },
+    /// A job of the group has an orphan or a trigger that is left lying: no node that leads has registered it. Told once by each leader.
+    Unowned {
+        /// The job.
+        job: &'a LockName,
+    },
     /// The store was asked in vain.
     StoreFailed,
     /// By how much the wall clock of this node is ahead of the server's, in seconds.
@@ -109,6 +114,9 @@ fn log(group: &str, event: &CronEvent<'_>) {
         }
         CronEvent::Orphan { job, again } => {
             tracing::warn!(cron.group = group, cron.job = %job, again, "a run was abandoned by its node");
+        }
+        CronEvent::Unowned { job } => {
+            tracing::error!(cron.group = group, cron.job = %job, "no node that leads has this job: nobody runs it");
         }
         CronEvent::StoreFailed => tracing::debug!(cron.group = group, "the store was asked in vain"),
         CronEvent::ClockOffset { .. } => {}

@@ -24,6 +24,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
 /// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.again`: whether it is run again |
+/// | `cron.unowned` | counter: jobs that no node that leads has registered | `cron.job` |
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
@@ -35,6 +36,7 @@ pub struct OtelCronObserver {
     duration: Histogram<f64>,
     skipped: Counter<u64>,
     orphan: Counter<u64>,
+    unowned: Counter<u64>,
     failure: Counter<u64>,
     offset: Gauge<f64>,
 }
@@ -59,6 +61,7 @@ impl OtelCronObserver {
             duration: seconds("cron.run.duration", "From the beginning of a body to its end"),
             skipped: count("cron.skipped", "Runs that will not be"),
             orphan: count("cron.orphan", "Runs whose node died, or lost them"),
+            unowned: count("cron.unowned", "Jobs that no node that leads has registered"),
             failure: count("cron.store.failure", "Questions that the store did not answer"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
@@ -100,6 +103,10 @@ impl CronObserver for OtelCronObserver {
             }
             CronEvent::Orphan { job, again } => {
                 self.orphan.add(1, &with(job, "cron.again", if *again { "yes" } else { "no" }));
+            }
+            CronEvent::Unowned { job } => {
+                let [of_group] = group.clone();
+                self.unowned.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
             }
             CronEvent::StoreFailed => self.failure.add(1, &group),
             CronEvent::ClockOffset { seconds } => self.offset.record(*seconds, &group),

@@ -41,8 +41,8 @@ impl Drive {
                 }
                 Command::EndRunning(job) => self.inner.node.cancel(|name, _| *name == job, Why::Replaced),
                 Command::Register(job) => self.register(vec![job], Duration::ZERO),
-                // All of them: the store does not have those that are known here, whatever their number says.
-                Command::ReadOrders => (self.known_orders, self.next_orders) = (u64::MAX, Instant::now()),
+                // The store does not have those that are known here, whatever their number says.
+                Command::ReadOrders => self.read_all_orders(),
                 Command::Resign { floor } => self.resign(Some(floor)),
                 Command::Skipped { job, reason, count } => {
                     self.inner.node.observers.tell(&CronEvent::Skipped { job: &job, reason, count });
@@ -162,6 +162,9 @@ impl Drive {
             let (revision, paused) = of_job.map_or((0, false), |orders| (orders.revision, orders.paused));
             self.planner.ordered(&job.name, revision, paused, effective(job, of_job), commands);
         }
+        if self.leadership.is_some() {
+            self.see_triggers(&triggers);
+        }
         for trigger in triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
         }
@@ -182,6 +185,7 @@ impl Drive {
         let Some(epoch) = self.leadership.as_ref().map(|leadership| leadership.guard.fencing_token()) else {
             return;
         };
+        self.see_open(&open);
         for orphan in open.into_iter().filter(|run| run.state == RunState::Orphaned) {
             let Some(job) = self.jobs.get(&orphan.job).cloned() else { continue };
             let key = (orphan.job.clone(), orphan.run);

@@ -1,6 +1,6 @@
 //! Leadership: one leader for all nodes that know the same jobs.
 
-use super::{Drive, Effect, Leadership, Phase};
+use super::{Drive, Effect, Leadership, Phase, unowned::Unowned};
 use crate::{
     observe::CronEvent,
     options::{Scope, fnv},
@@ -48,8 +48,9 @@ impl Drive {
         self.inner.leading.store(true, Ordering::SeqCst);
         self.inner.node.observers.tell(&CronEvent::Leading { epoch });
         self.planner.led(epoch);
-        self.known_orders = u64::MAX;
-        (self.next_orders, self.next_open) = (Instant::now(), Instant::now());
+        self.read_all_orders();
+        self.next_open = Instant::now();
+        self.unowned = Unowned::default();
         self.register(self.fleet_jobs(), Duration::ZERO);
     }
 

@@ -5,6 +5,7 @@
 
 mod events;
 mod lead;
+mod unowned;
 
 use crate::{
     error::CronError,
@@ -83,6 +84,7 @@ pub(crate) struct Drive {
     claims: usize,
     adopting: BTreeSet<(LockName, RunId)>,
     resigning: bool,
+    unowned: unowned::Unowned,
     next_orders: Instant,
     next_open: Instant,
     next_keep: Instant,
@@ -112,6 +114,7 @@ impl Drive {
             claims: 0,
             adopting: BTreeSet::new(),
             resigning: false,
+            unowned: unowned::Unowned::default(),
             next_orders: begin,
             next_open: begin,
             next_keep: begin,
@@ -199,6 +202,11 @@ impl Drive {
             self.next_keep = now + self.inner.node.run_lease / 3;
             self.keep();
         }
+    }
+
+    /// All of them, whatever was known.
+    fn read_all_orders(&mut self) {
+        (self.known_orders, self.next_orders) = (u64::MAX, Instant::now());
     }
 
     fn read_orders(&mut self) {

@@ -36,6 +36,7 @@ struct Written {
     orphans: u32,
     leaders: u32,
     failures: u32,
+    unowned: Vec<String>,
 }
 
 /// A body that began.
@@ -57,6 +58,7 @@ impl CronObserver for Log {
             CronEvent::Ended { outcome, .. } => *written.ends.entry(outcome.as_str()).or_default() += 1,
             CronEvent::Orphan { .. } => written.orphans += 1,
             CronEvent::Leading { .. } => written.leaders += 1,
+            CronEvent::Unowned { job } => written.unowned.push(job.to_string()),
             CronEvent::StoreFailed => written.failures += 1,
             _ => {}
         }
@@ -89,6 +91,11 @@ impl Log {
 
     pub(crate) fn orphans(&self) -> u32 {
         self.0.lock().expect("no test panics while it writes").orphans
+    }
+
+    /// Jobs that nobody who leads has.
+    pub(crate) fn unowned(&self) -> Vec<String> {
+        self.0.lock().expect("no test panics while it writes").unowned.clone()
     }
 
     pub(crate) fn leaders(&self) -> u32 {

@@ -97,3 +97,37 @@ async fn a_node_that_leaves_while_it_waits_leaves_at_once() {
     sleep(secs(1)).await;
     tokio::time::timeout(secs(1), follower.stop()).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_nobody_has_any_more_is_told_once() {
+    let fleet = Fleet::new();
+    let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
+    let before = fleet.node("b");
+    before.job("triggered", "@yearly", secs(0)).register().await.unwrap();
+    before.cron.trigger_now("triggered").await.unwrap();
+    let node = fleet.node("c");
+    node.job("died", "1 0 1 1 *", secs(3600)).register().await.unwrap();
+    let died = node.start();
+    sleep(secs(61)).await;
+    assert_eq!((fleet.log.starts().len(), fleet.log.unowned()), (2, vec![]));
+    died.kill();
+    sleep(secs(600)).await;
+    let mut unowned = fleet.log.unowned();
+    unowned.sort();
+    assert_eq!(unowned, ["died", "triggered"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_another_leader_has_is_not_told_as_unowned() {
+    let fleet = Fleet::new();
+    let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
+    let node = fleet.node("b");
+    let job = node.job("own", "1 0 1 1 *", secs(200)).overlap(lock_cron::Overlap::QueueOne);
+    job.register().await.unwrap();
+    let other = node.start();
+    sleep(secs(70)).await;
+    let id = other.cron.trigger_now("own").await.unwrap();
+    sleep(secs(400)).await;
+    assert!(fleet.log.starts().iter().any(|start| start.run == id), "it waited for the run to end");
+    assert_eq!(fleet.log.unowned(), [""; 0]);
+}
