@@ -85,7 +85,8 @@ impl SchedulerBuilder {
         self
     }
 
-    /// How long running bodies may go on when the scheduler ends, before they are told to end.
+    /// How long running bodies may go on when the scheduler ends, before they are told to end; and how long, before that, claims
+    /// are waited for that the store has not answered.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self

@@ -25,6 +25,8 @@ pub(crate) struct Node {
     pub(crate) run_lock: LockOptions,
     pub(crate) run_lease: Duration,
     pub(crate) observers: Observers,
+    /// Whether claims that are not answered are given up: the scheduler has waited for them long enough.
+    giving_up: watch::Sender<bool>,
     /// The runs that are under way here.
     running: Mutex<BTreeMap<(LockName, RunId), Running>>,
     /// Of jobs of each node, the newest first.
@@ -71,8 +73,20 @@ impl Node {
         run_lease: Duration,
         observers: Observers,
     ) -> Self {
-        let (running, local_history) = (Mutex::default(), Mutex::default());
-        Self { name, locks, store, run_lock, run_lease, observers, running, local_history }
+        let (running, local_history, giving_up) =
+            (Mutex::default(), Mutex::default(), watch::Sender::default());
+        Self { name, locks, store, run_lock, run_lease, observers, giving_up, running, local_history }
+    }
+
+    /// No claim is waited for any more.
+    pub(crate) fn give_up(&self) {
+        self.giving_up.send_replace(true);
+    }
+
+    /// Completes when no claim is waited for any more.
+    pub(crate) async fn gives_up(&self) {
+        let mut giving_up = self.giving_up.subscribe();
+        giving_up.wait_for(|given_up| *given_up).await.expect("the node holds a sender of its own");
     }
 
     pub(crate) fn store_failed(&self, error: &dyn std::error::Error) {

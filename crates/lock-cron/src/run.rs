@@ -131,7 +131,13 @@ async fn again(
             () = tokio::time::sleep(wait) => {}
         }
         node.changes(&job.name, granted.run);
-        match node.store.claim(&request, lost(Some(&hold))).await.answer {
+        let give_up = async {
+            tokio::select! {
+                () = lost(Some(&hold)) => {}
+                _ = asked_to_end(cancel.clone()) => {}
+            }
+        };
+        match node.store.claim(&request, give_up).await.answer {
             Ok(reply) => match reply.outcome {
                 Claimed::Claimed { token, attempt } if hold.is_held() => {
                     node.follow(&job.name, granted.run, claim);

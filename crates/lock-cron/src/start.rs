@@ -112,7 +112,10 @@ async fn take_and_claim(
     let asked = node
         .store
         .claim(&request, async move {
-            let _ = lost.await;
+            tokio::select! {
+                _ = lost => {}
+                () = node.gives_up() => {}
+            }
         })
         .await;
     due.in_doubt = (before.is_some() || asked.in_doubt).then_some(claim);

@@ -57,8 +57,8 @@ enum Effect {
 /// Where the end stands.
 enum Phase {
     Running,
-    /// No claims any more; waiting for those in flight.
-    Draining,
+    /// No claims any more; waiting for those in flight, until then.
+    Draining(Instant),
     /// Bodies finish, until then.
     Finishing(Instant),
     /// Bodies were told to end.
@@ -177,7 +177,7 @@ impl Drive {
         let now = Instant::now();
         let planned = self.planner.wake_at().map(|at| now + at.since(self.now()));
         let end = match self.phase {
-            Phase::Finishing(deadline) => Some(deadline),
+            Phase::Draining(deadline) | Phase::Finishing(deadline) => Some(deadline).filter(|at| *at > now),
             _ => None,
         };
         planned.into_iter().chain(end).fold(now + SLICE, Instant::min)
@@ -245,17 +245,19 @@ impl Drive {
     fn drain(&mut self) {
         if matches!(self.phase, Phase::Running) {
             self.planner.drain();
-            self.phase = Phase::Draining;
+            self.phase = Phase::Draining(Instant::now() + self.inner.options.shutdown_grace);
         }
     }
 
     /// Goes on with the end, as far as it has come.
     fn advance(&mut self) {
         match self.phase {
-            Phase::Draining if self.claims == 0 => {
+            Phase::Draining(_) if self.claims == 0 => {
                 self.resign(None);
                 self.phase = Phase::Finishing(Instant::now() + self.inner.options.shutdown_grace);
             }
+            // Who leads then finds what they may have started.
+            Phase::Draining(deadline) if Instant::now() >= deadline => self.inner.node.give_up(),
             Phase::Finishing(deadline) if Instant::now() >= deadline => {
                 self.inner.node.cancel(|_, _| true, Why::ShutDown);
                 self.phase = Phase::Ending;

@@ -131,3 +131,29 @@ async fn a_job_that_another_leader_has_is_not_told_as_unowned() {
     assert!(fleet.log.starts().iter().any(|start| start.run == id), "it waited for the run to end");
     assert_eq!(fleet.log.unowned(), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_never_answered_does_not_keep_the_scheduler_from_ending() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(59)).await;
+    running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);
+    sleep(secs(2)).await;
+    tokio::time::timeout(secs(65), running.stop()).await.expect("the grace bounds it");
+    assert_eq!(fleet.memory.held(), [], "nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_that_is_never_answered_does_not_keep_the_scheduler_from_ending() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let job =
+        node.cron.job("job", lock_cron::Schedule::cron("* * * * *").unwrap(), |_| async { Err("no".into()) });
+    job.retries(lock_cron::Retries::times(1)).register().await.unwrap();
+    let running = node.start();
+    sleep(Duration::from_millis(60_500)).await;
+    running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);
+    sleep(secs(2)).await;
+    tokio::time::timeout(secs(65), running.stop()).await.expect("the grace bounds it");
+    assert_eq!(fleet.memory.held(), [], "nothing is left");
+}
