@@ -115,7 +115,7 @@ impl JobBuilder {
         self
     }
 
-    /// A wait before the body begins.
+    /// A wait before the body begins, at most a day.
     pub fn jitter(mut self, jitter: StartJitter) -> Self {
         self.terms.jitter = jitter;
         self
@@ -153,6 +153,8 @@ impl JobBuilder {
 /// The name of a run's lock has group, job and instant in it.
 pub(crate) const MAX_JOB_NAME: usize = 200;
 
+const LONGEST_JITTER: Duration = Duration::from_secs(86_400);
+
 fn check(terms: &Terms) -> Result<(), CronError> {
     let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
     if terms.overlap == (Overlap::Allow { max: 0 }) {
@@ -163,6 +165,11 @@ fn check(terms: &Terms) -> Result<(), CronError> {
     }
     if terms.timeout == Some(Duration::ZERO) {
         return refuse("a timeout of zero would end every run at once: leave it out for none");
+    }
+    if let StartJitter::Fixed(most) | StartJitter::Random(most) = terms.jitter
+        && most > LONGEST_JITTER
+    {
+        return refuse("the jitter is longer than a day: give the job another schedule");
     }
     if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
         return refuse("a job of each node has no record, so it cannot be retried: try again in its body");

@@ -2,7 +2,9 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_cron::{CronErrorKind, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope};
+use lock_cron::{
+    CronErrorKind, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope, StartJitter,
+};
 use lock_testkit::FaultyBackend;
 use std::sync::Arc;
 
@@ -77,4 +79,14 @@ async fn a_store_that_does_not_answer_fails_the_registration_and_leaves_no_job()
     assert!(error.kind() == CronErrorKind::Store && error.is_retryable(), "{error:#}");
     node.faulty.heal();
     node.job("job", "@daily", secs(1)).register().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
+    let node = Fleet::new().node("a");
+    for jitter in [StartJitter::Fixed(secs(86_401)), StartJitter::Random(std::time::Duration::MAX)] {
+        let error = node.job("job", "@daily", secs(1)).jitter(jitter).register().await.unwrap_err();
+        assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{jitter:?}");
+    }
+    node.job("job", "@daily", secs(1)).jitter(StartJitter::Fixed(secs(86_400))).register().await.unwrap();
 }
