@@ -2,9 +2,9 @@
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
-use lock_cron::{Misfire, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_cron::{Misfire, OnOrphan, Overlap, Retries, RunContext, Schedule, SkipReason};
 use lock_testkit::{Fault, Op, Phase, Seed};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};
 
 #[tokio::test(start_paused = true)]
@@ -222,4 +222,53 @@ async fn a_scheduler_that_is_dropped_leads_no_more() {
     drop(running);
     sleep(secs(1)).await;
     assert!(!cron.is_leading());
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_faults_deaths_and_retries_no_attempt_starts_twice_and_nothing_is_left() {
+    let seed = Seed::of_this_run();
+    let mut numbers = seed.stream();
+    let rules = [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 3 }];
+    for overlap in rules {
+        let (fleet, mut nodes) = (Fleet::new(), Vec::new());
+        for round in 0..8 {
+            let node = fleet.node(&format!("node {round}"));
+            let (write, takes) = (node.writer(), Duration::from_millis(numbers.below(4_000)));
+            let body = move |run: RunContext| {
+                write(&run);
+                async move {
+                    tokio::select! {
+                        () = sleep(takes) => {}
+                        () = run.cancelled() => {}
+                    }
+                    if run.attempt() < 3 { Err("once more".into()) } else { Ok(()) }
+                }
+            };
+            let schedule = Schedule::cron("*/2 * * * * *").expect("a good schedule");
+            let job = node.cron.job("job", schedule, body).overlap(overlap).retries(Retries::times(1));
+            let job = job.on_orphan(OnOrphan::Retry { max: 2 }).misfire(Misfire::FireAll { max: 5 });
+            job.grace(secs(60)).register().await.expect("a healthy node answers");
+            let node = node.start();
+            node.faulty.random(numbers.number(), 0.15);
+            nodes.push(node);
+            if round >= 3 {
+                let at = usize::try_from(numbers.below(nodes.len() as u64)).expect("a small number");
+                nodes.remove(at).kill();
+            }
+            sleep(Duration::from_millis(numbers.below(60_000))).await;
+            // Whether it is heard is nothing to this test.
+            drop(nodes[0].cron.trigger_now("job").await);
+        }
+        nodes.iter().for_each(|node| node.faulty.heal());
+        sleep(secs(120)).await;
+        fleet.log.assert_each_once();
+        let starts = fleet.log.starts();
+        let attempts: BTreeSet<_> = starts.iter().map(|start| (start.run, start.attempt)).collect();
+        assert_eq!(attempts.len(), starts.len(), "{overlap:?}: an attempt was started twice: {starts:?}");
+        assert!(starts.iter().any(|start| start.attempt > 1), "{overlap:?}: something was tried again");
+        for node in nodes {
+            tokio::time::timeout(secs(90), node.stop()).await.expect("it ends");
+        }
+        assert_eq!(fleet.memory.held(), [], "{overlap:?}");
+    }
 }
