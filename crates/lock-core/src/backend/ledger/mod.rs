@@ -32,7 +32,8 @@ pub const MOST_TRIGGERS: usize = 1000;
 ///
 /// # Contract
 /// - **Every operation is atomic, and repeating it is harmless**: a claim that is repeated with its [`ClaimId`] is given its
-///   first answer again, whatever happened since.
+///   first answer again, whatever happened since, and an order to trigger is carried out once, however often it is
+///   delivered, as far as the [history](HISTORY) goes back.
 /// - **The server's clock decides**, that of the caller only when to ask.
 /// - **Nothing falls**: neither the watermark of a job, nor its epoch, nor the expiry of a run, nor the fencing tokens, which
 ///   follow the rules of a lock's tokens.
