@@ -1,7 +1,10 @@
 //! What a scheduler tells whoever watches it. Log lines are emitted always, metrics by an observer.
 
 use crate::plan::SkipReason;
-use lock_core::{FencingToken, LockName, backend::ledger::RunOutcome};
+use lock_core::{
+    FencingToken, LockName,
+    backend::ledger::{RunId, RunOutcome},
+};
 use std::{fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// Something happened.
@@ -19,9 +22,11 @@ pub enum CronEvent<'a> {
     Started {
         /// The job.
         job: &'a LockName,
+        /// The run, as the history and [`RunContext::id`](crate::RunContext::id) have it.
+        run: RunId,
         /// The number of the attempt, from 1.
         attempt: u32,
-        /// How late it was claimed; zero for a run without an instant.
+        /// How late it was claimed; zero for a run without an instant, and for an attempt after the first, which waited.
         lag: Duration,
     },
     /// Runs that will not be. Each counts once in the fleet, except those that were decided elsewhere.
@@ -37,8 +42,16 @@ pub enum CronEvent<'a> {
     Ended {
         /// The job.
         job: &'a LockName,
+        /// The run, as the history and [`RunContext::id`](crate::RunContext::id) have it.
+        run: RunId,
+        /// The number of the attempt, from 1.
+        attempt: u32,
         /// How.
         outcome: RunOutcome,
+        /// Why it did not succeed, as the history has it: an error with its causes, at most 300 characters. Empty if it did.
+        detail: &'a str,
+        /// Whether this node is to try again. An abandoned run is for the leader to judge, see [`Orphan`](Self::Orphan).
+        again: bool,
         /// After which time.
         took: Duration,
     },
@@ -93,8 +106,9 @@ fn log(group: &str, event: &CronEvent<'_>) {
             tracing::info!(cron.group = group, cron.epoch = epoch.get(), "leading")
         }
         CronEvent::Resigned => tracing::info!(cron.group = group, "leading no more"),
-        CronEvent::Started { job, attempt, lag } => {
-            tracing::debug!(cron.group = group, cron.job = %job, attempt, lag_ms = lag.as_millis() as u64, "run started");
+        CronEvent::Started { job, run, attempt, lag } => {
+            let lag_ms = (*attempt == 1).then_some(lag.as_millis() as u64);
+            tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");
         }
         // Two leaders for a moment are nothing to worry about: one of them loses.
         CronEvent::Skipped { job, reason: reason @ SkipReason::DecidedElsewhere, count } => {
@@ -106,11 +120,16 @@ fn log(group: &str, event: &CronEvent<'_>) {
         CronEvent::Skipped { job, reason, count } => {
             tracing::warn!(cron.group = group, cron.job = %job, ?reason, count, "not run");
         }
-        CronEvent::Ended { job, outcome: RunOutcome::Succeeded, took } => {
-            tracing::debug!(cron.group = group, cron.job = %job, took_ms = took.as_millis() as u64, "run succeeded");
+        CronEvent::Ended { job, run, attempt, outcome: RunOutcome::Succeeded, took, .. } => {
+            let took_ms = took.as_millis() as u64;
+            tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, took_ms, "run succeeded");
         }
-        CronEvent::Ended { job, outcome, took } => {
-            tracing::warn!(cron.group = group, cron.job = %job, %outcome, took_ms = took.as_millis() as u64, "run ended");
+        CronEvent::Ended { job, run, attempt, outcome, detail, again, took } => {
+            let took_ms = took.as_millis() as u64;
+            tracing::warn!(
+                cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt,
+                %outcome, error = *detail, again, took_ms, "run ended"
+            );
         }
         CronEvent::Orphan { job, again } => {
             tracing::warn!(cron.group = group, cron.job = %job, again, "a run was abandoned by its node");

@@ -88,7 +88,7 @@ impl CronObserver for OtelCronObserver {
         match event {
             CronEvent::Leading { .. } => self.leader.add(1, &group),
             CronEvent::Resigned => self.leader.add(-1, &group),
-            CronEvent::Started { job, lag, attempt } => {
+            CronEvent::Started { job, lag, attempt, .. } => {
                 let [of_group] = group.clone();
                 self.start.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
                 if *attempt == 1 {
@@ -98,7 +98,7 @@ impl CronObserver for OtelCronObserver {
             CronEvent::Skipped { job, reason, count } => {
                 self.skipped.add((*count).into(), &with(job, "cron.reason", reason_word(*reason)));
             }
-            CronEvent::Ended { job, outcome, took } => {
+            CronEvent::Ended { job, outcome, took, .. } => {
                 self.duration.record(took.as_secs_f64(), &with(job, "cron.outcome", outcome.as_str()));
             }
             CronEvent::Orphan { job, again } => {

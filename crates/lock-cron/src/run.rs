@@ -16,6 +16,7 @@ use lock_core::{
     backend::ledger::{Again, Attempt, ClaimId, ClaimRequest, Claimed, RunOutcome, Then},
 };
 use std::{
+    error::Error,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -26,6 +27,9 @@ use tokio::sync::watch;
 
 /// The longest text of an error that is recorded, in characters.
 const LONGEST_DETAIL: usize = 300;
+
+/// An error may name itself as its cause: no chain is followed for ever.
+const MOST_CAUSES: usize = 16;
 
 /// How an attempt went.
 struct Verdict {
@@ -48,7 +52,7 @@ impl Verdict {
 /// Runs it to its end.
 pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: watch::Receiver<Option<Why>>) {
     loop {
-        let verdict = attempt(node, job, &granted, cancel.clone()).await;
+        let (verdict, tries_again) = attempt(node, job, &granted, cancel.clone()).await;
         if job.terms.scope == Scope::PerNode {
             remember(node, job, &granted, verdict);
             return;
@@ -63,8 +67,6 @@ pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: wa
             // Whoever leads finds it, and runs it again.
             return;
         }
-        let tries_again =
-            verdict.is_failure() && granted.attempt < job.terms.attempts() && cancel.borrow().is_none();
         if !tries_again {
             finish(verdict, Then::Over).await;
             break;
@@ -158,15 +160,45 @@ async fn again(
     }
 }
 
-/// One attempt of the body.
-async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: watch::Receiver<Option<Why>>) -> Verdict {
-    let lag = granted.run.scheduled().map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
-    node.observers.tell(&CronEvent::Started { job: &job.name, attempt: granted.attempt, lag });
+/// One attempt of the body, and whether another shall follow.
+async fn attempt(
+    node: &Node,
+    job: &Job,
+    granted: &Granted,
+    cancel: watch::Receiver<Option<Why>>,
+) -> (Verdict, bool) {
+    let (job_name, run, attempt) = (&job.name, granted.run, granted.attempt);
+    // A later one waited for its turn, and that is not lateness.
+    let first = run.scheduled().filter(|_| attempt == 1);
+    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
+    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, lag });
     let began = tokio::time::Instant::now();
-    let verdict = supervised(job, granted, cancel).await;
-    let (outcome, took) = (verdict.outcome, began.elapsed());
-    node.observers.tell(&CronEvent::Ended { job: &job.name, outcome, took });
-    verdict
+    let verdict = supervised(job, granted, cancel.clone()).await;
+    let took = began.elapsed();
+    let again = verdict.is_failure() && attempt < job.terms.attempts() && cancel.borrow().is_none();
+    let Verdict { outcome, detail } = &verdict;
+    node.observers.tell(&CronEvent::Ended {
+        job: job_name,
+        run,
+        attempt,
+        outcome: *outcome,
+        detail,
+        again,
+        took,
+    });
+    (verdict, again)
+}
+
+/// An error with its causes, each once: many an error says itself what its cause says.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MOST_CAUSES) {
+        let says = cause.to_string();
+        if !text.ends_with(&says) {
+            text = format!("{text}: {says}");
+        }
+    }
+    text
 }
 
 /// The body, until it ends or has to.
@@ -190,7 +222,8 @@ async fn supervised(job: &Job, granted: &Granted, cancel: watch::Receiver<Option
     };
     let body = async {
         tokio::time::sleep(jitter).await;
-        (job.body)(context).await
+        // Here, so that an error that panics is a body that panics.
+        (job.body)(context).await.map_err(|error| with_causes(&*error).into())
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
     let verdict = until_it_ends_or_has_to(job, hold.as_ref(), cancel, jitter, &tell, &mut body).await;

@@ -12,3 +12,4 @@ mod overlapping;
 #[cfg(feature = "axum")]
 mod page;
 mod running;
+mod telling;
