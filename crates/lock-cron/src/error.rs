@@ -20,7 +20,7 @@ pub struct CronError {
 pub enum CronErrorKind {
     /// The store of the lock factory has no run ledger: a quorum, or a wrapper that passes none on.
     NoLedger,
-    /// The text is no name of a group or a job; the source is a [`NameError`].
+    /// The text is no name of a group or a job; the source, if there is one, is a [`NameError`].
     InvalidName,
     /// Options do not fit together.
     InvalidOptions,
@@ -28,7 +28,7 @@ pub enum CronErrorKind {
     InvalidSchedule,
     /// A job of that name was registered before.
     DuplicateJob,
-    /// There is no job of that name.
+    /// There is no job of that name: in the group, or on this node if only its own jobs can be told of.
     UnknownJob,
     /// The scheduler runs already: register jobs before, and run it once.
     Running,
@@ -49,7 +49,7 @@ impl CronErrorKind {
             Self::InvalidOptions => "the options were refused",
             Self::InvalidSchedule => "the schedule was refused",
             Self::DuplicateJob => "a job of that name is registered already: give each its own name",
-            Self::UnknownJob => "there is no job of that name in this group: register it on some node first",
+            Self::UnknownJob => "the job is not known",
             Self::Running => "the scheduler runs already: register jobs before `run_until`, and run it once",
             Self::TooManyTriggers => "too many triggers wait: is there a node that leads this job?",
             Self::Store => "the store did not do what the scheduler needs",

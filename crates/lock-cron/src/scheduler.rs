@@ -231,14 +231,16 @@ impl Scheduler {
         self.inner.nudge.notify_one();
         match answer {
             Ordered::Unregistered => {
-                Err(CronError::new(CronErrorKind::UnknownJob).about(format_args!("job `{job}`")))
+                let about =
+                    format!("no node of this group registered `{job}`: register it on some node first");
+                Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
             Ordered::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
             _ => Ok(()),
         }
     }
 
-    /// The jobs of this node, in the order of their names, with the orders of the fleet and their open runs.
+    /// The jobs that this node registered, in the order of their names, with the orders of the fleet and their open runs.
     ///
     /// # Errors
     /// [`CronErrorKind::Store`].
@@ -268,41 +270,48 @@ impl Scheduler {
     }
 
     /// The next `n` runs of a job, by the server's clock and the orders of the fleet: the same on every node. Those of a
-    /// paused job are the ones that it would have.
+    /// paused job are the ones that it would have. The schedule is the program's, so this node has to have registered the job.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it;
+    /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
-        let job = self.known(job)?;
+        let name = LockName::new(job)?;
+        let known = lock(&self.inner.jobs).get(&name).cloned();
+        let job = known.ok_or_else(|| {
+            not_registered_here(&name, "and `next_runs` and `list` tell of jobs that it knows")
+        })?;
         let orders = self.orders().await?;
         let schedule = effective(&job, orders.get(&job.name));
         Ok(schedule.after(self.inner.node.store.now()).take(n).collect())
     }
 
     /// The last attempts of a job that have ended or were skipped, the newest first: `n` of them, at most 100. Of a job of
-    /// each node, those of this process.
+    /// each node, those of this process. Another node's job is found in the store, so that a tool without jobs may look.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and the
+    /// store has no attempt of it; [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
     pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
-        let job = self.known(job)?;
-        let node = &self.inner.node;
-        if job.terms.scope == Scope::PerNode {
-            return Ok(node.local_history(&job.name, n));
-        }
-        Ok(node.store.ask(node.store.ledger().history(node.store.job(&job.name), n)).await?.outcome)
-    }
-
-    fn known(&self, job: &str) -> Result<Arc<Job>, CronError> {
         let name = LockName::new(job)?;
-        let known = lock(&self.inner.jobs).get(&name).cloned();
-        known.ok_or_else(|| CronError::new(CronErrorKind::UnknownJob).about(format_args!("job `{job}`")))
+        let scope = lock(&self.inner.jobs).get(&name).map(|job| job.terms.scope);
+        let node = &self.inner.node;
+        if scope == Some(Scope::PerNode) {
+            return Ok(node.local_history(&name, n));
+        }
+        let asked = node.store.ledger().history(node.store.job(&name), n.max(1));
+        let mut history = node.store.ask(asked).await?.outcome;
+        if scope.is_none() && history.is_empty() {
+            return Err(not_registered_here(&name, "and the store has no attempt of it"));
+        }
+        history.truncate(n);
+        Ok(history)
     }
 
     /// What the fleet was told, whatever this node knew.
@@ -313,6 +322,11 @@ impl Scheduler {
             _ => Ok(BTreeMap::new()),
         }
     }
+}
+
+fn not_registered_here(job: &LockName, more: &str) -> CronError {
+    CronError::new(CronErrorKind::UnknownJob)
+        .about(format_args!("this node did not register a job of the name `{job}`, {more}"))
 }
 
 /// The schedule that the fleet was told, or else that of the program.

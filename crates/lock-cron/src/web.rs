@@ -32,7 +32,7 @@ const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsa
 /// | --- | --- |
 /// | `/` | a small page |
 /// | `/jobs` | the jobs of this node, with their next and open runs, as JSON |
-/// | `/jobs/{name}/history` | the last 100 attempts of a job, the newest first, as JSON |
+/// | `/jobs/{name}/history` | the last 100 attempts of a job of the group, the newest first, as JSON |
 ///
 /// Failures are `{"error": "…"}`: 404 for an unknown job, 503 when the store does not answer.
 ///
@@ -113,7 +113,7 @@ fn attempt(attempt: &Attempt) -> Value {
         "missed_before": attempt.missed,
         "started": at(attempt.started),
         "ended": at(attempt.ended),
-        "lag_ms": scheduled.map(|due| attempt.started.since(due).as_millis() as u64),
+        "lag_ms": scheduled.filter(|_| attempt.attempt == 1).map(|due| attempt.started.since(due).as_millis() as u64),
         "outcome": attempt.outcome.as_str(),
         "detail": attempt.detail,
     })
@@ -133,13 +133,13 @@ fn told(status: StatusCode, value: &Value) -> Response {
 }
 
 fn failed(error: &CronError) -> Response {
-    let status = match error.kind() {
-        CronErrorKind::UnknownJob => StatusCode::NOT_FOUND,
-        CronErrorKind::InvalidName => StatusCode::BAD_REQUEST,
-        _ => StatusCode::SERVICE_UNAVAILABLE,
-    };
     // Not its source: where the store is, is not for everybody.
-    told(status, &json!({ "error": error.to_string() }))
+    let (status, says) = match error.kind() {
+        CronErrorKind::UnknownJob => (StatusCode::NOT_FOUND, error.to_string()),
+        CronErrorKind::InvalidName => (StatusCode::BAD_REQUEST, error.to_string()),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer".to_owned()),
+    };
+    told(status, &json!({ "error": says }))
 }
 
 async fn page() -> Response {

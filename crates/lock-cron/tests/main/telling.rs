@@ -2,7 +2,7 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::LockFactory;
-use lock_cron::{CronEvent, CronObserver, Retries, RunResult, Schedule, Scheduler};
+use lock_cron::{CronErrorKind, CronEvent, CronObserver, Retries, RunResult, Schedule, Scheduler};
 use std::{
     error::Error,
     fmt, io,
@@ -154,4 +154,19 @@ async fn the_history_keeps_an_error_with_its_causes_each_once_and_never_without_
     assert!(last.is_some_and(|line| line.ends_with("#2 failed: no end of it; again: false")));
     let (_, details) = told(|_| Err(because("a cause", alone("x".repeat(5_000).leak())).into())).await;
     assert_eq!(details[0].chars().count(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_the_job_finds_its_history_and_says_what_it_cannot_tell() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(1)).await;
+    tokio::time::sleep(secs(130)).await;
+    let tool = fleet.node("tool").cron;
+    let history = tool.history("job", 9).await.expect("a healthy fleet answers");
+    assert_eq!((history.len(), history), (2, running.cron.history("job", 9).await.unwrap()));
+    assert_eq!(tool.history("job", 0).await.expect("none is asked for").len(), 0);
+    for error in [tool.next_runs("job", 1).await.unwrap_err(), tool.history("jop", 1).await.unwrap_err()] {
+        assert_eq!(error.kind(), CronErrorKind::UnknownJob);
+        assert!(error.to_string().contains("this node did not register"), "{error}");
+    }
 }
