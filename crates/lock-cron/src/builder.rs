@@ -105,7 +105,12 @@ impl SchedulerBuilder {
     /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
     /// refuses, or that is shorter than a second.
     pub fn build(self) -> Result<Scheduler, CronError> {
-        let group = GroupName::new(&self.group)?;
+        if self.group.is_empty() {
+            let about = "the group is empty: name it, as in `billing`, or leave it out for `default`";
+            return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+        }
+        let in_group = |error| CronError::from(error).about(format_args!("group `{}`", self.group));
+        let group = GroupName::new(&self.group).map_err(in_group)?;
         let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
         if self.group.len() > MAX_JOB_NAME {
             let about = format!("a group name has {} bytes: use at most {MAX_JOB_NAME}", self.group.len());

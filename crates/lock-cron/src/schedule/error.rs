@@ -72,7 +72,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The clause reads: `what` of `text` `but`.
+    /// The clause reads: `what` of `text` `but`; without the text if all of it is wrong.
     pub(crate) fn new(
         kind: ScheduleErrorKind,
         at: Range<usize>,
@@ -157,7 +157,12 @@ fn plain(text: &str) -> String {
 impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { problem, text } = &*self.0;
-        write!(f, "{} of `{}` {}", plain(&problem.what), plain(text), plain(&problem.but))?;
+        f.write_str(&plain(&problem.what))?;
+        // What is wrong as a whole is not quoted twice.
+        if problem.at.len() < text.trim().len() {
+            write!(f, " of `{}`", plain(text))?;
+        }
+        write!(f, " {}", plain(&problem.but))?;
         if !f.alternate() {
             return Ok(());
         }

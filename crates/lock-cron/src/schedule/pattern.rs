@@ -26,8 +26,9 @@ impl Pattern {
             6 => (true, false),
             7 => (true, true),
             count => {
+                let fields = if count == 1 { "field" } else { "fields" };
                 let but = format!(
-                    "has {count} fields, not 5 to 7: use `[second] minute hour day-of-month month day-of-week [year]`"
+                    "has {count} {fields}, not 5 to 7: use `[second] minute hour day-of-month month day-of-week [year]`"
                 );
                 return Err(token.problem(ScheduleErrorKind::FieldCount, "the pattern", but));
             }

@@ -44,8 +44,16 @@ impl Zone {
         TimeZone::get(name.text).map(Self).map_err(|source| {
             let but = match similar(name.text) {
                 Some(similar) => format!("is not known: use `{similar}`"),
-                None => "is not known: use a name of the IANA database, as in `Europe/Berlin`, or `UTC`"
-                    .to_owned(),
+                None => {
+                    let why = if is_offset(name.text) {
+                        "is an offset, which does not follow the clocks"
+                    } else if is_abbreviation(name.text) {
+                        "is not known, and an abbreviation does not follow the clocks"
+                    } else {
+                        "is not known"
+                    };
+                    format!("{why}: use a name of the IANA database, as in `Europe/Berlin`, or `UTC`")
+                }
             };
             name.problem(ScheduleErrorKind::UnknownZone, "the time zone", but).because(source)
         })
@@ -109,6 +117,18 @@ fn timestamp(second: i64) -> Timestamp {
 fn similar(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name));
     jiff::tz::db().available().map(|zone| zone.to_string()).filter(|zone| city(zone)).min()
+}
+
+/// `+02:00`, or `UTC+2`.
+fn is_offset(name: &str) -> bool {
+    let signed = ["UTC", "GMT"].into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    let digits = signed.strip_prefix(['+', '-']).unwrap_or("");
+    digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || c == ':')
+}
+
+/// `CEST`, or `PDT`.
+fn is_abbreviation(name: &str) -> bool {
+    (2..=5).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_uppercase())
 }
 
 #[cfg(test)]

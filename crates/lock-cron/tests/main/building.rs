@@ -23,6 +23,8 @@ fn groups_and_leases_that_do_not_fit_are_refused() {
     for group in ["", "a{b}", "distlock:x", &long] {
         assert_eq!(builder().group(group).build().unwrap_err().kind(), CronErrorKind::InvalidName, "{group}");
     }
+    let empty = builder().group("").build().unwrap_err();
+    assert!(empty.to_string().contains("the group is empty") && !format!("{empty:#}").contains("lock name"));
     let short = std::time::Duration::from_millis(999);
     for builder in [
         builder().leadership_lease(short),

@@ -100,7 +100,7 @@ fn wrong_texts_say_what_to_write() {
         ("CRON_TZ=Europe/Berlin", Kind::Empty, "", "as in `0 2 * * *`"),
         ("0 2 * *", Kind::FieldCount, "0 2 * *", "has 4 fields, not 5 to 7"),
         ("0 0 2 * * * * *", Kind::FieldCount, "0 0 2 * * * * *", "has 8 fields, not 5 to 7"),
-        ("nonsense", Kind::FieldCount, "nonsense", "has 1 fields"),
+        ("nonsense", Kind::FieldCount, "nonsense", "the pattern `nonsense` has 1 field, not 5 to 7"),
         ("@reboot", Kind::UnknownMacro, "@reboot", "@hourly"),
         ("@daily 5", Kind::UnknownMacro, "@daily 5", "@hourly"),
         ("@", Kind::UnknownMacro, "@", "@hourly"),
@@ -118,13 +118,39 @@ fn wrong_texts_say_what_to_write() {
         ("TZ= 0 2 * * *", Kind::UnknownZone, "", "IANA"),
         ("TZ=Local 0 2 * * *", Kind::UnknownZone, "Local", "IANA"),
         ("TZ=../../etc/passwd 0 2 * * *", Kind::UnknownZone, "../../etc/passwd", "IANA"),
-        ("TZ=+02:00 0 2 * * *", Kind::UnknownZone, "+02:00", "IANA"),
+        (
+            "TZ=+02:00 0 2 * * *",
+            Kind::UnknownZone,
+            "+02:00",
+            "is an offset, which does not follow the clocks: use a name of the IANA",
+        ),
+        ("TZ=UTC+2 0 2 * * *", Kind::UnknownZone, "UTC+2", "is an offset"),
+        (
+            "TZ=CEST 0 2 * * *",
+            Kind::UnknownZone,
+            "CEST",
+            "an abbreviation does not follow the clocks: use a name of the IANA",
+        ),
     ] {
         let error = refused(text);
         assert_eq!((error.kind(), error.field()), (kind, None), "{error:#}");
         assert_eq!(&text[error.range()], wrong, "{error:#}");
         assert!(error.to_string().contains(advice), "{error}");
         assert_eq!(error.text(), text);
+    }
+}
+
+#[test]
+fn what_is_wrong_as_a_whole_is_quoted_once() {
+    let zone = Schedule::cron("@daily").unwrap().in_tz("CEST").unwrap_err();
+    for (error, begins) in [
+        (refused("* * * *"), "the pattern `* * * *` has 4 fields"),
+        (refused(" 0 0 31 2 * "), "the pattern `0 0 31 2 *` never runs"),
+        (refused(""), "the schedule has no pattern"),
+        (refused("CRON_TZ=UTC"), "the schedule of `CRON_TZ=UTC` has no pattern"),
+        (zone, "the time zone `CEST` is not known"),
+    ] {
+        assert!(error.to_string().starts_with(begins), "{error}");
     }
 }
 
