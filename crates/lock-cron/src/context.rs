@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// A run, as its body sees it. Clones are the same run.
 ///
-/// # Safety
+/// # What a run promises
 /// A run is *started* once. That its effects happen once is up to the resource: it has to check
 /// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity, [`id`](Self::id).
 #[derive(Debug, Clone)]

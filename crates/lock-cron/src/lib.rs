@@ -1,18 +1,49 @@
 //! Jobs that run at their times once in a fleet.
 //!
-//! A [`Scheduler`] has jobs, and starts each of their runs once, on one node of all.
+//! Every node registers its jobs and runs its [`Scheduler`]; each run is started once, on one node of all. A [`Schedule`] says
+//! when, and means the same instants on every node.
 //!
-//! A [`Schedule`] says when; it is the same on every node, whatever zone the node is in.
+//! ```no_run
+//! use lock_core::{LockFactory, MemoryBackend};
+//! use lock_cron::{Schedule, Scheduler};
 //!
-//! ```
-//! use lock_cron::Schedule;
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // In production: `RedisBackend::connect(url).await?` of lock-fred, the same Redis on every node.
+//! let locks = LockFactory::new(MemoryBackend::new());
 //!
-//! let nightly = Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?;
-//! for run in nightly.next_runs(3) {
-//!     println!("{run}");
+//! let cron = Scheduler::builder(locks).group("billing").build()?;
+//! cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run| async move {
+//!     println!("{}: write the invoices with token {}", run.scheduled_at(), run.fencing_token());
+//!     Ok(())
+//! })
+//! .register()
+//! .await?;
+//! cron.run_until(shutdown()).await?;
+//! # Ok(()) }
+//!
+//! /// Ctrl-C, or SIGTERM, which is what Kubernetes and systemd send.
+//! # #[cfg(unix)]
+//! async fn shutdown() {
+//!     use tokio::signal::{ctrl_c, unix};
+//!     let mut terminate = unix::signal(unix::SignalKind::terminate()).expect("signals can be listened to");
+//!     tokio::select! {
+//!         _ = ctrl_c() => {}
+//!         _ = terminate.recv() => {}
+//!     }
 //! }
-//! # Ok::<(), lock_cron::ScheduleError>(())
+//! # #[cfg(not(unix))] async fn shutdown() {}
 //! ```
+//!
+//! # What is promised
+//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by the
+//!   server's clock. A leader is elected, but for efficiency alone: two at once are harmless.
+//! - Once in *effect* only if what the run writes to checks its [token](RunContext::fencing_token) or its
+//!   [id](RunContext::id).
+//! - After the death of the leader another goes on within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and
+//!   a second; after a shutdown by the signal, at once.
+//! - A run whose node dies is over, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise; one that was missed is made up
+//!   for once ([`misfire`](JobBuilder::misfire)), one that is due while another is open is skipped
+//!   ([`overlap`](JobBuilder::overlap)).
 //!
 //! # Features
 //! | feature | default | gives |
