@@ -3,10 +3,9 @@
 use super::finds;
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, FencingToken, LockName, MemoryBackend, ServerTime, TestClock,
+    Backend, BackendError, FencingToken, LockName, MemoryBackend, TestClock,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId,
+        Reply,
         ledger::{
             Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun,
             OpenRun, Order, Ordered, Orders, OverlapRule, Registered, RunLedger, RunOutcome, RunState, Then,
@@ -17,7 +16,7 @@ use lock_core::{
 use lock_testkit::conformance::{self, Harness};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -62,18 +61,14 @@ struct Mutated(Bug);
 
 impl Harness for Mutated {
     async fn backend(&self) -> Arc<dyn Backend> {
-        let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
-        Arc::new(Mutant {
-            bug: self.0,
-            inner: Arc::new(memory),
-            seen: Mutex::default(),
-            old: Mutex::default(),
-        })
+        let memory: Arc<dyn Backend> = Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new())));
+        let (inner, seen, old) = (memory.clone(), Mutex::default(), Mutex::default());
+        Arc::new(super::Mutant::with_ledger(Mutant { bug: self.0, inner, seen, old }, memory))
     }
 }
 
 #[derive(Debug)]
-struct Mutant {
+pub(super) struct Mutant {
     bug: Bug,
     inner: Arc<dyn Backend>,
     seen: Mutex<BTreeSet<ClaimId>>,
@@ -255,43 +250,6 @@ impl RunLedger for Mutant {
             triggers.clone_from(&self.old.lock().unwrap());
         }
         Ok(reply)
-    }
-}
-
-#[async_trait]
-impl Backend for Mutant {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-    fn server_now(&self) -> Option<ServerTime> {
-        self.inner.server_now()
-    }
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.inner.attach(signals)
-    }
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.watch(subscriber, name).await
-    }
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.unwatch(subscriber, name).await
-    }
-    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        self.inner.acquire(request).await
-    }
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        self.inner.renew(items).await
-    }
-    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        self.inner.release(request).await
-    }
-    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        self.inner.inspect(name).await
-    }
-    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
-        self.inner.force_release(request).await
-    }
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        Some(self)
     }
 }
 

@@ -52,11 +52,17 @@ pub(crate) struct Mutant {
     inner: Arc<dyn Backend>,
     signals: Mutex<Vec<Weak<dyn Signals>>>,
     answers: AtomicU64,
+    ledger: Option<super::ledger::Mutant>,
 }
 
 impl Mutant {
     pub(crate) fn new(bug: Bug, inner: Arc<dyn Backend>) -> Self {
-        Self { bug, inner, signals: Mutex::default(), answers: AtomicU64::new(0) }
+        Self { bug, inner, signals: Mutex::default(), answers: AtomicU64::new(0), ledger: None }
+    }
+
+    /// Correct but for its ledger.
+    pub(super) fn with_ledger(ledger: super::ledger::Mutant, inner: Arc<dyn Backend>) -> Self {
+        Self { ledger: Some(ledger), ..Self::new(Bug::None, inner) }
     }
 
     fn is(&self, bug: Bug) -> bool {
@@ -266,6 +272,9 @@ impl Backend for Mutant {
     }
 
     fn ledger(&self) -> Option<&dyn RunLedger> {
-        self.inner.ledger()
+        match &self.ledger {
+            Some(ledger) => Some(ledger),
+            None => self.inner.ledger(),
+        }
     }
 }
