@@ -77,7 +77,8 @@ fn a_delay_keeps_the_order() {
         assert_eq!(client.receive().unwrap().integer(), n);
     }
     assert!(begin.elapsed() >= 2 * WAY, "there and back");
-    assert!(begin.elapsed() < 20 * WAY, "a long way is not a narrow one: {:?}", begin.elapsed());
+    // One after the other they would take two hundred ways.
+    assert!(begin.elapsed() < 100 * WAY, "a long way is not a narrow one: {:?}", begin.elapsed());
 }
 
 #[test]
