@@ -54,7 +54,11 @@ async fn an_unknown_job_is_not_found_and_a_silent_store_is_unavailable() {
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(answer["error"].as_str().expect("a text").contains("jop"), "{answer}");
     running.faulty.always_all(lock_testkit::Fault::Hang);
-    assert_eq!(json(&mut app, "/jobs").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    let (status, body) = json(&mut app, "/jobs").await;
+    assert_eq!(
+        (status, &body["error"]),
+        (StatusCode::SERVICE_UNAVAILABLE, &"the store does not answer".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
