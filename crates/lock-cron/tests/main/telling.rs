@@ -1,11 +1,11 @@
-//! What an observer, the log and the history are told of a run that fails.
+//! What an observer and the history are told of a run that fails.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::LockFactory;
 use lock_cron::{CronErrorKind, CronEvent, CronObserver, Retries, RunResult, Schedule, Scheduler};
 use std::{
     error::Error,
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex},
 };
 
@@ -42,11 +42,10 @@ fn alone(text: &'static str) -> Failure {
     Failure::Because(text, None)
 }
 
-/// What starts and ends, a line each; and the log.
+/// What starts and ends, a line each.
 #[derive(Debug, Clone, Default)]
 struct Heard {
     events: Arc<Mutex<Vec<String>>>,
-    log: Arc<Mutex<Vec<u8>>>,
 }
 
 impl CronObserver for Heard {
@@ -59,17 +58,6 @@ impl CronObserver for Heard {
             _ => return,
         };
         self.events.lock().expect("no test panics while it writes").push(line);
-    }
-}
-
-impl io::Write for Heard {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.log.lock().expect("no test panics while it writes").extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -87,29 +75,8 @@ async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
     (heard, history.into_iter().rev().map(|attempt| attempt.detail).collect())
 }
 
-const ALONE: &str = "LOCK_CRON_TEST_ALONE";
-
-/// In a process of its own: a scoped subscriber does not hear of call sites that another thread reaches first.
-#[test]
-fn a_failure_says_which_run_and_why_to_the_observer_and_in_the_log() {
-    if std::env::var_os(ALONE).is_some() {
-        return look_at_the_log();
-    }
-    let alone = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "telling::a_failure_says_which_run_and_why_to_the_observer_and_in_the_log"])
-        .env(ALONE, "yes")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout).into_owned();
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}");
-}
-
-#[tokio::main(flavor = "current_thread", start_paused = true)]
-async fn look_at_the_log() {
-    let writer = Heard::default();
-    let log = writer.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _default = tracing::subscriber::set_default(subscriber);
+#[tokio::test(start_paused = true)]
+async fn a_failure_says_which_run_and_why_to_the_observer() {
     let (heard, _) = told(|attempt| match attempt {
         1 => Err(because("no invoice was written", alone("disk full")).into()),
         _ => Ok(()),
@@ -126,17 +93,6 @@ async fn look_at_the_log() {
         ],
         "the wait of a retry is not lateness"
     );
-    let log = log.log.lock().expect("no test panics while it writes").clone();
-    let log = String::from_utf8(log).expect("the log is text");
-    let line = log.lines().find(|line| line.contains("run ended")).expect("a failure is logged");
-    for word in [
-        " WARN ",
-        &format!("cron.run={run} cron.attempt=1"),
-        "error=\"no invoice was written: disk full\"",
-        "again=true",
-    ] {
-        assert!(line.contains(word), "{word} in {line}");
-    }
 }
 
 #[tokio::test(start_paused = true)]

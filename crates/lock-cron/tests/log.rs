@@ -1,0 +1,50 @@
+//! What the log says of a run that fails. Alone in its process: a scoped subscriber does not hear of call sites that another
+//! thread reaches first.
+
+use lock_core::{LockFactory, MemoryBackend, TestClock};
+use lock_cron::{Schedule, Scheduler};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").push_str(std::str::from_utf8(bytes).expect("a line of text"));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_logged_with_its_run_its_attempt_and_its_cause() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _default = tracing::subscriber::set_default(subscriber);
+    let clock = Arc::new(TestClock::new());
+    let memory = MemoryBackend::with_clock(clock.clone());
+    let locks = LockFactory::builder(memory).clock(clock).build().expect("good options");
+    let cron = Scheduler::builder(locks).build().expect("good options");
+    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    let job = cron.job("job", once, |_| async {
+        let cause = "x".parse::<u8>().expect_err("no number");
+        Err(std::io::Error::other(cause).into())
+    });
+    job.register().await.expect("a store in memory");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
+    let run = cron.history("job", 1).await.expect("a store in memory")[0].run;
+    let log = log.0.lock().expect("nobody panicked").clone();
+    let line = log.lines().find(|line| line.contains("run ended")).expect("a failure is logged");
+    let which = format!("cron.job=job cron.run={run} cron.attempt=1");
+    for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "again=false"] {
+        assert!(line.contains(word), "{word} in {line}");
+    }
+}
