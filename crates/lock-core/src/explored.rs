@@ -94,12 +94,13 @@ pub fn advance(by: Duration) {
     due.into_values().for_each(Waker::wake);
 }
 
-/// How long the next sleeper sleeps, if one does not sleep for ever.
+/// How long the next sleeper sleeps; `None` if all of them sleep for longer than a year, that is, for ever.
 #[must_use]
 pub fn next_timer() -> Option<Duration> {
+    const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     TIME.with_borrow(|time| {
         let ((at, _), _) = time.timers.first_key_value()?;
-        (*at < Duration::MAX).then(|| at.saturating_sub(time.now))
+        (*at < FOR_EVER).then(|| at.saturating_sub(time.now))
     })
 }
 
@@ -156,6 +157,16 @@ pub(crate) fn sleep(duration: Duration) -> Sleep {
         time.next += 1;
         Sleep { key: (time.now.saturating_add(duration), time.next) }
     })
+}
+
+impl Sleep {
+    pub(crate) fn reset(mut self: Pin<&mut Self>, to: Instant) {
+        TIME.with_borrow_mut(|time| {
+            let waker = time.timers.remove(&self.key);
+            self.key.0 = to.0;
+            time.timers.extend(waker.map(|waker| (self.key, waker)));
+        });
+    }
 }
 
 impl Future for Sleep {

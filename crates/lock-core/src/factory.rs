@@ -8,7 +8,7 @@ use crate::{
         WakeUps,
     },
     clock::{BootClock, Clock},
-    driver::{Driver, Handle, Parts, ShutdownReport},
+    driver::{Driver, Handle, Parts, SHUTDOWN, ShutdownReport},
     error::LockError,
     ids::ProcessId,
     inspect::{ForceOutcome, Inspection},
@@ -208,17 +208,27 @@ impl LockFactory {
         self.handle.cell_count()
     }
 
-    /// Ends the factory in good order: waiters fail with [`ErrorKind::ShutDown`], holds end as
-    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It takes at most two
-    /// operation timeouts, the longest of those of what is held, tried or undone; the report names what the store did not confirm by then.
-    ///
-    /// It does not wait for work under locks: that learns of it as of any loss. To drain, stop taking in work, await
-    /// your tasks, then shut down.
+    /// Shuts the factory down, within 10 s; see [`shutdown_within`](Self::shutdown_within).
     ///
     /// # Cancel safety
     /// A dropped call goes on in the background; calling again waits for the rest.
     pub async fn shutdown(&self) -> ShutdownReport {
-        self.handle.shut_down().await
+        self.shutdown_within(SHUTDOWN).await
+    }
+
+    /// Shuts the factory down: waiters fail with [`ErrorKind::ShutDown`], holds end as
+    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It completes as soon as the
+    /// store has confirmed every release, and after `within` at the latest; the report names the locks whose release was
+    /// not confirmed by then. Their leases end by themselves.
+    ///
+    /// It does not wait for work under locks, which learns of it as of any loss. To drain, stop taking in work, await
+    /// your tasks, then shut down.
+    ///
+    /// # Cancel safety
+    /// A dropped call goes on in the background, as long as the runtime lives and at most for 10 s or `within`, whichever
+    /// is longer; calling again waits for the rest.
+    pub async fn shutdown_within(&self, within: Duration) -> ShutdownReport {
+        self.handle.shut_down(within).await
     }
 }
 

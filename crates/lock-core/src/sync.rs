@@ -4,7 +4,7 @@
 
 #[cfg(shuttle)]
 pub(crate) use crate::explored::{
-    Handle, Hashing, Id, Instant, Plant,
+    Handle, Hashing, Id, Instant, Plant, Sleep,
     mutex::{Mutex, MutexGuard, atomic},
     planted, sleep, timeout,
 };
@@ -17,7 +17,7 @@ pub(crate) use std::{
 #[cfg(not(shuttle))]
 pub(crate) use tokio::{
     runtime::{Handle, Id},
-    time::{Instant, sleep, timeout},
+    time::{Instant, Sleep, sleep, timeout},
 };
 
 /// Locks, also after a panic elsewhere: what our mutexes guard is consistent at every statement that can panic,

@@ -6,6 +6,7 @@
 //! - [`FaultyBackend`]: any backend, with operations that hang, get lost, come late, come twice, or wait at a
 //!   [`Gate`].
 //! - [`History`]: what was held when, and whether two holds were valid at once or tokens fell.
+//! - [`outlives_a_blocked_thread`]: a careless caller on a thread that the watchdog may need.
 //! - [`Seed`]: randomness that prints how to repeat it.
 //! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
 //!   the data of yesterday; [`RawRedis`] to look into it.
@@ -35,6 +36,7 @@
 // The list above names also what only a feature has.
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
+mod blocked_thread;
 #[cfg(all(unix, feature = "servers"))]
 mod clock_shift;
 pub mod conformance;
@@ -49,6 +51,7 @@ mod proxy;
 mod redis;
 mod seed;
 
+pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
 pub use faulty::{Fault, FaultyBackend, Gate, Kept, Op, Phase};

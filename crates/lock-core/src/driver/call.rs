@@ -97,11 +97,6 @@ impl Deadlines {
     pub(super) fn next(&self) -> Option<Moment> {
         self.calls.first_key_value().map(|((at, _), _)| *at)
     }
-
-    /// The longest time that one of them may take.
-    pub(super) fn longest(&self) -> Option<Duration> {
-        self.calls.values().map(|call| call.timeout).max()
-    }
 }
 
 impl Call {
@@ -196,7 +191,7 @@ impl Driver {
             deadlines.next() == Some(due)
         };
         if first {
-            self.inbox.ring();
+            self.set_alarm(due);
         }
         call
     }

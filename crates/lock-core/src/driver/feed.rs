@@ -5,6 +5,7 @@ use super::{
     cell::{Cell, CellState, MailItem},
     io::Op,
     seat::ReleaseSeat,
+    waker_set::wake,
 };
 use crate::{
     backend::{BackendError, Renewed},
@@ -95,8 +96,8 @@ impl Driver {
             }
             // Before anybody is woken: an observer hears of a grant before its holder can end it.
             after.told.into_iter().for_each(|told| self.tell(cell, told));
-            after.wakers.into_iter().for_each(Waker::wake);
-            after.ended.iter().for_each(|hold| hold.ring());
+            after.wakers.into_iter().for_each(wake);
+            after.ended.iter().for_each(|hold| hold.wake_waiting());
             if let Some(hold) = after.expired {
                 events.push_back(Event::Expired { hold });
             }
@@ -104,7 +105,8 @@ impl Driver {
                 match (io, op) {
                     (Io::Nobody, _) => {}
                     (_, Op::Renew { .. }) => {
-                        self.inbox.put(|letters| letters.renewals.push((cell.clone(), op)))
+                        self.inbox.put_renewal(cell, op);
+                        self.set_alarm(Moment::START);
                     }
                     (Io::Worker, _) => self.inbox.put(|letters| letters.ops.push((cell.clone(), op))),
                     (Io::Here, _) => events.extend(self.start(cell, op)),
@@ -281,8 +283,8 @@ impl Driver {
         }
         let first = lock(&self.schedule).set(cell, state.scheduled, wake);
         state.scheduled = wake;
-        if first {
-            self.inbox.ring();
+        if let Some(at) = wake.filter(|_| first) {
+            self.set_alarm(at);
         }
     }
 

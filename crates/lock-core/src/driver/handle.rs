@@ -27,7 +27,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.driver.close();
         if self.driver.workers.any() {
-            // It ends when what was dropped last is released, at the latest after two operation timeouts.
+            // It ends when what was dropped last is released, at the latest after the bound of a shutdown.
             self.driver.inbox.ring();
         } else {
             self.driver.abandon();

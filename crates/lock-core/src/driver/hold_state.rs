@@ -2,7 +2,8 @@
 
 use super::{
     Driver,
-    worker::{has_timer, rest},
+    runtime::{DeadlineTimer, MAX_SLEEP},
+    waker_set::{WakerKey, WakerSet},
 };
 use crate::{
     clock::Clock,
@@ -16,10 +17,12 @@ use crate::{
 };
 use std::{
     fmt,
+    future::Future,
+    pin::Pin,
     sync::{Arc, Weak},
+    task::{Context, Poll},
     time::Duration,
 };
-use tokio::sync::Notify;
 
 pub(crate) struct HoldState {
     pub(crate) name: LockName,
@@ -31,7 +34,7 @@ pub(crate) struct HoldState {
     clock: Arc<dyn Clock>,
     max_hold_at: Moment,
     validity: Mutex<Validity>,
-    bell: Notify,
+    waiting: WakerSet,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +52,8 @@ impl HoldState {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let validity = Mutex::new(Validity::Until(deadline));
-        Self { name, owner, token, lease, since, driver, clock, max_hold_at, validity, bell: Notify::new() }
+        let waiting = WakerSet::default();
+        Self { name, owner, token, lease, since, driver, clock, max_hold_at, validity, waiting }
     }
 
     /// As the machine knows it.
@@ -75,15 +79,14 @@ impl HoldState {
                 }
             }
         };
-        self.bell.notify_waiters();
+        self.wake_waiting();
         Some(how)
     }
 
-    /// The runtime that carried the worker may be gone, and nobody else would notice.
-    pub(crate) fn ensure_watchdog(&self) {
-        if let Some(driver) = self.driver.upgrade() {
-            let _ = driver.ensure_worker();
-        }
+    /// The runtime that carried the worker may be gone, and nobody else would notice. Returns `false` if no worker can
+    /// run in the runtime of the caller.
+    pub(crate) fn ensure_watchdog(&self) -> bool {
+        self.driver.upgrade().is_none_or(|driver| driver.ensure_worker().is_ok())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -104,8 +107,8 @@ impl HoldState {
         }
     }
 
-    /// Ends it, if nobody saw the deadline pass before. Who waits is told by [`ring`](Self::ring), when no mutex
-    /// is held: wakers are other people's code.
+    /// Ends it, if nobody saw the deadline pass before. [`wake_waiting`](Self::wake_waiting) follows when no mutex is
+    /// held: wakers are foreign code.
     pub(super) fn end(&self, how: Ended) {
         let mut validity = lock(&self.validity);
         if let Validity::Until(_) = *validity {
@@ -113,28 +116,62 @@ impl HoldState {
         }
     }
 
-    /// Whoever waits looks again.
-    pub(super) fn ring(&self) {
-        self.bell.notify_waiters();
+    /// Everybody who waits for the end looks again.
+    pub(super) fn wake_waiting(&self) {
+        self.waiting.wake_all();
     }
 
-    /// Completes at the first poll after the end, whether or not a timer fired.
-    pub(crate) async fn wait_ended(self: Arc<Self>) -> Ended {
+    /// The end of the hold, as a future.
+    pub(crate) fn wait_ended(self: Arc<Self>) -> WaitEnded {
+        WaitEnded { hold: self, key: WakerKey::default(), timer: DeadlineTimer::default() }
+    }
+
+    /// The end if nothing renews the hold; `Moment::FAR` once it has ended.
+    fn deadline(&self) -> Moment {
+        match *lock(&self.validity) {
+            Validity::Until(deadline) => deadline.min(self.max_hold_at),
+            Validity::Ended(_) => Moment::FAR,
+        }
+    }
+}
+
+/// Completes at the first poll after the end. Each poll compares the clock, and the future has a timer of its own: a
+/// process that was stopped resumes with this task before the worker, and a worker that is late must not let the work
+/// under a lost lock go on.
+pub(crate) struct WaitEnded {
+    hold: Arc<HoldState>,
+    key: WakerKey,
+    timer: DeadlineTimer,
+}
+
+impl Future for WaitEnded {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        let Self { hold, key, timer } = &mut *self;
+        if let Some(how) = hold.ended() {
+            return Poll::Ready(how);
+        }
+        hold.waiting.register(key, cx.waker());
+        let has_runtime = hold.ensure_watchdog();
         loop {
-            let mut bell = std::pin::pin!(self.bell.notified());
-            bell.as_mut().enable();
-            if let Some(how) = self.ended() {
-                return how;
+            // Again, since the end may have come before the registration.
+            if let Some(how) = hold.ended() {
+                return Poll::Ready(how);
             }
-            self.ensure_watchdog();
-            // The factory may be gone, and with it whoever rings: then it ends by itself. (Where there is no timer, the
-            // next poll sees it.)
-            if self.driver.strong_count() == 0 && has_timer() {
-                rest(self.remaining()).await;
-            } else {
-                bell.await;
+            let (deadline, remaining) = (hold.deadline(), hold.remaining());
+            // Without its factory, nobody else notices that the machine was suspended.
+            let after = if hold.driver.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
+            if !has_runtime || timer.poll(cx, deadline, after).is_pending() {
+                return Poll::Pending;
             }
         }
+    }
+}
+
+impl Drop for WaitEnded {
+    fn drop(&mut self) {
+        self.hold.waiting.remove(&self.key);
     }
 }
 

@@ -73,6 +73,16 @@ impl Inbox {
         lock(&self.bells).retain(|other| !Arc::ptr_eq(other, bell));
     }
 
+    /// Takes the renewals, for a timekeeper.
+    pub(super) fn take_renewals(&self) -> Vec<(Arc<Cell>, Op)> {
+        std::mem::take(&mut lock(&self.letters).renewals)
+    }
+
+    /// Leaves a renewal for a timekeeper, whose alarm is the caller's to set.
+    pub(super) fn put_renewal(&self, cell: &Arc<Cell>, op: Op) {
+        lock(&self.letters).renewals.push((cell.clone(), op));
+    }
+
     /// Takes everything for the worker of this runtime; calls of other runtimes and the room made for guards stay.
     pub(super) fn take(&self, runtime: Id) -> Letters {
         let mut letters = lock(&self.letters);
@@ -80,7 +90,7 @@ impl Inbox {
         Letters {
             dropped: letters.dropped.drain(..).collect(),
             woken: std::mem::take(&mut letters.woken),
-            renewals: std::mem::take(&mut letters.renewals),
+            renewals: Vec::new(),
             ops: std::mem::take(&mut letters.ops),
             calls: letters.calls.extract_if(.., ours).collect(),
             answers: std::mem::take(&mut letters.answers),

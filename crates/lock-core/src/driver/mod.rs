@@ -4,16 +4,19 @@
 //!   guards, futures ──▶ feed(cell, event) ──▶ machine ──▶ commands
 //!                          │ wake seats, tell observers
 //!                          └ IO: polled once in place; if pending, adopted by the worker
-//!   worker: one task, one sleep, one ordered set of wake-up times, the calls in flight (one in each runtime)
+//!   worker: the task that callers wake; carries the calls in flight (one in each runtime)
+//!   timekeeper: the task that only a timer wakes; one ordered set of wake-up times, the renewals (one in each runtime)
 //! ```
 //!
 //! A *cell* is a lock name that this process holds or waits for: a mutex over its machine and the seats of
 //! waiting futures. Whoever has an event takes the mutex, handles it, lets go, and only then wakes and calls. So
 //! cancelling a caller is just an event, and no caller ever carries IO that others depend on.
 //!
-//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox and mail last. No mutex is held over an
+//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox, mail and
+//! alarm last. No mutex is held over an
 //! await, a waker, an observer or a call of the backend.
 
+mod alarm;
 mod call;
 mod cell;
 mod cells;
@@ -23,16 +26,20 @@ mod hold_state;
 mod inbox;
 mod io;
 mod quiet;
+mod runtime;
 mod schedule;
 mod seat;
 mod shutdown;
 mod signals;
+mod timekeeper;
+mod waker_set;
 mod worker;
 
 pub(crate) use cell::Cell;
 pub(crate) use handle::Handle;
 pub(crate) use hold_state::HoldState;
 pub(crate) use seat::{Entering, Seated, Verdict};
+pub(crate) use shutdown::SHUTDOWN;
 pub use shutdown::ShutdownReport;
 
 use crate::{
@@ -53,6 +60,7 @@ use crate::{
     },
     terms::Terms,
 };
+use alarm::Alarms;
 use call::Deadlines;
 use cells::Cells;
 use inbox::Inbox;
@@ -80,11 +88,13 @@ pub(crate) struct Driver {
     schedule: Mutex<Schedule>,
     deadlines: Mutex<Deadlines>,
     inbox: Inbox,
+    alarms: Alarms,
     workers: Workers,
     quiet: Quiet,
     waiting: AtomicUsize,
     next_id: AtomicU64,
     closed: AtomicBool,
+    shutdown_millis: AtomicU64,
 }
 
 /// What a driver is made of.
@@ -116,11 +126,13 @@ impl Driver {
             schedule: Mutex::default(),
             deadlines: Mutex::default(),
             inbox: Inbox::default(),
+            alarms: Alarms::default(),
             workers: Workers::default(),
             quiet: Quiet::default(),
             waiting: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             closed: AtomicBool::new(false),
+            shutdown_millis: AtomicU64::new(0),
         });
         let signals = Arc::downgrade(&driver);
         let _ = driver.subscriber.set(driver.backend.attach(signals));

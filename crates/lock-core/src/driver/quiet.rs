@@ -1,6 +1,6 @@
 //! Whether anything is left to do: counted, so that a shutdown need not look at every name again and again.
 
-use super::Driver;
+use super::{Driver, waker_set::contained};
 use crate::sync::atomic::{AtomicIsize, Ordering};
 #[cfg(shuttle)]
 use crate::sync::{Plant, planted};
@@ -52,13 +52,13 @@ impl Driver {
     }
 
     pub(super) fn worker_left(&self) {
-        self.quiet.bell.notify_waiters();
+        contained(|| self.quiet.bell.notify_waiters());
     }
 
     /// Only a shutdown waits for it.
     pub(super) fn tell_if_quiet(&self) {
         if self.is_closed() && self.is_quiet() {
-            self.quiet.bell.notify_waiters();
+            contained(|| self.quiet.bell.notify_waiters());
         }
     }
 

@@ -1,4 +1,4 @@
-//! The end of a factory: everything is given back, within two operation timeouts.
+//! The end of a factory: everything is given back, within a bound.
 
 use super::{Driver, feed::Io};
 use crate::{
@@ -10,6 +10,11 @@ use std::{sync::Arc, time::Duration};
 
 /// The longest time that a subscription may take. It has no lease of its own that would say so.
 const LONGEST_WATCH: Duration = Duration::from_secs(3);
+
+/// How long a shutdown waits by default for the store to confirm every release.
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
+/// Longer bounds are as good as none.
+const MAX_SHUTDOWN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,14 +43,6 @@ impl Driver {
         self.options.terms().map_or(LONGEST_WATCH, |terms| terms.operation_timeout.min(LONGEST_WATCH))
     }
 
-    /// The longest operation timeout of what is held, tried, or being undone, and of what is under way.
-    pub(super) fn longest_operation(&self) -> Duration {
-        let of_cell = |cell: Arc<super::Cell>| lock(&cell.state).machine.operation_timeout();
-        let of_leases = self.cells.all().into_iter().filter_map(of_cell).max();
-        let of_calls = lock(&self.deadlines).longest();
-        of_leases.into_iter().chain(of_calls).max().unwrap_or_else(|| self.operation_timeout())
-    }
-
     pub(super) fn close_cells(self: &Arc<Self>) {
         for cell in self.cells.all() {
             self.feed(&cell, Event::Close, Io::Here);
@@ -60,12 +57,20 @@ impl Driver {
         names
     }
 
-    pub(crate) async fn shut_down(self: &Arc<Self>) -> ShutdownReport {
+    /// How long a worker of a closed factory stays for what is not yet released.
+    pub(super) fn shutdown_bound(&self) -> Duration {
+        Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
+    }
+
+    pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> ShutdownReport {
+        let within = within.min(MAX_SHUTDOWN);
+        let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);
         self.close();
         self.close_cells();
         if !self.is_quiet() && self.ensure_worker().is_ok() {
             self.inbox.ring();
-            let _ = timeout(self.longest_operation() * 2, self.quiet()).await;
+            let _ = timeout(within, self.quiet()).await;
         }
         // Nothing else wakes a worker that has nothing to do; it goes home.
         self.inbox.ring();

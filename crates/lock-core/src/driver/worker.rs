@@ -1,17 +1,21 @@
-//! Driver, watchdog and releaser in one task: it carries the calls that did not answer at once, and wakes
-//! machines when they asked for it.
+//! The task that callers wake: it carries the calls that did not answer at once, and handles what dropped guards and
+//! wake-ups left behind. It keeps no time: that is the timekeeper's.
 //!
-//! There is one worker in each runtime from which the factory is used, nearly always one in all. A single one for
+//! There is one worker, with one timekeeper, in each runtime from which the factory is used, nearly always one in all. A single one for
 //! all runtimes would leave waiters and holds without a watchdog when its runtime ends, or is not driven (a
 //! current-thread runtime outside of `block_on`).
 
 use super::{
     Cell, Driver,
+    alarm::Alarm,
     call::Answers,
     cell::Part,
     feed::Io,
     quiet::Active,
+    runtime::has_timer,
     seat::{ReleaseSeat, Seat},
+    timekeeper::Timekeeping,
+    waker_set::wake,
 };
 #[cfg(shuttle)]
 use crate::sync::{Plant, planted};
@@ -23,10 +27,6 @@ use crate::{
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use std::{pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
-
-/// Sleeps are no longer than this while something is scheduled, so that a suspended machine is noticed soon
-/// after it wakes up: tokio's timers stand still during suspend.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Answers delivered in one turn.
 const ANSWERS_AT_ONCE: usize = 128;
@@ -51,6 +51,7 @@ struct Running {
     driver: Arc<Driver>,
     runtime: Id,
     bell: Arc<Notify>,
+    alarm: Arc<Alarm>,
     begun: bool,
 }
 
@@ -61,6 +62,8 @@ impl Drop for Running {
         }
         lock(&self.driver.workers.runtimes).retain(|id| *id != self.runtime);
         self.driver.inbox.take_bell(&self.bell);
+        self.driver.alarms.remove(&self.alarm);
+        self.alarm.stop();
         self.driver.inbox.give_up_calls_of(self.runtime);
         // What this one took for itself may now be for another.
         self.driver.inbox.ring();
@@ -73,18 +76,44 @@ impl Drop for Running {
     }
 }
 
+impl Running {
+    async fn work(&self) {
+        let driver = &self.driver;
+        let mut calls = Calls::new();
+        let mut closed_at: Option<Instant> = None;
+        while !self.alarm.is_stopped() {
+            // Whatever is left there from now on rings, so nothing is overlooked.
+            driver.read_inbox(self.runtime, &calls);
+            if driver.is_closed() {
+                let closed_at = *closed_at.get_or_insert_with(|| {
+                    driver.close_cells();
+                    Instant::now()
+                });
+                driver.tell_if_quiet();
+                if driver.is_quiet() || Instant::now() >= closed_at + driver.shutdown_bound() {
+                    return;
+                }
+            }
+            let leave = closed_at.map(|at| at + driver.shutdown_bound());
+            let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            tokio::select! {
+                biased;
+                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
+                // turn would poll all of them.
+                Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
+                    driver.deliver_all(answered, &mut calls);
+                }
+                () = self.bell.notified() => {}
+                () = sleep(left), if leave.is_some() => {}
+            }
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+}
+
 type Answered = (Answers, Option<Active>);
-type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
-
-/// Whether this is inside of a runtime with a timer. One without says so only by a panic.
-pub(super) fn has_timer() -> bool {
-    Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
-}
-
-/// For who waits for the end of a hold whose factory is gone, and every worker with it.
-pub(super) async fn rest(time: Duration) {
-    sleep(time.min(LONGEST_SLEEP)).await;
-}
+/// The calls that a task carries.
+pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 impl Driver {
     /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
@@ -110,13 +139,24 @@ impl Driver {
             }
             runtimes.push(id);
         }
-        let bell = self.inbox.hang_bell();
-        let mut running = Running { driver: self.clone(), runtime: id, bell, begun: false };
+        self.spawn_worker(&runtime);
+        match lock(&self.workers.ended).contains(&id) {
+            true => Err(LockError::new(ErrorKind::NoRuntime).detail("this one has ended".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn spawn_worker(self: &Arc<Self>, runtime: &Handle) {
+        let id = runtime.id();
+        let (driver, bell, alarm) = (self.clone(), self.inbox.hang_bell(), Alarm::new(self.clock.now()));
+        self.alarms.add(alarm.clone());
+        let timekeeping = Timekeeping { driver: driver.clone(), alarm: alarm.clone(), worker: bell.clone() };
+        let mut running = Running { driver, runtime: id, bell, alarm, begun: false };
+        runtime.spawn(timekeeping.run(id));
         runtime.spawn(async move {
             running.begun = true;
-            running.driver.work(id, &running.bell).await;
+            running.work().await;
         });
-        Ok(())
     }
 
     /// There is a runtime, and it has a timer.
@@ -124,40 +164,6 @@ impl Driver {
         match Handle::try_current() {
             Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || has_timer() => Ok(()),
             _ => Err(LockError::new(ErrorKind::NoRuntime)),
-        }
-    }
-
-    async fn work(self: &Arc<Self>, runtime: Id, bell: &Notify) {
-        let mut calls = Calls::new();
-        let mut drift = self.wall_drift();
-        let mut leave_by: Option<Instant> = None;
-        loop {
-            drift = self.notice_jump(drift);
-            self.time_out_calls(runtime);
-            self.tick_due_cells();
-            // Whatever is left there from now on rings, so nothing is overlooked.
-            self.read_inbox(runtime, &calls);
-            if self.is_closed() {
-                let bound = *leave_by.get_or_insert_with(|| {
-                    self.close_cells();
-                    Instant::now() + self.longest_operation() * 2
-                });
-                self.tell_if_quiet();
-                if self.is_quiet() || Instant::now() >= bound {
-                    return;
-                }
-            }
-            tokio::select! {
-                biased;
-                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
-                // turn would poll all of them.
-                Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
-                    self.deliver_all(answered, &mut calls);
-                }
-                () = bell.notified() => {}
-                () = sleep(self.sleep_for(leave_by)) => {}
-            }
-            tokio::task::coop::consume_budget().await;
         }
     }
 
@@ -182,13 +188,10 @@ impl Driver {
         for (cell, op) in letters.ops {
             calls.push(self.timed(self.call(&cell, op)).answer().boxed());
         }
-        for call in self.renewal_calls(letters.renewals) {
-            calls.push(self.timed(call).answer().boxed());
-        }
     }
 
     /// This answer, and those that are there as well; not too many, so that a turn stays short.
-    fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
+    pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
         let mut next = Some(first);
         for _ in 0..ANSWERS_AT_ONCE {
             let Some((answers, active)) = next else { return };
@@ -208,38 +211,6 @@ impl Driver {
         }
     }
 
-    fn tick_due_cells(self: &Arc<Self>) {
-        let due = lock(&self.schedule).take_due(self.clock.now());
-        for cell in due {
-            lock(&cell.state).scheduled = None;
-            self.feed(&cell, Event::Tick, Io::Here);
-        }
-    }
-
-    fn sleep_for(&self, leave_by: Option<Instant>) -> Duration {
-        let now = self.clock.now();
-        let tick = lock(&self.schedule).next();
-        let timeout = lock(&self.deadlines).next();
-        let next = tick.into_iter().chain(timeout).min().map(|at| at.since(now).min(LONGEST_SLEEP));
-        let leave = leave_by.map(|at| at.saturating_duration_since(Instant::now()));
-        next.into_iter().chain(leave).min().unwrap_or(Duration::MAX)
-    }
-
-    /// How far the wall clock is ahead of the clock that leases are measured with.
-    fn wall_drift(&self) -> i128 {
-        i128::from(self.clock.wall().as_micros()) - i128::from(self.clock.now().as_micros())
-    }
-
-    /// A wall clock that jumped ahead by more than the margin may mean that this machine slept.
-    fn notice_jump(&self, before: i128) -> i128 {
-        let drift = self.wall_drift();
-        let margin = self.options.terms().map_or(Duration::ZERO, |terms| terms.margin);
-        if drift - before > i128::try_from(margin.as_micros()).unwrap_or(i128::MAX) {
-            self.suspect_all();
-        }
-        drift
-    }
-
     fn wake_everybody(&self) {
         for cell in self.cells.all() {
             let mut wakers = Vec::new();
@@ -257,9 +228,9 @@ impl Driver {
                 }
                 state.hold.clone()
             };
-            wakers.into_iter().for_each(std::task::Waker::wake);
+            wakers.into_iter().for_each(wake);
             if let Some(hold) = hold {
-                hold.ring();
+                hold.wake_waiting();
             }
         }
     }

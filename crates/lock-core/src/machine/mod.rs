@@ -213,15 +213,6 @@ impl Machine {
         Some((hold.owner, hold.id, hold.guards, hold.deadline.min(hold.max_hold_at)))
     }
 
-    /// The longest time that an operation on a lease of this machine may take; `None` if there is none.
-    #[must_use]
-    pub fn operation_timeout(&self) -> Option<Duration> {
-        let hold = self.hold.iter().map(|hold| hold.traces.timeout);
-        let campaign = self.campaign.iter().map(|campaign| campaign.traces.timeout);
-        let retired = self.retired.iter().map(|retired| retired.traces.timeout);
-        hold.chain(campaign).chain(retired).max()
-    }
-
     /// Whether a renewal is overdue or the clocks jumped; the hold is still valid.
     #[must_use]
     pub fn is_suspect(&self) -> bool {

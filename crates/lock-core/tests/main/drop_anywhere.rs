@@ -129,7 +129,7 @@ async fn shutdown_gives_back_what_is_held_refuses_who_waits_and_takes_no_more() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_against_a_dead_backend_ends_after_two_operation_timeouts_and_names_what_is_left() {
+async fn a_shutdown_against_a_dead_backend_ends_within_its_bound_and_names_what_is_left() {
     let world = World::new();
     let guards = [
         world.locks.named("b").unwrap().acquire().await.unwrap(),
@@ -139,7 +139,7 @@ async fn a_shutdown_against_a_dead_backend_ends_after_two_operation_timeouts_and
     let begin = world.now();
     let report = world.locks.shutdown().await;
     let took = world.now() - begin;
-    assert!(took <= secs(6) + Duration::from_millis(10), "two operation timeouts of 3 s, here {took:?}");
+    assert!(took <= secs(10) + Duration::from_millis(10), "the bound is 10 s, here {took:?}");
     let left: Vec<_> = report.unconfirmed.iter().map(|name| name.as_str()).collect();
     assert_eq!(left, ["a", "b"]);
     drop(guards);

@@ -63,7 +63,7 @@ async fn gone_is_lost_at_once() {
     tokio::time::sleep(secs(3)).await;
     world.store.forget_everything(); // and says so: the hold is checked before it is relied on
     assert_eq!(guard.lost().await, LostReason::Gone);
-    assert_eq!(world.now(), secs(3));
+    assert!(world.now() <= secs(3) + millis(1), "by the next tick of the timer: {:?}", world.now());
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,12 +6,14 @@ mod support;
 
 mod architecture;
 mod bad_input;
+mod blocked_threads;
 mod cancellation;
 mod drop_anywhere;
 mod exclusion;
 mod gauge;
 mod life;
 mod limits;
+mod loss;
 #[cfg(feature = "otel")]
 mod metrics;
 mod observer_panics;

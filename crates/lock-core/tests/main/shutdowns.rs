@@ -1,6 +1,6 @@
 //! Shutdowns at the worst moment.
 
-use crate::support::{World, secs};
+use crate::support::{World, name, secs};
 use lock_core::{
     ErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend, ReleaseOutcome,
     TestClock,
@@ -93,7 +93,7 @@ async fn after_a_shutdown_the_worker_goes_home() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(tasks(), 1);
+    assert_eq!(tasks(), 2, "a worker and a timekeeper");
     assert!(locks.shutdown().await.is_clean());
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -138,15 +138,33 @@ async fn an_inner_guard_that_is_released_in_time_was_held_although_a_shutdown_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_takes_two_operation_timeouts_of_what_is_held() {
+async fn shutdown_is_bounded_however_long_the_leases_are() {
+    for (within, most) in [(None, secs(10)), (Some(secs(2)), secs(2)), (Some(secs(25)), secs(25))] {
+        let world = World::new();
+        let nightly = world.locks.named("nightly").unwrap();
+        let nightly = nightly.with_options(LockOptions::new().lease(secs(24 * 60 * 60))).unwrap();
+        let _nightly = nightly.acquire().await.unwrap();
+        world.faulty.always_all(Fault::Hang);
+        let begun = world.now();
+        let report = match within {
+            None => world.locks.shutdown().await,
+            Some(within) => world.locks.shutdown_within(within).await,
+        };
+        let took = world.now() - begun;
+        assert_eq!(report.unconfirmed, [name("nightly")]);
+        assert!(took <= most + Duration::from_millis(1), "{took:?} of {most:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_a_store_that_comes_back_within_the_bound() {
     let world = World::new();
-    let nightly = world.locks.named("nightly").unwrap();
-    let nightly = nightly.with_options(LockOptions::new().lease(secs(24 * 60 * 60))).unwrap();
-    nightly.acquire().await.unwrap().release().await.unwrap();
     let _guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
-    let begun = world.now();
-    world.locks.shutdown().await;
-    let took = world.now() - begun;
-    assert!(took <= secs(7), "{took:?}; the operation timeout of what is held is 3 s");
+    let locks = world.locks.clone();
+    let closing = tokio::spawn(async move { locks.shutdown_within(secs(25)).await });
+    tokio::time::sleep(secs(20)).await;
+    world.faulty.heal();
+    assert!(closing.await.unwrap().is_clean());
+    assert!(world.store.held().is_empty());
 }

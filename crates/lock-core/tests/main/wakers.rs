@@ -1,6 +1,7 @@
 //! No mutex of ours is held while a waker is woken, replaced or dropped: wakers are other people's code.
 
-use lock_core::{AcquireFuture, Lock, LockFactory, LockName, MemoryBackend};
+use crate::support::{World, millis, secs};
+use lock_core::{AcquireFuture, Lock, LockFactory, LockName, LockOptions, MemoryBackend};
 use std::{
     future::Future,
     pin::{Pin, pin},
@@ -116,4 +117,43 @@ fn a_dropped_release_may_have_a_waker_that_owns_an_acquire() {
         }),
         "deadlock: `Releasing::drop` drops the waker under the mutex of the cell"
     );
+}
+
+/// A waker whose task went away, as those of small executors do that send their tasks through a channel.
+struct Panics;
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("the executor is gone");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_does_not_stop_the_watchdog() {
+    let world = World::with(LockOptions::new().lease(millis(300)));
+    let kept = world.locks.named("y").unwrap().acquire().await.unwrap();
+    let other = world.another_process();
+    let _held = other.named("x").unwrap().acquire().await.unwrap();
+    // The wait of the one is over when the renewal of the other is due.
+    let mut waiter = Box::pin(world.locks.named("x").unwrap().acquire_timeout(millis(100)));
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(poll_once(waiter.as_mut(), &waker).is_pending());
+    tokio::time::sleep(secs(2)).await;
+    assert!(!kept.remaining().is_zero(), "nobody renewed the other lock");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_no_other_from_being_told_of_a_loss() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    let mut panics: Vec<_> = (0..40).map(|_| Box::pin(guard.lost())).collect();
+    let told: Vec<_> = (0..40).map(|_| tokio::spawn(guard.lost())).collect();
+    let mut more: Vec<_> = (0..40).map(|_| Box::pin(guard.lost())).collect();
+    for lost in panics.iter_mut().chain(&mut more) {
+        assert!(poll_once(lost.as_mut(), &waker).is_pending());
+    }
+    world.settle().await;
+    world.store.forget_everything();
+    tokio::time::sleep(millis(5)).await;
+    assert!(told.iter().all(|task| task.is_finished()), "all were told before the deadline");
 }

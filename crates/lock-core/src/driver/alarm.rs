@@ -1,0 +1,117 @@
+//! The timer of a timekeeper. Callers move it, and never wake the task behind it: a task that is woken from a runtime's
+//! thread may wait in that thread's LIFO slot, which no other thread steals from, until the thread is done with what it
+//! runs. A caller that then blocks its thread would hold up every renewal of the process.
+
+use super::{runtime::MAX_SLEEP, waker_set::wake};
+use crate::{
+    sync::{Instant, Mutex, Sleep, lock, sleep},
+    time::Moment,
+};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// The resolution of tokio's timers. What is due earlier would fire in place, and so wake from the thread of the caller.
+const RESOLUTION: Duration = Duration::from_millis(1);
+
+/// The timer of an alarm that nothing has set: 30 years, which tokio takes for the far future, too.
+const IDLE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// The alarms of all timekeepers of a factory.
+#[derive(Debug, Default)]
+pub(super) struct Alarms(Mutex<Vec<Arc<Alarm>>>);
+
+impl Alarms {
+    pub(super) fn add(&self, alarm: Arc<Alarm>) {
+        lock(&self.0).push(alarm);
+    }
+
+    pub(super) fn remove(&self, alarm: &Arc<Alarm>) {
+        lock(&self.0).retain(|other| !Arc::ptr_eq(other, alarm));
+    }
+
+    /// Every timekeeper looks at what is due at this time, or earlier.
+    pub(super) fn move_to(&self, at: Moment, now: Moment) {
+        lock(&self.0).iter().for_each(|alarm| alarm.move_to(at, now));
+    }
+}
+
+pub(super) struct Alarm(Mutex<State>);
+
+struct State {
+    at: Moment,
+    sleep: Pin<Box<Sleep>>,
+    /// The same instant by two clocks: that of the leases, and that of the timer. Taken at each turn, since they drift
+    /// apart while the machine is suspended.
+    base: (Moment, Instant),
+    /// Of the timekeeper, to stop it.
+    waker: Option<Waker>,
+    stopped: bool,
+}
+
+impl Alarm {
+    /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
+    pub(super) fn new(now: Moment) -> Arc<Self> {
+        let (sleep, base) = (Box::pin(sleep(IDLE)), (now, Instant::now()));
+        Arc::new(Self(Mutex::new(State { at: Moment::FAR, sleep, base, waker: None, stopped: false })))
+    }
+
+    /// A turn of the timekeeper begins: from here on every call of [`move_to`](Self::move_to) counts.
+    pub(super) fn begin_turn(&self, now: Moment) {
+        let mut state = lock(&self.0);
+        state.at = Moment::FAR;
+        state.base = (now, Instant::now());
+        state.sleep.as_mut().reset(Instant::now() + IDLE);
+    }
+
+    /// Makes the alarm earlier. It is never more than [`MAX_SLEEP`] away.
+    pub(super) fn move_to(&self, at: Moment, now: Moment) {
+        let at = at.min(now + MAX_SLEEP);
+        let mut state = lock(&self.0);
+        if at < state.at {
+            state.at = at;
+            let (moment, instant) = state.base;
+            let due = instant + at.max(now + RESOLUTION).since(moment);
+            state.sleep.as_mut().reset(due);
+        }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        lock(&self.0).stopped
+    }
+
+    /// The timekeeper ends.
+    pub(super) fn stop(&self) {
+        let waker = {
+            let mut state = lock(&self.0);
+            state.stopped = true;
+            state.waker.take()
+        };
+        waker.into_iter().for_each(wake);
+    }
+
+    /// Completes when it is due, with `false` if it was stopped.
+    pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let waker = Some(cx.waker().clone());
+        let mut state = lock(&self.0);
+        let before = std::mem::replace(&mut state.waker, waker);
+        let polled = match state.stopped {
+            true => Poll::Ready(false),
+            false => state.sleep.as_mut().poll(cx).map(|()| true),
+        };
+        drop(state);
+        drop(before);
+        polled
+    }
+}
+
+impl fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarm").field("at", &lock(&self.0).at).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! The timers of the runtime that polls, where there is one.
+
+use crate::{
+    sync::{Handle, Id, Sleep, sleep},
+    time::Moment,
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// Sleeps are no longer than this while somebody depends on them, so that a suspended machine is noticed soon after it
+/// resumes: tokio's timers stand still during suspend.
+pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// Returns `true` inside a runtime with a timer. A runtime without one says so only by a panic.
+pub(super) fn has_timer() -> bool {
+    Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
+}
+
+/// Wakes the task that polls it at a deadline that may move, in whichever runtime it is polled.
+#[derive(Default)]
+pub(super) struct DeadlineTimer {
+    armed: Option<(Id, Moment, Pin<Box<Sleep>>)>,
+}
+
+impl DeadlineTimer {
+    /// Completes when `after` has passed since this deadline was first polled here. Stays pending where there is no timer.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
+        let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
+        let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);
+        let armed = match self.armed.take().filter(here) {
+            Some(armed) => armed,
+            None if has_timer() => (runtime.id(), deadline, Box::pin(sleep(after))),
+            None => return Poll::Pending,
+        };
+        let (.., sleep) = self.armed.insert(armed);
+        let fired = sleep.as_mut().poll(cx);
+        if fired.is_ready() {
+            self.armed = None;
+        }
+        fired
+    }
+}

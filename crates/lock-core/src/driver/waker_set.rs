@@ -1,0 +1,60 @@
+//! The wakers of tasks that wait for the same event. A waker is foreign code: it runs under no mutex, and a panic in one
+//! keeps no other from being woken.
+
+use crate::sync::{Mutex, lock};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    task::Waker,
+};
+
+/// Wakes a task. A panic of the waker ends here.
+pub(super) fn wake(waker: Waker) {
+    contained(|| waker.wake());
+}
+
+/// Runs foreign code whose panic must not end the task that runs it.
+pub(super) fn contained(wakes: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(wakes)).is_err() {
+        tracing::error!("a waker panicked");
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct WakerSet(Mutex<Wakers>);
+
+#[derive(Debug, Default)]
+struct Wakers {
+    last_key: u64,
+    by_key: BTreeMap<u64, Waker>,
+}
+
+/// A place in a [`WakerSet`]; its owner removes it when it stops waiting.
+#[derive(Debug, Default)]
+pub(super) struct WakerKey(Option<u64>);
+
+impl WakerSet {
+    /// Sets the waker of this key.
+    pub(super) fn register(&self, key: &mut WakerKey, waker: &Waker) {
+        let waker = waker.clone();
+        let before = {
+            let mut wakers = lock(&self.0);
+            let key = *key.0.get_or_insert_with(|| {
+                wakers.last_key += 1;
+                wakers.last_key
+            });
+            wakers.by_key.insert(key, waker)
+        };
+        drop(before);
+    }
+
+    pub(super) fn remove(&self, key: &WakerKey) {
+        let before = key.0.and_then(|key| lock(&self.0).by_key.remove(&key));
+        drop(before);
+    }
+
+    pub(super) fn wake_all(&self) {
+        let wakers = std::mem::take(&mut lock(&self.0).by_key);
+        wakers.into_values().for_each(wake);
+    }
+}

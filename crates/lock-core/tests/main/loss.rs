@@ -1,0 +1,79 @@
+//! A hold that ended is told to whoever asks next, also to those who asked before and before the worker gets to run.
+
+use crate::support::secs;
+use lock_core::{Clock, LockFactory, LockOptions, LostReason, MemoryBackend, Moment, RunError, ServerTime};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// A clock that only the test moves, as a process sees it that was stopped meanwhile.
+#[derive(Debug, Default)]
+struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_micros().try_into().unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Moment {
+        Moment::START + Duration::from_micros(self.0.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> ServerTime {
+        ServerTime::from_micros(1_000_000_000_000_000 + self.0.load(Ordering::SeqCst))
+    }
+}
+
+fn locks_on(clock: &Arc<ManualClock>) -> LockFactory {
+    let options = LockOptions::new().lease(secs(10));
+    let store = MemoryBackend::with_clock(clock.clone());
+    LockFactory::builder(store).clock(clock.clone()).options(options).build().unwrap()
+}
+
+fn poll_now<F: Future + Unpin>(f: &mut F) -> Poll<F::Output> {
+    std::pin::Pin::new(f).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn futures_that_were_polled_before_compare_the_clock_again() {
+    let clock = Arc::new(ManualClock::default());
+    let guard = locks_on(&clock).named("x").unwrap().acquire().await.unwrap();
+    let (mut lost, mut ended) = (Box::pin(guard.lost()), Box::pin(guard.hold().ended()));
+    assert!(poll_now(&mut lost).is_pending());
+    assert!(poll_now(&mut ended).is_pending());
+    // The process was stopped for two leases; nothing else has run since.
+    clock.advance(secs(20));
+    assert_eq!(poll_now(&mut lost), Poll::Ready(LostReason::Expired));
+    assert!(poll_now(&mut ended).is_ready());
+}
+
+#[tokio::test]
+async fn work_is_not_polled_once_more_after_the_lease() {
+    let clock = Arc::new(ManualClock::default());
+    let lock = locks_on(&clock).named("x").unwrap();
+    let polls = AtomicU64::new(0);
+    let work = |_| {
+        poll_fn(|_| -> Poll<()> {
+            polls.fetch_add(1, Ordering::SeqCst);
+            Poll::Pending
+        })
+    };
+    let result = {
+        let mut run = pin!(lock.run(work));
+        let first = poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await;
+        assert!(first.is_pending());
+        clock.advance(secs(20));
+        poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await
+    };
+    assert!(matches!(result, Poll::Ready(Err(RunError::Lost(LostReason::Expired)))), "{result:?}");
+    assert_eq!(polls.into_inner(), 1, "the work went on after its lease");
+}

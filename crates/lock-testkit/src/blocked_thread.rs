@@ -1,0 +1,75 @@
+//! A thread of the runtime that blocks right after it used a lock, as careless callers do.
+
+use lock_core::{Lock, LockFactory};
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// The last use of a lock before the thread blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastUse {
+    /// A guard is dropped.
+    Drop,
+    /// A guard is released.
+    Release,
+    /// A lock is acquired, and held meanwhile.
+    Acquire,
+    /// [`LockGuard::is_held`](lock_core::LockGuard::is_held) is called in a loop, on a lock that is held meanwhile.
+    IsHeld,
+}
+
+impl LastUse {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Drop, Self::Release, Self::Acquire, Self::IsHeld];
+}
+
+/// Holds a lock in one task while another task uses a second lock and then blocks its thread, several times. Returns
+/// `true` if the first lock was held all the time.
+///
+/// `connect` makes the factory inside the runtime; `lease` is that of its locks. With two threads or more the block
+/// takes two leases and a half. A single thread cannot renew while it is blocked: there the block takes a quarter of a
+/// lease, and the watchdog must catch up.
+pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
+where
+    F: Future<Output = LockFactory> + Send + 'static,
+{
+    let runtime =
+        Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("a runtime");
+    let block = if threads == 1 { lease / 4 } else { lease * 5 / 2 };
+    let held = runtime.block_on(async {
+        let locks = tokio::spawn(connect).await.expect("the factory is made");
+        let kept = lock(&locks, "kept").acquire().await.expect("nobody else wants it");
+        for _ in 0..2 {
+            let other = lock(&locks, "other");
+            let careless = tokio::spawn(async move {
+                let guard = other.acquire().await.expect("nobody else wants it");
+                let guard = match last {
+                    LastUse::Drop => {
+                        drop(guard);
+                        None
+                    }
+                    LastUse::Release => {
+                        let _ = guard.release().await;
+                        None
+                    }
+                    LastUse::Acquire => Some(guard),
+                    LastUse::IsHeld => {
+                        assert!((0..1_000).all(|_| guard.is_held()));
+                        Some(guard)
+                    }
+                };
+                std::thread::sleep(block);
+                drop(guard);
+            });
+            careless.await.expect("it only blocks");
+        }
+        let held = !kept.remaining().is_zero();
+        drop(kept);
+        held
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    held
+}
+
+fn lock(locks: &LockFactory, name: &str) -> Lock {
+    locks.named(name).expect("a good name")
+}
