@@ -1,10 +1,11 @@
 //! The future of an acquire: named, `'static` and `Send`, so that other futures can hold it.
 
 use crate::{
+    backend::Applied,
     driver::{Entering, Handle, HoldState, Seated, Verdict},
     error::{ErrorKind, LockError},
     guard::LockGuard,
-    machine::{HoldId, Patience, Refusal},
+    machine::{HoldId, MAX_OPEN_UNDOS, Patience, Refusal},
     name::LockName,
     options::OptionsError,
     owner::Owner,
@@ -143,15 +144,21 @@ impl AcquireFuture {
     fn error(&self, refusal: Refusal, error: Option<Arc<crate::BackendError>>) -> LockError {
         let limits = &self.handle.limits;
         let error = match refusal {
-            Refusal::Busy | Refusal::Timeout => LockError::new(ErrorKind::Timeout),
+            Refusal::Busy => LockError::new(ErrorKind::Timeout),
+            Refusal::Timeout(applied) => LockError::new(ErrorKind::Timeout).applied(applied),
             Refusal::TooManyWaiters => LockError::new(ErrorKind::TooManyWaiters)
                 .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
             Refusal::Outage => LockError::backend(ErrorKind::Unavailable, error),
-            Refusal::Unanswered => LockError::backend(ErrorKind::Unavailable, error).ambiguous(),
-            Refusal::Failed => match error {
-                Some(error) => LockError::backend(ErrorKind::of(&error), Some(error)),
-                None => LockError::new(ErrorKind::Unavailable),
-            },
+            Refusal::Unanswered => {
+                LockError::backend(ErrorKind::Unavailable, error).applied(Applied::Unknown)
+            }
+            Refusal::Failed(applied) => {
+                let kind = error.as_ref().map_or(ErrorKind::Unavailable, |error| ErrorKind::of(error));
+                LockError::backend(kind, error).applied(applied)
+            }
+            Refusal::TooManyUndos => LockError::new(ErrorKind::Unavailable).detail(format!(
+                "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the store answers"
+            )),
             Refusal::Lost => LockError::new(ErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
             Refusal::ShutDown => LockError::new(ErrorKind::ShutDown),
@@ -165,7 +172,9 @@ impl Future for AcquireFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let guard = ready!(self.poll_guard(cx));
-        Poll::Ready(guard.and_then(|guard| guard.ok_or_else(|| self.error(Refusal::Timeout, None))))
+        Poll::Ready(
+            guard.and_then(|guard| guard.ok_or_else(|| self.error(Refusal::Timeout(Applied::No), None))),
+        )
     }
 }
 

@@ -52,7 +52,9 @@ pub enum ErrorKind {
     /// There is no tokio runtime to work on, or it has no timer. (The latter is found out by a panic that is caught,
     /// so its message is printed; under `panic = "abort"` it aborts.)
     NoRuntime,
-    /// The store did not confirm a release: it did not answer in time, or its answer was lost.
+    /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and the
+    /// release goes on in the background, so nothing is left to do for the lock. The work under it was protected unless the
+    /// lock was freed by force or the store lost its data; a resource that checks the fencing token has refused it then.
     Unconfirmed,
 }
 
@@ -123,9 +125,9 @@ impl LockError {
         this
     }
 
-    /// The store may have carried out what was asked.
-    pub(crate) fn ambiguous(mut self) -> Self {
-        self.0.ambiguous = true;
+    /// Whether the store may have carried out what was asked.
+    pub(crate) fn applied(mut self, applied: Applied) -> Self {
+        self.0.ambiguous = applied == Applied::Unknown;
         self
     }
 
@@ -147,14 +149,12 @@ impl LockError {
         self.0.name.as_ref()
     }
 
-    /// Whether the same call may succeed later without anybody changing something.
+    /// Whether the same call may succeed later without anybody changing something. An [`Unconfirmed`](ErrorKind::Unconfirmed)
+    /// release is not retryable: the work under the lock is done, and must not be done again because of it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.0.kind {
-            ErrorKind::Timeout
-            | ErrorKind::TooManyWaiters
-            | ErrorKind::Unavailable
-            | ErrorKind::Unconfirmed => true,
+            ErrorKind::Timeout | ErrorKind::TooManyWaiters | ErrorKind::Unavailable => true,
             ErrorKind::Backend => self.backend_error().is_some_and(BackendError::is_retryable),
             ErrorKind::InvalidName
             | ErrorKind::InvalidOptions
@@ -162,7 +162,8 @@ impl LockError {
             | ErrorKind::Lost
             | ErrorKind::ForeignOwner
             | ErrorKind::ShutDown
-            | ErrorKind::NoRuntime => false,
+            | ErrorKind::NoRuntime
+            | ErrorKind::Unconfirmed => false,
         }
     }
 
@@ -278,6 +279,7 @@ impl fmt::Display for LostReason {
             Self::Expired => "the lease ended without a renewal",
             Self::Gone => "the store no longer had the lease",
             Self::MaxHold => "the hold reached its longest time",
+            Self::Unclaimed => "the future that acquired it was not polled for half a lease",
             Self::ShutDown => "the lock factory was shut down",
         })
     }

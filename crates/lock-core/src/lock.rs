@@ -165,7 +165,8 @@ impl Lock {
     }
 
     /// As [`run`](Self::run), but only if the lock is free: `None` if somebody else holds it, or waits for it in this
-    /// process. For jobs that one process of many should do.
+    /// process. For periodic jobs use `lock-cron`: a lock alone is free again after a short job, and the next process runs
+    /// the job once more.
     ///
     /// # Errors
     /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.

@@ -16,6 +16,8 @@ pub struct Terms {
     pub margin: Duration,
     /// How long the backend may fail before a waiter is told.
     pub outage_budget: Duration,
+    /// The longest time between two tries of a waiter with a subscription.
+    pub poll_interval: Duration,
     /// When a hold ends although the watchdog could go on.
     pub max_hold: Option<Duration>,
     /// A token that the token of the hold must exceed.

@@ -41,6 +41,10 @@ struct Dice {
 }
 
 impl Outside for Dice {
+    fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
+        u32::from(self.random() % 16 == 0)
+    }
+
     fn random(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn
@@ -307,6 +311,7 @@ fn terms(bytes: &mut Bytes<'_>) -> Terms {
         operation_timeout: lease / 10,
         margin: lease / 100 + Duration::from_millis(2),
         outage_budget: lease,
+        poll_interval: Duration::from_secs(5),
         max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
         token_floor: None,
     }

@@ -70,8 +70,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(wrong_by: i64) -> Self {
-        let rules =
-            Rules { max_waiters: 8, push: true, linger: Duration::from_secs(2), longest_wait: LONGEST_WAIT };
+        let rules = Rules {
+            max_waiters: 8,
+            push: true,
+            linger: Duration::from_secs(2),
+            unsubscribed_poll: LONGEST_WAIT,
+        };
         Self {
             machine: Machine::new(rules),
             drawn: 0,

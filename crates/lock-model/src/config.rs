@@ -134,6 +134,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 const fn terms(lease: u64, every: u64) -> Terms {
     Terms {
+        poll_interval: Duration::from_secs(5),
         lease: Duration::from_millis(lease),
         keep: Keep::Renewed { every: Duration::from_millis(every) },
         operation_timeout: TIMEOUT,

@@ -12,7 +12,7 @@ use crate::{
 use lock_core::{
     Moment, ReleaseOutcome, ServerTime,
     backend::{Released, Renewed, Reply, Wish},
-    model::{Command, Ended, Event, GrantedBy, Outside, Refusal, WatchAnswer},
+    model::{Command, Ended, Event, GrantedBy, HoldId, Outside, Refusal, WatchAnswer},
 };
 use std::{
     collections::VecDeque,
@@ -27,6 +27,11 @@ struct Draws {
 }
 
 impl Outside for Draws {
+    /// Futures are polled in this model as soon as they are granted.
+    fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
+        0
+    }
+
     fn random(&mut self) -> u64 {
         self.next
     }
@@ -145,7 +150,7 @@ impl World {
                 let right = match refusal {
                     Refusal::Lost => true,
                     Refusal::ShutDown => client.closed,
-                    Refusal::Timeout | Refusal::Outage | Refusal::Unanswered => {
+                    Refusal::Timeout(_) | Refusal::Outage | Refusal::Unanswered => {
                         matches!(config.scripts[process][place].wait, Wait::For(_))
                     }
                     _ => config.scripts[process][place].wait == Wait::Once,

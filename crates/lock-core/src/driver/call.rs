@@ -76,8 +76,8 @@ impl Pending {
             Applied::Unknown,
             format!("the store did not answer within {:?}", self.timeout),
         ));
-        for (cell, _) in &self.ops {
-            lock(&cell.state).last_error = Some(error.clone());
+        for (cell, op) in &self.ops {
+            op.note(cell, &error);
         }
         self.unknown()
     }

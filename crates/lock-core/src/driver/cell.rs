@@ -29,8 +29,8 @@ pub(super) struct CellState {
     pub(super) seats: BTreeMap<WaiterId, Seat>,
     pub(super) releases: BTreeMap<Ticket, ReleaseSeat>,
     pub(super) hold: Option<Arc<HoldState>>,
-    /// For whom is refused because of it.
-    pub(super) last_error: Option<Arc<BackendError>>,
+    /// What the last acquire and the last renewal failed with; `None` if they were answered.
+    pub(super) errors: Errors,
     pub(super) scheduled: Option<Moment>,
     /// Counted among those that hold, want or undo something.
     pub(super) busy: bool,
@@ -39,11 +39,20 @@ pub(super) struct CellState {
     next_id: u64,
 }
 
+/// Kept apart by operation: at most one acquire and one renewal of a name are under way, so nobody is told of an error of
+/// another operation.
+#[derive(Debug, Default)]
+pub(super) struct Errors {
+    pub(super) acquire: Option<Arc<BackendError>>,
+    pub(super) renewal: Option<Arc<BackendError>>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     pub(super) dropped: Vec<HoldId>,
     guards: usize,
     pub(super) woken: bool,
+    pub(super) missed_wakes: bool,
     pub(super) suspicion: bool,
     /// The cell stands in the worker's inbox: among those with dropped guards, among the woken.
     queued: [bool; 2],
@@ -56,7 +65,7 @@ impl Cell {
             seats: BTreeMap::new(),
             releases: BTreeMap::new(),
             hold: None,
-            last_error: None,
+            errors: Errors::default(),
             scheduled: None,
             busy: false,
             dead: false,
@@ -95,6 +104,9 @@ impl Cell {
         if std::mem::take(&mut mail.suspicion) {
             return Some(MailItem::Suspicion);
         }
+        if std::mem::take(&mut mail.missed_wakes) {
+            return Some(MailItem::MissedWakes);
+        }
         std::mem::take(&mut mail.woken).then_some(MailItem::Woken)
     }
 
@@ -117,6 +129,7 @@ pub(super) enum Part {
 pub(super) enum MailItem {
     Dropped(HoldId),
     Woken,
+    MissedWakes,
     Suspicion,
 }
 

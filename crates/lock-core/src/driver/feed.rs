@@ -4,7 +4,7 @@ use super::{
     Driver, HoldState, Verdict,
     cell::{Cell, CellState, MailItem},
     io::Op,
-    seat::ReleaseSeat,
+    seat::{ReleaseSeat, Seat},
     waker_set::wake,
 };
 use crate::{
@@ -20,7 +20,11 @@ use crate::{
     time::{Moment, ServerTime},
     token::FencingToken,
 };
-use std::{collections::VecDeque, sync::Arc, task::Waker};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    task::Waker,
+};
 
 /// Who carries the IO of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +76,26 @@ enum Told {
     Notice(Notice, Option<Arc<BackendError>>),
 }
 
-struct World<'a>(&'a Driver);
+struct World<'a> {
+    driver: &'a Driver,
+    seats: &'a BTreeMap<WaiterId, Seat>,
+}
 
 impl Outside for World<'_> {
     fn random(&mut self) -> u64 {
-        self.0.random.number()
+        self.driver.random.number()
     }
 
     fn server_now(&mut self) -> ServerTime {
-        self.0.backend.server_now().unwrap_or_else(|| self.0.clock.wall())
+        self.driver.backend.server_now().unwrap_or_else(|| self.driver.clock.wall())
+    }
+
+    fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32 {
+        let unclaimed = |seat: &&Seat| match seat {
+            Seat::Ready(Verdict::Granted(granted), at) => granted.id() == hold && *at <= granted_by,
+            Seat::Ready(..) | Seat::Waiting(_) => false,
+        };
+        u32::try_from(self.seats.values().filter(unclaimed).count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -125,6 +140,7 @@ impl Driver {
             }
             MailItem::Suspicion => Event::Suspicion,
             MailItem::Woken => Event::Woken,
+            MailItem::MissedWakes => Event::MissedWakes,
         })
     }
 
@@ -147,13 +163,14 @@ impl Driver {
         };
         match event {
             Event::Woken => after.told.push(Told::Wake(WakeUp::Push)),
-            // The store answers: what it said before is nobody's cause any more.
-            Event::Acquired { outcome: Ok(_), .. }
-            | Event::Renewed { outcome: Ok(_), .. }
-            | Event::Released { outcome: Ok(_), .. } => state.last_error = None,
+            Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
+            Event::Renewed { outcome: Ok(_), .. } => state.errors.renewal = None,
             _ => {}
         }
-        state.machine.handle(now, event, &mut World(self), &mut commands);
+        {
+            let CellState { machine, seats, .. } = &mut *state;
+            machine.handle(now, event, &mut World { driver: self, seats }, &mut commands);
+        }
         for command in commands {
             if polled && matches!(command, Command::TryAcquire { .. }) {
                 after.told.push(Told::Wake(WakeUp::Poll));
@@ -200,9 +217,9 @@ impl Driver {
             Command::Unwatch => after.ops.push(Op::Unwatch),
             Command::Grant { waiter, grant } => self.grant(cell, state, waiter, grant, now, after),
             Command::Refuse { waiter, refusal } => {
-                let error = state.last_error.clone();
+                let error = state.errors.acquire.clone();
                 if let Some(seat) = state.seats.get_mut(&waiter) {
-                    after.wakers.extend(seat.decide(Verdict::Refused(refusal, error)));
+                    after.wakers.extend(seat.decide(Verdict::Refused(refusal, error), now));
                 }
             }
             Command::Extended { hold: id, deadline } => {
@@ -228,7 +245,7 @@ impl Driver {
                     after.wakers.extend(waker);
                 }
             }
-            Command::Notice(notice) => after.told.push(Told::Notice(notice, state.last_error.clone())),
+            Command::Notice(notice) => after.told.push(Told::Notice(notice, state.errors.renewal.clone())),
         }
     }
 
@@ -262,7 +279,7 @@ impl Driver {
             Some(seat) => {
                 cell.guard_made();
                 self.inbox.guard_made();
-                after.wakers.extend(seat.decide(Verdict::Granted(hold)));
+                after.wakers.extend(seat.decide(Verdict::Granted(hold), now));
             }
             // A seat is taken out before the machine is told that its future left; then this grant goes back.
             None => self.give_back(cell, grant.hold),

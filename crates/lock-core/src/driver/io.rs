@@ -9,7 +9,7 @@ use crate::{
     backend::{AcquireRequest, Backend, BackendError, Publish, ReleaseRequest, RenewItem, Reply, Wish},
     ids::{LeaseId, LeaseNumber},
     machine::{Event, Failure, WatchAnswer},
-    sync::lock,
+    sync::{Handle, lock},
     terms::Terms,
     time::{Moment, ServerTime},
 };
@@ -38,6 +38,24 @@ impl Op {
             Self::Unwatch => Event::Unwatched(WatchAnswer::Failed),
         }
     }
+
+    /// Keeps the error for waiters and observers; the machine only needs to know its nature.
+    fn noted<T>(self, cell: &Cell, outcome: Result<Reply<T>, BackendError>) -> Result<Reply<T>, Failure> {
+        outcome.map_err(|error| {
+            let failure = Failure::from(&error);
+            self.note(cell, &Arc::new(error));
+            failure
+        })
+    }
+
+    pub(super) fn note(self, cell: &Cell, error: &Arc<BackendError>) {
+        let mut state = lock(&cell.state);
+        match self {
+            Self::TryAcquire { .. } => state.errors.acquire = Some(error.clone()),
+            Self::Renew { .. } => state.errors.renewal = Some(error.clone()),
+            Self::Release { .. } | Self::Watch | Self::Unwatch => {}
+        }
+    }
 }
 
 /// So that one slow store does not have to carry a batch of any size.
@@ -46,6 +64,11 @@ const RENEWALS_AT_ONCE: usize = 500;
 impl Driver {
     /// Starts an operation: an answer that is there at once is returned, any other call goes to the worker.
     pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
+        if Handle::try_current().is_err() {
+            // Outside of a runtime a client of the store has neither sockets nor timers.
+            self.inbox.put(|letters| letters.ops.push((cell.clone(), op)));
+            return None;
+        }
         let mut call = self.call(cell, op);
         if let Some(answers) = call.poll_in_place() {
             return answers.into_iter().next().map(|(_, event)| event);
@@ -102,13 +125,13 @@ impl Driver {
             Op::TryAcquire { lease, terms, not_after, wish } => {
                 let (id, duration) = (LeaseId::new(self.process, lease), terms.lease);
                 let request = AcquireRequest { name, lease: id, duration, not_after, wish };
-                let outcome = self.noted(cell, backend.acquire(request).await);
+                let outcome = op.noted(cell, backend.acquire(request).await);
                 Event::Acquired { lease, outcome }
             }
             Op::Release { lease, depth_left, publish, .. } => {
                 let id = LeaseId::new(self.process, lease);
                 let request = ReleaseRequest { name, lease: id, depth_left, publish };
-                let outcome = self.noted(cell, backend.release(request).await);
+                let outcome = op.noted(cell, backend.release(request).await);
                 Event::Released { lease, depth_left, outcome }
             }
             Op::Watch | Op::Unwatch => {
@@ -147,20 +170,11 @@ impl Driver {
         let mut outcomes = self.backend.renew(items).await.into_iter();
         let answered = asked.into_iter().map(|(cell, op, lease, sent)| match outcomes.next() {
             Some(outcome) => {
-                let outcome = self.noted(&cell, outcome);
+                let outcome = op.noted(&cell, outcome);
                 (cell, Event::Renewed { lease, sent, outcome })
             }
             None => (cell, op.unknown()),
         });
         answered.collect()
-    }
-
-    /// Keeps the error for whoever is refused because of it; the machine only needs to know its nature.
-    fn noted<T>(&self, cell: &Cell, outcome: Result<Reply<T>, BackendError>) -> Result<Reply<T>, Failure> {
-        outcome.map_err(|error| {
-            let failure = Failure::from(&error);
-            lock(&cell.state).last_error = Some(Arc::new(error));
-            failure
-        })
     }
 }

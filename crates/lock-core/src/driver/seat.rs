@@ -25,7 +25,8 @@ use std::{
 #[derive(Debug)]
 pub(super) enum Seat {
     Waiting(Option<Waker>),
-    Ready(Verdict),
+    /// Since then.
+    Ready(Verdict, Moment),
 }
 
 /// What became of a waiter.
@@ -37,10 +38,10 @@ pub(crate) enum Verdict {
 
 impl Seat {
     /// Gives the verdict; the waker is for after the mutex is let go.
-    pub(super) fn decide(&mut self, verdict: Verdict) -> Option<Waker> {
-        match std::mem::replace(self, Self::Ready(verdict)) {
+    pub(super) fn decide(&mut self, verdict: Verdict, now: Moment) -> Option<Waker> {
+        match std::mem::replace(self, Self::Ready(verdict, now)) {
             Self::Waiting(waker) => waker,
-            Self::Ready(_) => None,
+            Self::Ready(..) => None,
         }
     }
 }
@@ -166,7 +167,7 @@ impl Seated {
         let seat = state.seats.remove(&self.waiter)?;
         drop(state);
         match seat {
-            Seat::Ready(verdict) => Some(verdict),
+            Seat::Ready(verdict, _) => Some(verdict),
             Seat::Waiting(_) => None,
         }
     }
@@ -176,7 +177,7 @@ impl Seated {
         let outcome = match &verdict {
             Verdict::Granted(_) => AcquireOutcome::Acquired,
             Verdict::Refused(Refusal::Busy, _) => AcquireOutcome::Contended,
-            Verdict::Refused(Refusal::Timeout, _) => AcquireOutcome::Timeout,
+            Verdict::Refused(Refusal::Timeout(_), _) => AcquireOutcome::Timeout,
             Verdict::Refused(..) => AcquireOutcome::Error,
         };
         self.leave_with(outcome);
@@ -197,9 +198,9 @@ impl Drop for Seated {
         let seat = lock(&self.cell.state).seats.remove(&self.waiter);
         match seat {
             #[cfg(shuttle)]
-            Some(Seat::Ready(Verdict::Granted(_))) if planted(Plant::ForgetsGrant) => {}
+            Some(Seat::Ready(Verdict::Granted(_), _)) if planted(Plant::ForgetsGrant) => {}
             // Granted, but nobody will take it: given back as a dropped guard is.
-            Some(Seat::Ready(Verdict::Granted(hold))) => self.driver.guard_dropped(&self.cell, hold.id()),
+            Some(Seat::Ready(Verdict::Granted(hold), _)) => self.driver.guard_dropped(&self.cell, hold.id()),
             Some(Seat::Waiting(_)) => {
                 self.driver.feed(&self.cell, Event::Leave { waiter: self.waiter }, Io::Worker);
             }

@@ -26,14 +26,14 @@ impl Signals for Driver {
         };
         for cell in self.cells.all() {
             self.observe(&LockEvent::WakeUp { name: &cell.name, wake });
-            self.leave_mail(&cell, |mail| mail.woken = true);
+            self.leave_mail(&cell, |mail| mail.missed_wakes = true);
         }
     }
 
     fn node_restarted(&self) {
         for cell in self.cells.all() {
             self.leave_mail(&cell, |mail| {
-                mail.woken = true;
+                mail.missed_wakes = true;
                 mail.suspicion = true;
             });
         }

@@ -5,7 +5,10 @@
 
 use super::{
     Command, Entry, Failure, Grant, GrantedBy, HoldId, Machine, Moment, Patience, Refusal, Step, Traces,
-    WaiterId, deadline, hold::Hold, retired::Retired,
+    WaiterId, deadline,
+    hold::Hold,
+    queue::{Cause, Overdue},
+    retired::Retired,
 };
 use crate::{
     backend::{Acquired, Applied, Reply, Wish},
@@ -22,6 +25,10 @@ pub(super) const LATES_AT_ONCE: u32 = 3;
 const ASK_SOON: Duration = Duration::from_millis(50);
 /// Each further time that it is not told takes so many times as long: it may have no end.
 const SLOWER: u32 = 10;
+/// An attempt that is unanswered for this part of the operation timeout is taken for a sign of an outage.
+const SILENT_PART: u32 = 10;
+/// A wake-up that stands for all names is followed within this time.
+const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 /// The slowest polling of a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
@@ -31,6 +38,9 @@ pub(super) struct Campaign {
     flight: Option<Flight>,
     next_try: Moment,
     pub(super) traces: Traces,
+    /// For whom it was asked last, and when the store answered last.
+    asked_for: Option<WaiterId>,
+    answered_at: Moment,
     /// An attempt was granted, but not yet under the terms of the one who waits.
     taken: bool,
     /// The longest lease that the store may have given to this id.
@@ -50,10 +60,27 @@ struct Flight {
 }
 
 impl Campaign {
+    /// Whether an attempt may be carried out, or may have been, that nobody was told of.
+    fn is_in_doubt(&self) -> bool {
+        self.flight.is_some() || self.traces.not_after.is_some()
+    }
+
     fn new(lease: LeaseNumber, next_try: Moment) -> Self {
         let traces = Traces::default();
         let longest = Duration::ZERO;
-        Self { lease, flight: None, next_try, traces, taken: false, longest, busies: 0, lates: 0 }
+        let answered_at = next_try;
+        Self {
+            lease,
+            flight: None,
+            next_try,
+            traces,
+            asked_for: None,
+            answered_at,
+            taken: false,
+            longest,
+            busies: 0,
+            lates: 0,
+        }
     }
 
     /// Nobody knows whether this attempt was, or will be, carried out.
@@ -73,22 +100,40 @@ impl Machine {
             // One try is not slowed down by the failures of others, nor by the pause of one whose wait ended just now: its
             // caller wants an answer.
             _ if self.queue.front()?.patience == Patience::Once => Some(self.turns.others_until),
+            // The answer that somebody else got before may be old: with a stream of short waits, nobody would notice an outage.
+            Some(campaign)
+                if campaign.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
+            {
+                Some(campaign.next_try.min(campaign.answered_at + self.rules.unsubscribed_poll))
+            }
             Some(campaign) => Some(campaign.next_try),
             None => Some(self.pace.resume_at.max(self.turns.others_until)),
         }
     }
 
-    /// How to refuse the front waiter, whose time is over. A wait that ends while the store does not answer is no word about
-    /// other holders, and what it was asked for may yet be carried out.
-    pub(super) fn overdue(&self, refusal: Refusal) -> Refusal {
-        let Some(campaign) = &self.campaign else { return refusal };
-        let in_doubt = campaign.flight.is_some() || campaign.traces.not_after.is_some();
-        match refusal {
-            Refusal::Timeout if campaign.busies > 0 => refusal,
-            _ if in_doubt => Refusal::Unanswered,
-            _ if self.queue.is_outage() => Refusal::Outage,
-            _ => refusal,
+    /// Returns why a waiter is refused whose time is over. While the store is silent, nothing is known of other holders, and
+    /// an attempt of the waiter's own may yet be carried out.
+    pub(super) fn refuse_overdue(&self, now: Moment, overdue: Overdue, is_front: bool) -> Refusal {
+        let own = self.campaign.as_ref().filter(|_| is_front);
+        let in_doubt = overdue.reenters || own.is_some_and(Campaign::is_in_doubt);
+        let unavailable = if in_doubt { Refusal::Unanswered } else { Refusal::Outage };
+        match overdue.cause {
+            Cause::OutageBudget => unavailable,
+            // Nobody else keeps an owner from re-entering.
+            Cause::WaitOver if overdue.reenters => unavailable,
+            Cause::WaitOver if self.hold.is_none() && self.is_store_silent(now) => unavailable,
+            Cause::WaitOver if in_doubt && own.is_some_and(|own| own.busies == 0) => unavailable,
+            Cause::WaitOver if in_doubt => Refusal::Timeout(Applied::Unknown),
+            Cause::WaitOver => Refusal::Timeout(Applied::No),
         }
+    }
+
+    /// Whether the last thing known of the store is a failure, or an attempt that it leaves unanswered for longer than any
+    /// ordinary answer takes.
+    fn is_store_silent(&self, now: Moment) -> bool {
+        let flight = self.campaign.as_ref().and_then(|campaign| campaign.flight);
+        let silent = |flight: Flight| now.since(flight.sent) >= flight.terms.operation_timeout / SILENT_PART;
+        self.queue.is_outage() || flight.is_some_and(silent)
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Step<'_>) {
@@ -103,6 +148,7 @@ impl Machine {
         }
         let campaign = self.campaign.get_or_insert_with(|| Campaign::new(s.fresh_lease(), s.now));
         let not_after = s.outside.server_now() + terms.operation_timeout;
+        campaign.asked_for = Some(front.waiter);
         campaign.flight = Some(Flight { waiter: front.waiter, sent: s.now, terms, not_after, woken: false });
         campaign.traces.sent(s.now, &terms);
         let wish = Wish::Next { reserve: 0, floor: terms.token_floor };
@@ -129,6 +175,16 @@ impl Machine {
         match &mut campaign.flight {
             Some(flight) => flight.woken = true,
             None => campaign.next_try = s.now,
+        }
+    }
+
+    pub(super) fn on_missed_wakes(&mut self, s: &mut Step<'_>) {
+        let at = s.now + s.jitter(MISSED_WAKES_SPREAD);
+        self.pace.resume_at = self.pace.resume_at.min(at);
+        let Some(campaign) = &mut self.campaign else { return };
+        match &mut campaign.flight {
+            Some(flight) => flight.woken = true,
+            None => campaign.next_try = campaign.next_try.min(at),
         }
     }
 
@@ -165,19 +221,27 @@ impl Machine {
     }
 
     fn on_granted(&mut self, s: &mut Step<'_>, flight: &Flight, first: FencingToken, last: FencingToken) {
-        self.backend_answered();
+        self.queue.outage_over();
         self.turns.took(s.now);
         let Some(campaign) = &mut self.campaign else { return };
         let deadline = deadline(flight.sent, &flight.terms);
+        let max_hold_at = flight.terms.max_hold.map_or(Moment::FAR, |most| flight.sent + most);
+        let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front().copied();
-        let Some(front) = front.filter(|_| s.now < deadline) else {
-            // Nobody waits any more, or this process was paused until the lease was as good as over.
+        let Some(front) = front.filter(|_| !is_over) else {
+            // Nobody waits any more, or the answer took until the hold was as good as over: this process was paused, or the
+            // store is slow. Then the next try is not made at once, or the lock would be taken from others again and again.
             campaign.taken = true;
             if let Some(campaign) = self.campaign.take() {
                 self.undo(s, campaign);
             }
+            match is_over {
+                true => self.pace.failed(s, flight.terms.operation_timeout),
+                false => self.pace.answered(),
+            }
             return;
         };
+        self.pace.answered();
         if front.terms != flight.terms {
             // Granted under the terms of somebody who left. Again under the right ones: a repeat that keeps the lease,
             // or, if that is too long, another id.
@@ -190,11 +254,11 @@ impl Machine {
             hold: HoldId { lease: campaign.lease, token: first },
             owner: front.owner,
             deadline,
-            max_hold_at: front.terms.max_hold.map_or(Moment::FAR, |most| flight.sent + most),
+            max_hold_at,
             depth: 1,
             by: GrantedBy::Store,
         };
-        self.hold = Some(Hold::new(grant, last, &front, flight.sent, campaign.traces));
+        self.hold = Some(Hold::new(grant, last, &front, (flight.sent, s.now), campaign.traces));
         self.campaign = None;
         self.queue.remove(front.waiter);
         s.say(Command::Grant { waiter: front.waiter, grant });
@@ -208,10 +272,15 @@ impl Machine {
         self.turns.other_has_it();
         self.refuse_impatient(s, flight, Refusal::Busy);
         self.watch.want();
-        let most = self.rules.longest_wait;
+        // With a subscription, polling is only the safety net.
+        let most = match self.watch.is_on() {
+            true => flight.terms.poll_interval,
+            false => flight.terms.poll_interval.min(self.rules.unsubscribed_poll),
+        };
         let polls = !self.rules.push;
         let Some(campaign) = &mut self.campaign else { return };
         campaign.busies = campaign.busies.saturating_add(1);
+        campaign.answered_at = s.now;
         campaign.next_try = if flight.woken {
             s.now
         } else {
@@ -255,12 +324,14 @@ impl Machine {
             campaign.unknown(flight);
         }
         campaign.next_try = if flight.woken { s.now } else { self.pace.resume_at };
+        let applied = if campaign.is_in_doubt() { Applied::Unknown } else { Applied::No };
         if failure.retryable {
             self.queue.outage_began(flight.sent);
-            self.refuse_impatient(s, flight, Refusal::Failed);
+            self.refuse_impatient(s, flight, Refusal::Failed(applied));
         } else {
             for waiter in self.queue.drain_line() {
-                s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
+                let applied = if waiter == flight.waiter { applied } else { Applied::No };
+                s.say(Command::Refuse { waiter, refusal: Refusal::Failed(applied) });
             }
         }
     }

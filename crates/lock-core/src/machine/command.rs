@@ -2,7 +2,7 @@
 
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
-    backend::{Publish, Wish},
+    backend::{Applied, Publish, Wish},
     ids::LeaseNumber,
     terms::Terms,
     time::{Moment, ServerTime},
@@ -125,16 +125,20 @@ pub enum GrantedBy {
 pub enum Refusal {
     /// It wanted one try, and somebody else holds the lock.
     Busy,
-    /// Its waiting time is over.
-    Timeout,
+    /// Its waiting time is over, while others hold the lock or wait before it. `Unknown` if an attempt of its own is under
+    /// way or in doubt; it is undone.
+    Timeout(Applied),
     /// Too many wait for this name.
     TooManyWaiters,
     /// The backend failed for longer than the outage budget.
     Outage,
     /// The same, or its waiting time is over, while a request of unknown outcome is about: it is undone.
     Unanswered,
-    /// The backend failed, and trying again makes no sense or was not wanted.
-    Failed,
+    /// The backend failed, and trying again makes no sense or was not wanted. An attempt that may have been carried out
+    /// is undone.
+    Failed(Applied),
+    /// Too many earlier attempts are being undone, and the backend has carried out none of these undos.
+    TooManyUndos,
     /// The hold that it wanted to re-enter was lost.
     Lost,
     /// The token of the hold that it wanted to re-enter does not exceed its floor.
@@ -162,6 +166,8 @@ pub enum LostReason {
     Gone,
     /// The hold reached `max_hold`.
     MaxHold,
+    /// The future that acquired it was not polled for half a lease, so nobody took the guard.
+    Unclaimed,
     /// The factory was shut down.
     ShutDown,
 }

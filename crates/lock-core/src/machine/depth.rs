@@ -153,7 +153,7 @@ impl Machine {
             self.queue.entrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
         for waiter in refused {
             self.queue.remove(waiter);
-            s.say(Command::Refuse { waiter, refusal: Refusal::Failed });
+            s.say(Command::Refuse { waiter, refusal: Refusal::Failed(failure.applied) });
         }
     }
 

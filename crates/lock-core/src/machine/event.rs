@@ -99,6 +99,9 @@ pub enum Event {
     Unwatched(WatchAnswer),
     /// The lock may be free now.
     Woken,
+    /// Wake-ups may have been missed, those of all names: try again within a moment that is drawn at random, so that the
+    /// names and processes of a fleet do not ask in the same instant.
+    MissedWakes,
     /// The machine may have slept, or the server may have lost its data: check the hold now.
     Suspicion,
     /// A guard was released by hand.

@@ -23,6 +23,8 @@ pub(super) struct Hold {
     /// The last guard left, and the store will be told as soon as the operation in flight is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
+    /// When the first guard must have been taken.
+    claim_by: Moment,
     crowd: Crowd,
 }
 
@@ -47,7 +49,7 @@ impl Hold {
         grant: Grant,
         last_token: FencingToken,
         front: &Entry,
-        sent: Moment,
+        (sent, granted): (Moment, Moment),
         traces: Traces,
     ) -> Self {
         let terms = front.terms;
@@ -63,8 +65,20 @@ impl Hold {
             traces,
             ended: false,
             max_hold_at: grant.max_hold_at,
+            claim_by: granted + terms.lease / 2,
             crowd: Crowd::None,
         }
+    }
+
+    /// Whether the time to take the first guard is over. From then on each renewal looks whether any guard is still taken.
+    pub(super) fn is_claim_checked(&self) -> bool {
+        self.claim_by == Moment::FAR
+    }
+
+    /// Whether every guard was granted half a lease ago or earlier, and none was taken: the futures that asked for them
+    /// are not polled. Kept alive, such a hold would keep the lock from the whole fleet.
+    pub(super) fn is_unclaimed(&self, s: &mut Step<'_>) -> bool {
+        s.outside.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
     /// Which of its times is over first.
@@ -83,6 +97,7 @@ impl Hold {
         let parts = [
             self.deadline,
             self.max_hold_at,
+            self.claim_by,
             self.renewal.next_at(),
             crowd,
             self.depth.next_at(self, has_entrants),
@@ -98,7 +113,13 @@ impl Machine {
         hold.depth.tickets.answer_overdue(s);
         if s.now >= hold.deadline.min(hold.max_hold_at) {
             let reason = hold.ends_by_time();
-            self.lose(s, reason);
+            return self.lose(s, reason);
+        }
+        if s.now >= hold.claim_by {
+            hold.claim_by = Moment::FAR;
+            if !hold.ended && hold.is_unclaimed(s) {
+                self.lose(s, LostReason::Unclaimed);
+            }
         }
     }
 

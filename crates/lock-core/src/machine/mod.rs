@@ -61,6 +61,7 @@ use campaign::Campaign;
 use hold::{Ghost, Hold};
 use pace::Pace;
 use queue::Queue;
+pub(crate) use retired::MAX_OPEN_UNDOS;
 use retired::Retired;
 use std::time::Duration;
 use turns::Turns;
@@ -72,6 +73,8 @@ pub trait Outside {
     fn random(&mut self) -> u64;
     /// The server's clock, as it is estimated now.
     fn server_now(&mut self) -> ServerTime;
+    /// How many guards of this hold were granted at this moment or before, and not yet taken by the futures that asked.
+    fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
 }
 
 /// What is the same for every machine of a factory.
@@ -83,8 +86,8 @@ pub struct Rules {
     pub push: bool,
     /// How long a subscription outlives the last waiter.
     pub linger: Duration,
-    /// The longest time between two tries of a waiter.
-    pub longest_wait: Duration,
+    /// The longest time between two tries of a waiter whose subscription is not acknowledged.
+    pub unsubscribed_poll: Duration,
 }
 
 impl Default for Rules {
@@ -93,7 +96,7 @@ impl Default for Rules {
             max_waiters: 10_000,
             push: true,
             linger: Duration::from_secs(2),
-            longest_wait: Duration::from_secs(5),
+            unsubscribed_poll: Duration::from_secs(5),
         }
     }
 }
@@ -169,6 +172,7 @@ impl Machine {
             Event::Watched(answer) => self.on_watched(s, answer),
             Event::Unwatched(answer) => self.on_unwatched(s, answer),
             Event::Woken => self.on_woken(s),
+            Event::MissedWakes => self.on_missed_wakes(s),
             Event::Suspicion => self.on_suspicion(s),
             Event::Release { hold, ticket } => self.on_release(s, hold, Some(ticket)),
             Event::Drop { hold } => self.on_release(s, hold, None),
@@ -224,8 +228,9 @@ impl Machine {
         self.pass_time_for_hold(s);
         self.pass_time_for_retired(s);
         let asked_for = self.queue.front().map(|front| front.waiter);
-        while let Some((waiter, refusal)) = self.queue.pop_alarm(s.now) {
-            let refusal = if asked_for == Some(waiter) { self.overdue(refusal) } else { refusal };
+        while let Some(overdue) = self.queue.pop_alarm(s.now) {
+            let waiter = overdue.waiter;
+            let refusal = self.refuse_overdue(s.now, overdue, asked_for == Some(waiter));
             s.say(Command::Refuse { waiter, refusal });
         }
     }
@@ -275,7 +280,7 @@ impl Machine {
             return Err(Refusal::Busy);
         }
         if entry.patience == Patience::Once && self.has_enough_to_undo() {
-            return Err(Refusal::Failed);
+            return Err(Refusal::TooManyUndos);
         }
         Ok(Admission::Line)
     }

@@ -1,6 +1,6 @@
 //! Who waits, in which order, and who is refused when.
 
-use super::{Entry, OwnerId, Patience, Refusal, WaiterId};
+use super::{Entry, OwnerId, Patience, WaiterId};
 use crate::{time::Moment, token::FencingToken};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,14 +22,30 @@ pub(super) struct Waiter {
     entered: Moment,
 }
 
+/// A waiter that was taken out because its time is over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Overdue {
+    pub(super) waiter: WaiterId,
+    pub(super) cause: Cause,
+    pub(super) reenters: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The caller waits no longer.
+    WaitOver,
+    /// The backend has failed for longer than the caller tolerates.
+    OutageBudget,
+}
+
 impl Waiter {
-    fn alarm(&self, outage_since: Option<Moment>) -> Option<(Moment, Refusal)> {
+    fn alarm(&self, outage_since: Option<Moment>) -> Option<(Moment, Cause)> {
         let wait_over = match self.entry.patience {
-            Patience::Until(at) => Some((at, Refusal::Timeout)),
+            Patience::Until(at) => Some((at, Cause::WaitOver)),
             Patience::Once | Patience::Forever => None,
         };
         let outage_over = outage_since
-            .map(|since| (since.max(self.entered) + self.entry.terms.outage_budget, Refusal::Outage));
+            .map(|since| (since.max(self.entered) + self.entry.terms.outage_budget, Cause::OutageBudget));
         wait_over.into_iter().chain(outage_over).min_by_key(|(at, _)| *at)
     }
 }
@@ -150,14 +166,14 @@ impl Queue {
     }
 
     /// Takes a waiter whose time is over.
-    pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<(WaiterId, Refusal)> {
+    pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<Overdue> {
         let (at, id) = *self.alarms.first()?;
         if at > now {
             return None;
         }
-        let waiter = self.take(id)?;
-        let (_, refusal) = waiter.alarm(self.outage_since)?;
-        Some((id, refusal))
+        let reenters = self.entrants.contains_key(&id);
+        let (_, cause) = self.take(id)?.alarm(self.outage_since)?;
+        Some(Overdue { waiter: id, cause, reenters })
     }
 
     pub(super) fn is_outage(&self) -> bool {

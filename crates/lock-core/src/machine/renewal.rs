@@ -42,6 +42,9 @@ impl Machine {
         else {
             return;
         };
+        if hold.is_claim_checked() && hold.is_unclaimed(s) {
+            return self.lose(s, LostReason::Unclaimed);
+        }
         hold.renewal.next_at = Moment::FAR;
         hold.renewal.in_flight += 1;
         hold.traces.sent(s.now, &hold.terms);

@@ -14,9 +14,12 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Undos under way at a time, of one name. A caller that tries again and again while the store fails with unknown
-/// outcomes would otherwise leave one more with each try.
-const MOST_UNDOS: usize = 16;
+/// Undos of one name that the store has not carried out even once. A caller that tries again and again while the store fails
+/// with unknown outcomes would otherwise leave one more with each try.
+pub(crate) const MAX_OPEN_UNDOS: usize = 16;
+/// Undos of one name in all. Those that were carried out stay until no attempt can be carried out any more, which takes an
+/// operation timeout.
+const MAX_UNDOS: usize = 1_024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Retired {
@@ -32,6 +35,8 @@ pub(super) struct Retired {
     left_before: Option<Moment>,
     /// No answer yet: the next acquire waits, or it would find our own lease in its way.
     unanswered: bool,
+    /// A release of it was carried out: whatever it still leaves is over within an operation timeout.
+    executed: bool,
 }
 
 impl Retired {
@@ -46,6 +51,7 @@ impl Retired {
             in_doubt: false,
             left_before: None,
             unanswered: true,
+            executed: false,
         }
     }
 
@@ -75,7 +81,8 @@ impl Machine {
 
     /// Whether enough is being undone: no further acquire until some of it is.
     pub(super) fn has_enough_to_undo(&self) -> bool {
-        self.retired.len() >= MOST_UNDOS
+        let open = self.retired.iter().filter(|retired| !retired.executed).count();
+        open >= MAX_OPEN_UNDOS || self.retired.len() >= MAX_UNDOS
     }
 
     pub(super) fn pass_time_for_retired(&mut self, s: &mut Step<'_>) {
@@ -133,6 +140,7 @@ impl Machine {
             Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),
             Err(failure) => return retired.try_again(s, failure),
         };
+        retired.executed = true;
         retired.tickets.answer(s, answer);
         match retired.traces.not_after {
             Some(not_after) if executed_at <= not_after => {

@@ -175,6 +175,7 @@ fn lost_reason(reason: LostReason) -> &'static str {
         LostReason::Expired => "expired",
         LostReason::Gone => "gone",
         LostReason::MaxHold => "max_hold",
+        LostReason::Unclaimed => "unclaimed",
         LostReason::ShutDown => "shut_down",
     }
 }

@@ -29,6 +29,10 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
                 held = seconds(held), "given back by the shutdown"
             ),
+            Ended::Lost(LostReason::Unclaimed) => tracing::warn!(
+                lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
+                held = seconds(held), "given back: the acquire future was not polled"
+            ),
             Ended::Lost(reason) => {
                 tracing::error!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
                     held = seconds(held), "lost"
@@ -36,7 +40,10 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             }
         },
         LockEvent::Released { answer, by, .. } => match (answer, by) {
-            (Ok(ReleaseOutcome::AlreadyExpired) | Ok(ReleaseOutcome::HeldByOther) | Err(Unconfirmed), _) => {
+            (Err(Unconfirmed), _) => {
+                tracing::warn!(lock.name = name, by = ?by, "release not confirmed by the store");
+            }
+            (Ok(ReleaseOutcome::AlreadyExpired | ReleaseOutcome::HeldByOther), _) => {
                 tracing::warn!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released too late");
             }
             (_, By::Hand | By::Drop) => {

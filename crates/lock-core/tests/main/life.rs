@@ -1,8 +1,18 @@
 //! A hold's life in virtual time.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{BackendErrorKind, Ended, LockOptions, LostReason, ReleaseOutcome};
+use lock_core::{
+    BackendErrorKind, Clock, Ended, LockFactory, LockOptions, LostReason, Moment, ReleaseOutcome, ServerTime,
+    TestClock,
+};
 use lock_testkit::{Fault, Op};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_renews_at_a_third_for_as_long_as_it_takes() {
@@ -141,4 +151,30 @@ async fn work_for_one_process_is_done_by_one() {
     );
     assert_eq!([a.unwrap(), b.unwrap()], [Some(()), None]);
     assert_eq!(theirs.try_run(|hold| async move { hold.is_held() }).await.unwrap(), Some(true));
+}
+
+/// Two clocks are never read in the same instant.
+#[derive(Debug)]
+struct Noisy(Arc<TestClock>, AtomicU64);
+
+impl Clock for Noisy {
+    fn now(&self) -> Moment {
+        self.0.now()
+    }
+
+    fn wall(&self) -> ServerTime {
+        let noise = self.1.fetch_add(7, Ordering::SeqCst) % 50;
+        self.0.wall() + Duration::from_micros(noise)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_noise_of_two_clocks_is_no_suspension_of_the_machine() {
+    let world = World::new();
+    let options = LockOptions::new().margin(Duration::ZERO);
+    let clock = Arc::new(Noisy(world.clock.clone(), AtomicU64::new(0)));
+    let locks = LockFactory::builder(world.faulty.clone()).clock(clock).options(options).build().unwrap();
+    let _guard = locks.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(secs(9)).await;
+    assert_eq!(world.faulty.calls(Op::Renew), 0, "no renewal is due before 10 s");
 }

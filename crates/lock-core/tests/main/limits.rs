@@ -189,14 +189,14 @@ async fn the_smallest_options_do_not_spin() {
 
 #[tokio::test(start_paused = true)]
 async fn what_remains_of_a_hold_is_no_more_than_its_longest_time() {
-    let world = World::with(LockOptions::new().max_hold(secs(1)));
+    let world = World::with(LockOptions::new().operation_timeout(millis(50)).max_hold(secs(1)));
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     assert!(guard.remaining() <= secs(1), "it ends in 1 s, not in {:?}", guard.remaining());
 }
 
 #[tokio::test]
 async fn after_a_pause_beyond_the_longest_hold_the_first_look_tells_the_truth() {
-    let options = LockOptions::new().max_hold(millis(100));
+    let options = LockOptions::new().operation_timeout(millis(50)).max_hold(millis(100));
     let locks = LockFactory::builder(MemoryBackend::new()).options(options).build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     std::thread::sleep(millis(300));

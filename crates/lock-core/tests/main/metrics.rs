@@ -73,7 +73,7 @@ async fn every_metric_appears_and_what_goes_up_comes_down() {
     let (exported, observer) = Exported::new();
     world.locks = LockFactory::builder(world.faulty.clone())
         .clock(world.clock.clone())
-        .options(LockOptions::new().lease(secs(3)))
+        .options(LockOptions::new().lease(secs(3)).poll_interval(secs(1)))
         .observer(observer)
         .build()
         .unwrap();
@@ -105,7 +105,7 @@ async fn every_metric_appears_and_what_goes_up_comes_down() {
     let fixed = lock.with_fixed_lease(secs(1)).unwrap().acquire().await.unwrap();
     fixed.lost().await;
     drop(fixed);
-    let hung = lock.with_options(LockOptions::new().max_hold(secs(2))).unwrap().acquire().await.unwrap();
+    let hung = lock.with_options(LockOptions::new().max_hold(secs(4))).unwrap().acquire().await.unwrap();
     hung.lost().await;
     hung.release().await.unwrap();
     world.faulty.next(Op::Acquire, Fault::Refuse(BackendErrorKind::Denied));

@@ -57,6 +57,10 @@ where
             once().await;
             pending().await
         }
+        Fault::ApplyThenPanic => {
+            once().await;
+            panic!("planned fault: the backend panicked")
+        }
         Fault::Twice(kept) => {
             let first = once().await;
             let second = once().await;

@@ -67,6 +67,8 @@ pub enum Fault {
     Hang,
     /// Applied at once, never answered.
     ApplyThenHang,
+    /// Applied, and then the backend panics. Random faults never draw it.
+    ApplyThenPanic,
     /// Delivered twice, back to back; one of the answers is returned.
     Twice(Kept),
     /// Never answered, but applied after this time, even if the caller gives up before. The call starts a task

@@ -125,8 +125,27 @@ fn a_grant_that_arrives_after_its_deadline_is_given_back_and_asked_for_anew() {
     let lease = story.tries();
     story.paused_until(29.8).granted(lease);
     assert_eq!(story.releases(0), lease);
-    story.released(lease, 0, Released::Gone { held_by_other: false });
-    assert_ne!(story.tries(), lease);
+    story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
+    assert_ne!(story.at(29.9).tries(), lease, "after a pause: a slow store would be asked for ever");
+}
+
+#[test]
+fn a_grant_that_arrives_after_max_hold_is_given_back_with_back_off() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_millis(20)));
+    let mut tries = 0;
+    for ms in 0..10_000u32 {
+        if ms > 0 {
+            story.at(f64::from(ms) / 1000.0);
+        }
+        if let Some(Command::TryAcquire { lease, .. }) = story.said.pop_front() {
+            tries += 1;
+            story.paused_until(f64::from(ms) / 1000.0 + 0.025).granted(lease);
+            assert_eq!(story.releases(0), lease);
+            story.released(lease, 0, Released::Released { listeners: None });
+        }
+    }
+    assert!((1..=60).contains(&tries), "{tries} tries in 10 s take the lock from others each time");
 }
 
 #[test]
@@ -169,7 +188,7 @@ fn one_try_is_one_try() {
 
     story.enters_with(B, once);
     let lease = story.tries();
-    story.acquire_unknown(lease).refuses(B, Refusal::Failed);
+    story.acquire_unknown(lease).refuses(B, Refusal::Failed(Applied::Unknown));
     assert_eq!(story.releases(0), lease, "and its unknown outcome is undone");
 }
 
@@ -195,7 +214,7 @@ fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
     story.says(Command::Watch);
     story.jump(at(1.0));
     story.enters_with(B, |entry| entry.patience = Patience::Once);
-    story.refuses(A, Refusal::Timeout);
+    story.refuses(A, Refusal::Timeout(Applied::No));
     assert_eq!(story.tries(), lease, "at once");
     story.busy(lease, Duration::from_secs(19)).refuses(B, Refusal::Busy);
 }
@@ -208,7 +227,7 @@ fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
     story.busy(lease, Duration::from_secs(20));
     story.says(Command::Watch);
     story.at(0.9).says_nothing();
-    story.at(1.0).refuses(A, Refusal::Timeout);
+    story.at(1.0).refuses(A, Refusal::Timeout(Applied::No));
     story.tell(Event::Woken);
     assert_eq!(story.tries(), lease);
     story.granted(lease);
@@ -280,8 +299,8 @@ fn a_refusal_that_no_retry_can_cure_is_told_to_everybody_at_once() {
     let lease = story.tries();
     let refused = Failure { applied: Applied::No, retryable: false };
     story.tell(Event::Acquired { lease, outcome: Err(refused) });
-    story.refuses(A, Refusal::Failed);
-    story.refuses(B, Refusal::Failed);
+    story.refuses(A, Refusal::Failed(Applied::No));
+    story.refuses(B, Refusal::Failed(Applied::No));
     story.says_nothing();
     story.ends_idle();
 }

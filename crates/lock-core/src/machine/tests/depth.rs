@@ -182,7 +182,7 @@ fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever(
         story.acquired(lease, Acquired::Late);
     }
     story.tries_to_keep(2);
-    story.acquired(lease, Acquired::Late).refuses(B, Refusal::Failed);
+    story.acquired(lease, Acquired::Late).refuses(B, Refusal::Failed(Applied::No));
     assert!(story.machine.holder().is_some_and(|(_, held, ..)| held == hold));
 }
 

@@ -44,6 +44,8 @@ struct Story {
 struct World {
     drawn: u64,
     server: ServerTime,
+    /// Guards that nobody takes, and since when they are granted.
+    unclaimed: Vec<Moment>,
 }
 
 impl Outside for World {
@@ -54,6 +56,9 @@ impl Outside for World {
     fn server_now(&mut self) -> ServerTime {
         self.server
     }
+    fn unclaimed(&mut self, _: HoldId, granted_by: Moment) -> u32 {
+        self.unclaimed.iter().filter(|granted| **granted <= granted_by).count().try_into().unwrap()
+    }
 }
 
 impl Story {
@@ -62,7 +67,7 @@ impl Story {
     }
 
     fn with(rules: Rules) -> Self {
-        let world = World { drawn: 0, server: ServerTime::from_micros(SERVER) };
+        let world = World { drawn: 0, server: ServerTime::from_micros(SERVER), unclaimed: Vec::new() };
         Self {
             machine: Machine::new(rules),
             now: Moment::START,

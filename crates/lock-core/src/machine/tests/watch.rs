@@ -8,9 +8,50 @@ fn a_busy_lock_is_watched_and_tried_again_when_the_watch_stands() {
     story.says_nothing();
     story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
     assert_eq!(story.tries(), lease, "the release may have happened before the subscription stood");
-    story.busy(lease, Duration::from_secs(20)).says_nothing();
-    story.at(4.9).says_nothing();
-    assert_eq!(story.at(5.1).tries(), lease, "nothing depends on a wake-up arriving");
+    story.busy(lease, Duration::from_secs(3_600)).says_nothing();
+    story.at(29.9).says_nothing();
+    assert_eq!(story.at(32.0).tries(), lease, "nothing depends on a wake-up arriving");
+}
+
+#[test]
+fn without_an_acknowledged_subscription_it_asks_every_five_seconds() {
+    let (mut story, lease) = Story::with_a_waiting();
+    story.tell(Event::Watched(WatchAnswer::Failed));
+    story.at(4.9);
+    story.said.retain(|said| !matches!(said, Command::Watch));
+    story.says_nothing();
+    story.at(5.3);
+    story.said.retain(|said| !matches!(said, Command::Watch));
+    assert_eq!(story.tries(), lease);
+}
+
+#[test]
+fn missed_wake_ups_are_followed_by_a_try_within_half_a_second() {
+    let mut tried_at = std::collections::BTreeSet::new();
+    for drawn in 0..20 {
+        let (mut story, lease) = Story::with_a_waiting();
+        story.tell(Event::Watched(WatchAnswer::Acknowledged));
+        story.tries();
+        story.busy(lease, Duration::from_secs(3_600)).says_nothing();
+        story.world.drawn = drawn * 0x9E37_79B9;
+        story.tell(Event::MissedWakes);
+        let at = story.machine.wake_at().expect("it tries again");
+        assert!(at < Moment::START + Duration::from_millis(500), "{at:?}");
+        tried_at.insert(at);
+    }
+    assert!(tried_at.len() > 10, "names and processes would all ask at once: {tried_at:?}");
+}
+
+#[test]
+fn waiters_that_come_and_go_ask_again_when_the_last_answer_is_old() {
+    let (mut story, lease) = Story::with_a_waiting();
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    story.tries();
+    story.busy(lease, Duration::from_secs(3_600)).enters(B).says_nothing();
+    story.at(4.0).tell(Event::Leave { waiter: A }).says_nothing();
+    assert_eq!(story.at(5.0).tries(), lease, "of what was said to A, B knows too little");
+    story.busy(lease, Duration::from_secs(3_600)).says_nothing();
+    story.at(34.9).says_nothing();
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! Which options do not fit together, and what to change.
+
+use super::SHORTEST_LEASE;
+use crate::token::FencingToken;
+use std::{fmt, time::Duration};
+
+/// Options that do not fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// A duration is too short to work with.
+    TooShort {
+        /// Which.
+        option: &'static str,
+        /// The bound.
+        least: Duration,
+    },
+    /// A limit is zero.
+    Zero {
+        /// Which.
+        option: &'static str,
+    },
+    /// The lease is below [`SHORTEST_LEASE`].
+    LeaseTooShort {
+        /// The lease.
+        lease: Duration,
+    },
+    /// The lease is above what the factory or the backend accepts.
+    LeaseTooLong {
+        /// The lease.
+        lease: Duration,
+        /// The bound.
+        most: Duration,
+    },
+    /// One request may take more than a tenth of the lease.
+    OperationTimeoutTooLong {
+        /// The timeout.
+        operation_timeout: Duration,
+        /// The bound.
+        most: Duration,
+    },
+    /// lease − margin > renewal interval + two operation timeouts does not hold (of a fixed lease: one operation timeout).
+    NoTimeToRenew {
+        /// Lease − margin.
+        valid: Duration,
+        /// Renewal interval + two operation timeouts.
+        needed: Duration,
+    },
+    /// A hold may end before the answer that grants it arrives.
+    MaxHoldTooShort {
+        /// The longest hold.
+        max_hold: Duration,
+        /// The operation timeout, which it must exceed.
+        operation_timeout: Duration,
+    },
+    /// The token floor leaves no room above it.
+    FloorTooHigh {
+        /// The floor.
+        floor: FencingToken,
+        /// The bound, which a floor must be below.
+        most: FencingToken,
+    },
+    /// The token of the hold that was to be re-entered does not exceed the token floor.
+    FloorAboveHold {
+        /// The token of the hold.
+        token: FencingToken,
+    },
+    /// The wait is above what the factory accepts.
+    WaitTooLong {
+        /// The wait.
+        wait: Duration,
+        /// The bound.
+        most: Duration,
+    },
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
+            Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
+            Self::LeaseTooShort { lease } => {
+                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {SHORTEST_LEASE:?}")
+            }
+            Self::LeaseTooLong { lease, most } => {
+                write!(
+                    f,
+                    "a lease of {lease:?} is above the bound: use at most {most:?}, or raise `longest_lease`"
+                )
+            }
+            Self::OperationTimeoutTooLong { operation_timeout, most } => write!(
+                f,
+                "an operation timeout of {operation_timeout:?} is above a tenth of the lease: use at most {most:?}, \
+                 or a longer lease"
+            ),
+            Self::NoTimeToRenew { valid, needed } => write!(
+                f,
+                "lease − margin ({valid:?}) does not exceed renewal interval + two operation timeouts ({needed:?}): \
+                 renew more often, lower the margin or the timeout, or use a longer lease"
+            ),
+            Self::MaxHoldTooShort { max_hold, operation_timeout } => write!(
+                f,
+                "a `max_hold` of {max_hold:?} may be over before its grant is answered: use more than the operation timeout \
+                 ({operation_timeout:?}), or a shorter `operation_timeout`"
+            ),
+            Self::FloorTooHigh { floor, most } => {
+                write!(f, "a token floor of {floor} leaves too few tokens above it: use one below {most}")
+            }
+            Self::FloorAboveHold { token } => write!(
+                f,
+                "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"
+            ),
+            Self::WaitTooLong { wait, most } => {
+                write!(
+                    f,
+                    "a wait of {wait:?} is above the bound: use at most {most:?}, or raise `longest_wait`"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for OptionsError {}

@@ -1,0 +1,135 @@
+//! What an outage of the store costs: seconds, however long the leases are, and what the callers are told meanwhile.
+
+use crate::support::{World, millis, secs};
+use lock_core::{ErrorKind, LockOptions};
+use lock_testkit::{Fault, Op};
+
+const HOUR: std::time::Duration = secs(3_600);
+
+#[tokio::test(start_paused = true)]
+async fn a_name_with_a_long_lease_is_usable_seconds_after_an_outage() {
+    let world = World::with(LockOptions::new().lease(HOUR));
+    let lock = world.locks.named("x").unwrap();
+    // Each leaves an attempt of unknown outcome behind.
+    world.faulty.always_all(Fault::Hang);
+    for _ in 0..20 {
+        let tried = tokio::time::timeout(millis(500), lock.try_acquire()).await;
+        assert!(tried.map_or(true, |tried| tried.is_err()));
+    }
+    world.faulty.heal();
+    let healed = world.now();
+    let guard = lock.acquire().await.unwrap();
+    let took = world.now() - healed;
+    assert!(took <= secs(6), "a free lock of a healthy store took {took:?}");
+    guard.release().await.unwrap();
+    tokio::time::sleep(secs(6)).await;
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn undone_attempts_that_were_answered_do_not_close_a_name() {
+    let world = World::with(LockOptions::new().lease(HOUR));
+    let lock = world.locks.named("x").unwrap();
+    for _ in 0..40 {
+        // The acquire is lost, and its undo is answered at once.
+        world.faulty.next(Op::Acquire, Fault::LoseRequest);
+        let error = lock.try_acquire().await.unwrap_err();
+        assert!(error.backend_error().is_some(), "refused without asking the store: {error}");
+        tokio::time::sleep(millis(1)).await;
+    }
+    assert!(lock.try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_with_a_long_lease_waits_seconds_for_a_silent_store() {
+    let world = World::with(LockOptions::new().lease(HOUR));
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.always_all(Fault::Hang);
+    let begun = world.now();
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed);
+    assert!(world.now() - begun <= secs(6) + millis(1), "{:?}", world.now() - begun);
+}
+
+/// Requests that wait for half a second come all the time, so that somebody always waits.
+#[tokio::test(start_paused = true)]
+async fn waiters_are_told_of_an_outage_although_the_store_said_busy_before() {
+    let world = World::new();
+    let _held = world.another_process().named("x").unwrap().acquire().await.unwrap();
+    let lock = world.locks.named("x").unwrap();
+    let request = || {
+        let lock = lock.clone();
+        tokio::spawn(async move { lock.acquire_timeout(millis(500)).await.unwrap_err() })
+    };
+    let contended: Vec<_> = (0..4).map(|_| request()).collect();
+    for error in contended {
+        assert_eq!(error.await.unwrap().kind(), ErrorKind::Timeout, "others hold it");
+    }
+    let mut requests = vec![request()];
+    tokio::time::sleep(millis(100)).await;
+    world.faulty.always_all(Fault::Hang);
+    for _ in 0..640 {
+        requests.push(request());
+        tokio::time::sleep(millis(100)).await;
+    }
+    let mut wrong = Vec::new();
+    for (at, request) in requests.into_iter().enumerate() {
+        let error = request.await.unwrap();
+        if error.kind() != ErrorKind::Unavailable {
+            wrong.push(at);
+        }
+    }
+    // The last answer is no older than 5 s: until then, others hold the lock as far as anybody knows.
+    assert!(wrong.iter().all(|at| *at < 60), "told `Timeout` in an outage: {wrong:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_without_an_answer_at_the_end_is_told_of_the_outage() {
+    let world = World::new();
+    let held = world.another_process().named("x").unwrap().acquire().await.unwrap();
+    let lock = world.locks.named("x").unwrap();
+    let (front, behind) = (lock.acquire_timeout(secs(20)), lock.acquire_timeout(secs(20)));
+    let (front, behind) = (tokio::spawn(front), tokio::spawn(behind));
+    tokio::time::sleep(secs(1)).await;
+    world.faulty.always_all(Fault::Hang);
+    // The message of this release makes the waiter ask, and nobody answers.
+    held.release().await.unwrap();
+    let error = front.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Unavailable, true));
+    assert_eq!(behind.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_knows_what_a_store_did_that_panicked() {
+    let world = World::new();
+    world.faulty.next(Op::Acquire, Fault::ApplyThenPanic);
+    let error = world.locks.named("x").unwrap().try_acquire().await.unwrap_err();
+    assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Unavailable, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_another_operation_is_not_the_cause() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    // The release fails for good while the acquire behind it is answered by nobody.
+    world.faulty.always(Op::Release, Fault::Refuse(lock_core::BackendErrorKind::Denied));
+    world.faulty.always(Op::Acquire, Fault::ApplyThenPanic);
+    let release = guard.release();
+    let next = lock.acquire_timeout(secs(1));
+    let (_, next) = tokio::join!(release, next);
+    let error = next.unwrap_err();
+    assert!(
+        error.backend_error().is_none_or(|cause| cause.kind() != lock_core::BackendErrorKind::Denied),
+        "{error:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_release_is_not_retried_with_the_work_under_it() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    world.faulty.always_all(Fault::Hang);
+    let error = guard.release().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    assert!(!error.is_retryable(), "the usual wrapper would run the work twice");
+}

@@ -1,0 +1,69 @@
+//! A lock that was granted to a future that nobody polls: `select!` over `&mut acquire` whose other branch takes long.
+
+use crate::support::{World, secs};
+use lock_core::{LockGuard, LockOptions};
+use std::{
+    future::Future,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+fn poll_now(
+    f: std::pin::Pin<&mut impl Future<Output = Result<LockGuard, lock_core::LockError>>>,
+) -> Poll<LockGuard> {
+    f.poll(&mut Context::from_waker(Waker::noop())).map(Result::unwrap)
+}
+
+/// A future that waits, is granted the lock, and is not polled.
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_nobody_polls_goes_to_another_process() {
+    for options in [LockOptions::new(), LockOptions::new().fixed_lease(secs(30))] {
+        let world = World::with(options);
+        let lock = world.locks.named("x").unwrap();
+        let held = lock.acquire().await.unwrap();
+        let mut unpolled = pin!(lock.acquire());
+        assert!(poll_now(unpolled.as_mut()).is_pending());
+        held.release().await.unwrap();
+        let released = world.now();
+        let other = world.another_process();
+        let wait = tokio::spawn(async move { other.named("x").unwrap().acquire_timeout(secs(3_600)).await });
+        let theirs = wait.await.unwrap().expect("the other process gets it");
+        let took = world.now() - released;
+        assert!(took <= secs(16), "after half a lease, here {took:?}");
+        // Polled at last, the future goes on waiting, and gets a hold of its own.
+        assert!(poll_now(unpolled.as_mut()).is_pending());
+        theirs.release().await.unwrap();
+        let ours = unpolled.await.unwrap();
+        assert!(ours.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_polled_in_time_is_kept() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let held = lock.acquire().await.unwrap();
+    let mut late = pin!(lock.acquire());
+    assert!(poll_now(late.as_mut()).is_pending());
+    held.release().await.unwrap();
+    tokio::time::sleep(secs(14)).await;
+    let guard = late.await.unwrap();
+    tokio::time::sleep(secs(120)).await;
+    assert!(guard.is_held());
+}
+
+/// The guard that was taken goes; the re-entry that nobody polls must not keep the hold alive.
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_that_nobody_polls_does_not_keep_the_hold() {
+    let world = World::new();
+    let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(secs(60)).await;
+    world.faulty.next(lock_testkit::Op::Acquire, lock_testkit::Fault::Delay(secs(1)));
+    let mut again = pin!(guard.reenter());
+    assert!(poll_now(again.as_mut()).is_pending());
+    tokio::time::sleep(secs(2)).await;
+    drop(guard);
+    let other = world.another_process();
+    let theirs = other.named("x").unwrap().acquire_timeout(secs(3_600)).await;
+    assert!(theirs.is_ok(), "the hold is kept for a future that is not polled");
+}
