@@ -74,8 +74,11 @@ impl LockFactory {
         };
         let observers = Observers::new(b.observers, capabilities.name);
         let process = b.process.unwrap_or_else(ProcessId::random);
-        let (backend, clock, options, random) = (b.backend, b.clock, b.options, b.random);
-        let parts = Parts { process, backend, clock, options, limits, observers, rules, random };
+        let has_backstop = b.clock.is_none();
+        let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
+        let (backend, options, random) = (b.backend, b.options, b.random);
+        let parts =
+            Parts { process, backend, clock, options, limits, observers, rules, random, has_backstop };
         let driver = Driver::new(parts);
         Self { handle: Handle::new(driver) }
     }
@@ -265,7 +268,7 @@ pub struct LockFactoryBuilder {
     options: LockOptions,
     limits: Limits,
     observers: Vec<Arc<dyn LockObserver>>,
-    clock: Arc<dyn Clock>,
+    clock: Option<Arc<dyn Clock>>,
     process: Option<ProcessId>,
     random: Random,
 }
@@ -278,7 +281,7 @@ impl LockFactoryBuilder {
             options,
             limits,
             observers: Vec::new(),
-            clock: Arc::new(BootClock::new()),
+            clock: None,
             process: None,
             random: Random::default(),
         }
@@ -303,9 +306,10 @@ impl LockFactoryBuilder {
     }
 
     /// The clock that leases are measured with. Under tokio's paused time this must be a
-    /// [`TestClock`](crate::TestClock).
+    /// [`TestClock`](crate::TestClock). With a clock of your own, leases are renewed by the runtime's timer alone; with the
+    /// default, a thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
+        self.clock = Some(clock);
         self
     }
 

@@ -2,7 +2,11 @@
 //! thread may wait in that thread's LIFO slot, which no other thread steals from, until the thread is done with what it
 //! runs. A caller that then blocks its thread would hold up every renewal of the process.
 
-use super::{runtime::MAX_SLEEP, waker_set::wake};
+use super::{
+    backstop::{self, GRACE},
+    runtime::MAX_SLEEP,
+    waker_set::wake,
+};
 use crate::{
     sync::{Instant, Mutex, Sleep, lock, sleep},
     time::Moment,
@@ -49,22 +53,32 @@ struct State {
     /// The same instant by two clocks: that of the leases, and that of the timer. Taken at each turn, since they drift
     /// apart while the machine is suspended.
     base: (Moment, Instant),
-    /// Of the timekeeper, to stop it.
+    /// Of the timekeeper.
     waker: Option<Waker>,
+    /// When a turn must have begun, in real time; only of an alarm with a backstop.
+    overdue_at: Option<std::time::Instant>,
+    has_backstop: bool,
     stopped: bool,
 }
 
 impl Alarm {
     /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
-    pub(super) fn new(now: Moment) -> Arc<Self> {
+    pub(super) fn new(now: Moment, has_backstop: bool) -> Arc<Self> {
         let (sleep, base) = (Box::pin(sleep(IDLE)), (now, Instant::now()));
-        Arc::new(Self(Mutex::new(State { at: Moment::FAR, sleep, base, waker: None, stopped: false })))
+        let (waker, overdue_at, stopped) = (None, None, false);
+        let state = State { at: Moment::FAR, sleep, base, waker, overdue_at, has_backstop, stopped };
+        let alarm = Arc::new(Self(Mutex::new(state)));
+        if has_backstop {
+            backstop::watch(&alarm);
+        }
+        alarm
     }
 
     /// A turn of the timekeeper begins: from here on every call of [`move_to`](Self::move_to) counts.
     pub(super) fn begin_turn(&self, now: Moment) {
         let mut state = lock(&self.0);
         state.at = Moment::FAR;
+        state.overdue_at = None;
         state.base = (now, Instant::now());
         state.sleep.as_mut().reset(Instant::now() + IDLE);
     }
@@ -73,12 +87,36 @@ impl Alarm {
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
         let at = at.min(now + MAX_SLEEP);
         let mut state = lock(&self.0);
-        if at < state.at {
-            state.at = at;
-            let (moment, instant) = state.base;
-            let due = instant + at.max(now + RESOLUTION).since(moment);
-            state.sleep.as_mut().reset(due);
+        if at >= state.at {
+            return;
         }
+        state.at = at;
+        let (moment, instant) = state.base;
+        let due = instant + at.max(now + RESOLUTION).since(moment);
+        state.sleep.as_mut().reset(due);
+        if state.has_backstop {
+            let overdue_at = std::time::Instant::now() + at.since(now) + GRACE;
+            state.overdue_at = Some(overdue_at);
+            drop(state);
+            backstop::look_at(overdue_at);
+        }
+    }
+
+    /// For the backstop: wakes the timekeeper if its turn is overdue, and returns when to look again.
+    pub(super) fn wake_if_overdue(&self, now: std::time::Instant) -> Option<std::time::Instant> {
+        let (waker, look_at) = {
+            let mut state = lock(&self.0);
+            let overdue_at = state.overdue_at?;
+            if now < overdue_at {
+                return Some(overdue_at);
+            }
+            // A runtime that nobody drives is not woken more often.
+            let again = now + MAX_SLEEP;
+            state.overdue_at = Some(again);
+            (state.waker.clone(), again)
+        };
+        waker.into_iter().for_each(wake);
+        Some(look_at)
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -90,6 +128,7 @@ impl Alarm {
         let waker = {
             let mut state = lock(&self.0);
             state.stopped = true;
+            state.overdue_at = None;
             state.waker.take()
         };
         waker.into_iter().for_each(wake);
@@ -107,6 +146,16 @@ impl Alarm {
         drop(state);
         drop(before);
         polled
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let has_backstop = lock(&self.0).has_backstop;
+        if has_backstop {
+            // It need not go on for the sake of this one.
+            backstop::look_at(std::time::Instant::now());
+        }
     }
 }
 

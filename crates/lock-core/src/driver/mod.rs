@@ -17,6 +17,7 @@
 //! await, a waker, an observer or a call of the backend.
 
 mod alarm;
+mod backstop;
 mod call;
 mod cell;
 mod cells;
@@ -83,6 +84,7 @@ pub(crate) struct Driver {
     observers: Observers,
     rules: Rules,
     random: Random,
+    has_backstop: bool,
     subscriber: OnceLock<SubscriberId>,
     cells: Cells,
     schedule: Mutex<Schedule>,
@@ -107,6 +109,8 @@ pub(crate) struct Parts {
     pub(crate) observers: Observers,
     pub(crate) rules: Rules,
     pub(crate) random: Random,
+    /// The clock is the real one.
+    pub(crate) has_backstop: bool,
 }
 
 impl Driver {
@@ -121,6 +125,7 @@ impl Driver {
             observers: parts.observers,
             rules: parts.rules,
             random: parts.random,
+            has_backstop: parts.has_backstop,
             subscriber: OnceLock::new(),
             cells: Cells::default(),
             schedule: Mutex::default(),
