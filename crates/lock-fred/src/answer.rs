@@ -78,13 +78,9 @@ impl Raw {
         let outcome = match self.word.as_str() {
             "free" => Inspected::Free,
             "held" => {
-                let (lease, depth) =
-                    (self.text(0), self.number(1).ok().and_then(|depth| u32::try_from(depth).ok()));
-                let (Ok(lease), Some(depth)) = (lease, depth) else {
-                    let message =
-                        "inspect on redis: the key is a hash that is no lock: use another lock name";
-                    return Err(BackendError::new(BackendErrorKind::WrongType, Applied::No, message));
-                };
+                let (lease, depth) = (self.text(0)?, self.number(1)?);
+                let depth = u32::try_from(depth).ok().filter(|&depth| depth > 0 && is_holder(&lease));
+                let depth = depth.ok_or_else(|| no_lock(self.what))?;
                 Inspected::Held(StoredHold { lease, depth, remaining: self.remaining(2)? })
             }
             _ => return Err(nonsense(self.what)),
@@ -149,6 +145,22 @@ pub(crate) fn array(what: &str, value: Value) -> Result<Vec<Value>, BackendError
     }
 }
 
+/// Whether this is a holder as [`StoredHold`] promises it: `uuid:number`, where Redisson's number may be negative.
+fn is_holder(text: &str) -> bool {
+    let hyphen = |at| matches!(at, 8 | 13 | 18 | 23);
+    let is_uuid = |text: &str| {
+        let fits = |(at, byte): (usize, u8)| if hyphen(at) { byte == b'-' } else { byte.is_ascii_hexdigit() };
+        text.len() == 36 && text.bytes().enumerate().all(fits)
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once(':')
+        .is_some_and(|(uuid, number)| is_uuid(uuid) && is_number(number.strip_prefix('-').unwrap_or(number)))
+}
+
+fn no_lock(what: &'static str) -> BackendError {
+    refused(what, &Error::new(ErrorKind::Unknown, "WRONGTYPE the key is a hash that is no lock"))
+}
+
 /// Numbers come as integers, or as text where they would not survive Lua's formatting.
 fn number(value: &Value) -> Option<u64> {
     match value {
@@ -161,4 +173,42 @@ pub(crate) fn nonsense(what: &str) -> BackendError {
     let message =
         format!("{what} on redis: a reply that no script gives; is something else behind this address?");
     BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_told_from_other_fields() {
+        for holder in ["b983c153-7421-469a-addb-44fb92259a1b:1", "B983C153-7421-469A-ADDB-44FB92259A1B:-12"] {
+            assert!(is_holder(holder), "{holder}");
+        }
+        for other in [
+            "",
+            "apples",
+            "b983c153-7421-469a-addb-44fb92259a1b",
+            "b983c153-7421-469a-addb-44fb92259a1b:",
+            "b983c153-7421-469a-addb-44fb92259a1b:-",
+            "b983c153-7421-469a-addb-44fb92259a1b:--1",
+            "b983c153-7421-469a-addb-44fb92259a1b:1:lock_count",
+            "b983c15374-21-469a-addb-44fb92259a1b:1",
+            "b983c153-7421-469a-addb-44fb92259a1g:1",
+        ] {
+            assert!(!is_holder(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_depth_that_is_not_positive_is_no_lock() {
+        let holder = "b983c153-7421-469a-addb-44fb92259a1b:1";
+        let inspected = |lease: &str, depth: &str| {
+            let reply = ["5", "held", lease, depth, "-1"].map(Value::from).to_vec();
+            Raw::read("inspect", Value::Array(reply))?.inspected()
+        };
+        assert!(inspected(holder, "2").is_ok());
+        for (lease, depth) in [(holder, "0"), (holder, "4294967296"), ("apples", "3")] {
+            assert_eq!(inspected(lease, depth).unwrap_err().kind(), BackendErrorKind::WrongType);
+        }
+    }
 }

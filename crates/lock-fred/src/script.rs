@@ -21,6 +21,12 @@ macro_rules! nothing {
     };
 }
 
+macro_rules! holder {
+    () => {
+        include_str!("scripts/holder.lua")
+    };
+}
+
 macro_rules! ledger {
     () => {
         include_str!("scripts/ledger.lua")
@@ -45,9 +51,13 @@ scripts! {
     KEEP "re-entry" "keep"
     RENEW "renew" "renew"
     RELEASE "release" "release"
+    PROBE "check of the rights" "probe"
+}
+
+scripts! {
+    HOLDER_TEXTS holder!
     INSPECT "inspect" "inspect"
     FORCE "force release" "force"
-    PROBE "check of the rights" "probe"
 }
 
 scripts! {
@@ -86,10 +96,14 @@ impl Script {
 
 #[cfg(test)]
 mod tests {
-    use super::{LEDGER_TEXTS, TEXTS};
+    use super::{HOLDER_TEXTS, LEDGER_TEXTS, TEXTS};
     use std::collections::BTreeSet;
 
-    const SHARED: &[(&str, &str)] = &[("ledger", ledger!())];
+    const SHARED: &[(&str, &str)] = &[("holder", holder!()), ("ledger", ledger!())];
+
+    fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        TEXTS.iter().chain(HOLDER_TEXTS).chain(LEDGER_TEXTS)
+    }
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {
         let calls = text.split(opening).skip(1);
@@ -100,7 +114,7 @@ mod tests {
     fn the_probe_tries_every_command_that_a_script_uses() {
         let mut used = BTreeSet::new();
         let mut tried = BTreeSet::new();
-        for (name, text) in TEXTS.iter().chain(LEDGER_TEXTS).chain(SHARED) {
+        for (name, text) in whole().chain(SHARED) {
             let calls: BTreeSet<_> =
                 ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
             match *name {
@@ -116,7 +130,6 @@ mod tests {
 
     #[test]
     fn every_script_file_is_listed_and_begins_with_its_header() {
-        let whole = || TEXTS.iter().chain(LEDGER_TEXTS);
         let listed: BTreeSet<_> = whole().chain(SHARED).map(|(name, _)| format!("{name}.lua")).collect();
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
         let files = std::fs::read_dir(directory).expect("the sources are here");

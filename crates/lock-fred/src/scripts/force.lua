@@ -10,9 +10,9 @@
 --   refused, error   nothing was done
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(there) == 'table' then return {now, 'refused', there.err} end
-if there == 0 then return {now, 'changed'} end
+local lease, _, err = holder(KEYS[1])
+if err then return {now, 'refused', err} end
+if lease ~= ARGV[1] then return {now, 'changed'} end
 redis.call('DEL', KEYS[1])
 redis.call('PUBLISH', ARGV[2], '0')
 return {now, 'forced'}

@@ -5,10 +5,10 @@
 -- replies, each after the server's time in µs:
 --   free
 --   held, lease id, depth, pttl
---   refused, error
+--   refused, error              the key is no lock
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-local held = redis.pcall('HGETALL', KEYS[1])
-if held.err then return {now, 'refused', held.err} end
-if #held == 0 then return {now, 'free'} end
-return {now, 'held', held[1], held[2], redis.call('PTTL', KEYS[1])}
+local lease, depth, err = holder(KEYS[1])
+if err then return {now, 'refused', err} end
+if not lease then return {now, 'free'} end
+return {now, 'held', lease, depth, redis.call('PTTL', KEYS[1])}

@@ -26,6 +26,7 @@ end
 
 try('HGET', KEYS[1], 'probe')
 try('HEXISTS', KEYS[1], 'probe')
+try('HLEN', KEYS[1])
 try('HGETALL', KEYS[1])
 try('EXISTS', KEYS[1])
 try('PTTL', KEYS[1])

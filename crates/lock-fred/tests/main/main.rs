@@ -8,6 +8,7 @@ mod connecting;
 mod counterexamples;
 mod golden;
 mod links;
+mod no_lock;
 mod outage;
 mod renewing;
 mod restarts;

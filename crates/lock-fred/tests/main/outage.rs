@@ -11,6 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A holder as Redisson writes it.
+const SOMEBODY: &str = "b983c153-7421-469a-addb-44fb92259a1b:1";
+
 /// What this process has in memory, in MiB.
 fn memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
@@ -123,11 +126,11 @@ async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     let locks = factory(&proxy.url(), Duration::from_secs(3)).await;
-    server.command(&["HSET", "x", "somebody", "1"]);
+    server.command(&["HSET", "x", SOMEBODY, "1"]);
     // From here on both scripts are known.
     locks.force_release("x").await.unwrap();
     // The inspection gets through, the answer to what follows does not come.
-    server.command(&["HSET", "x", "somebody", "1"]);
+    server.command(&["HSET", "x", SOMEBODY, "1"]);
     let way = Arc::new(proxy);
     let (stop, count) = (way.clone(), Arc::new(AtomicUsize::new(0)));
     way.lose_replies(move |chunk| {
