@@ -98,6 +98,12 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
+/// Without the place in a script that Redis 6 puts in front: `… @user_script: 9: -OOM command not allowed`.
+fn without_place(details: &str) -> &str {
+    let placed = ["ERR Error running script", "@user_script"].iter().any(|start| details.starts_with(start));
+    details.rsplit_once(": -").filter(|_| placed).map_or(details, |(_, text)| text)
+}
+
 fn classify(error: &Error) -> (BackendErrorKind, Applied) {
     let details = error.details();
     if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
@@ -105,19 +111,13 @@ fn classify(error: &Error) -> (BackendErrorKind, Applied) {
         let applied = if details.starts_with(word) { Applied::No } else { Applied::Unknown };
         return (*kind, applied);
     }
-    let first = details.split_whitespace().next().unwrap_or_default();
+    let first = without_place(details).split_whitespace().next().unwrap_or_default();
     if REFUSALS.contains(&first) {
         return (Kind::Unavailable, Applied::No);
     }
     // fred answers everything under way with it.
     if first == "CLUSTERDOWN" {
         return (Kind::Unavailable, Applied::Unknown);
-    }
-    // Redis 6 wraps what a script runs into.
-    if details.starts_with("ERR Error running script")
-        && REFUSALS.iter().any(|refusal| details.contains(&format!(": -{refusal} ")))
-    {
-        return (Kind::Unavailable, Applied::No);
     }
     match error.kind() {
         ErrorKind::Auth => (Kind::Denied, Applied::No),
@@ -176,7 +176,7 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
 /// Enough of a text to recognise it: servers quote whole scripts and give lessons, and the client prints errors of the
 /// system as Rust does.
 fn first_words(details: &str) -> String {
-    let line = details.lines().next().unwrap_or_default();
+    let line = without_place(details.lines().next().unwrap_or_default());
     let between = |text: &str, from: &str, to: &str| {
         let (_, rest) = text.split_once(from)?;
         Some(rest.rsplit_once(to)?.0.to_owned())
@@ -215,6 +215,8 @@ mod tests {
             "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed",
         );
         assert_eq!(wrapped, no(Kind::Unavailable));
+        let caught = said("@user_script: 14: -READONLY You can't write against a read only replica.");
+        assert_eq!(caught, no(Kind::Unavailable));
         assert_eq!(of(ErrorKind::Auth, "WRONGPASS invalid username-password pair"), no(Kind::Denied));
         assert_eq!(
             said("NOPERM this user has no permissions to run the 'evalsha' command"),

@@ -25,6 +25,8 @@ pub enum Plant {
     GrantsEarly,
     /// The store now and then says *gone* of a lease that is there.
     FalseGone,
+    /// A stale replica answers renewals and releases now and then in the place of the store: *gone*, of what it never had.
+    ReplicaSaysGone,
     /// The clocks of processes are slower than the margin allows, so leases end before their holders notice.
     SlowClock,
     /// The boundary of the driver resends releases by itself and keeps the second answer.
@@ -46,7 +48,7 @@ pub enum Plant {
 
 impl Plant {
     /// All but nothing.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::IgnoresNotAfter,
         Self::RenewsWhatIsGone,
         Self::LyingRenewals,
@@ -57,6 +59,7 @@ impl Plant {
         Self::FreesStrangers,
         Self::GrantsEarly,
         Self::FalseGone,
+        Self::ReplicaSaysGone,
         Self::SlowClock,
         Self::HidesResends,
         Self::KeepsWatchers,

@@ -97,7 +97,9 @@ impl Store {
 
     pub(crate) fn renew(&mut self, time: u64, item: &RenewItem) -> Reply<Renewed> {
         let now = self.clock.at(time);
-        self.executed += 1;
+        if self.replica_answers(time, &item.name) {
+            return Reply::new(now, Renewed::Gone);
+        }
         let Some(slot) = self.shelf.get_mut(&item.name) else {
             let not_there = if now > item.not_after { Renewed::Late } else { Renewed::Gone };
             return Reply::new(now, not_there);
@@ -127,6 +129,9 @@ impl Store {
 
     pub(crate) fn release(&mut self, time: u64, r: &ReleaseRequest) -> Reply<Released> {
         let now = self.clock.at(time);
+        if self.replica_answers(time, &r.name) {
+            return Reply::new(now, Released::Gone { held_by_other: false });
+        }
         let Some(slot) = self.shelf.get_mut(&r.name) else {
             return Reply::new(now, Released::Gone { held_by_other: false });
         };
@@ -136,6 +141,14 @@ impl Store {
         };
         let outcome = slot.release(now, lease, r.depth_left);
         Reply::new(now, outcome)
+    }
+
+    /// Counts a request, and says whether a stale replica answers it, which does not have the name: a planted bug.
+    fn replica_answers(&mut self, time: u64, name: &LockName) -> bool {
+        self.executed += 1;
+        self.plant == Plant::ReplicaSaysGone
+            && self.executed.is_multiple_of(20)
+            && stored_in(&self.snapshot, &self.clock, time, name).is_none()
     }
 
     /// The links that are told of this release.

@@ -21,7 +21,11 @@ if type(depth) == 'table' then return {int(now), 'refused', depth.err} end
 local lasts = 0
 if redis.call('EXISTS', KEYS[1]) == 1 then
   lasts = redis.call('PTTL', KEYS[1])
-  if not depth then return {int(now), 'busy', lasts} end
+  if not depth then
+    -- A write that changes nothing: a replica, whose data may be old, refuses it.
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return {int(now), 'busy', lasts}
+  end
 end
 local counter = redis.pcall('GET', KEYS[2])
 if type(counter) == 'table' then return {int(now), 'refused', counter.err} end

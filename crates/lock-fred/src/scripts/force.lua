@@ -10,9 +10,12 @@
 --   refused, error   nothing was done
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-local lease, _, err = holder(KEYS[1])
+local _, _, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
-if lease ~= ARGV[1] then return {now, 'changed'} end
-redis.call('DEL', KEYS[1])
+-- A write, also where another holds the lock: a replica, whose data may be old, refuses it. The key ends with its
+-- only field.
+local freed = redis.pcall('HDEL', KEYS[1], ARGV[1])
+if type(freed) == 'table' then return {now, 'refused', freed.err} end
+if freed == 0 then return {now, 'changed'} end
 redis.call('PUBLISH', ARGV[2], '0')
 return {now, 'forced'}

@@ -15,7 +15,11 @@ now = string.format('%.0f', now)
 if late then return {now, 'late'} end
 local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(there) == 'table' then return {now, 'refused', there.err} end
-if there == 0 then return {now, 'gone'} end
+if there == 0 then
+  -- A write that changes nothing: a replica, whose data may be old, refuses it.
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return {now, 'gone'}
+end
 -- The expiry never falls: an inner guard with a short lease does not shorten the outer one.
 local lasts = redis.call('PTTL', KEYS[1])
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

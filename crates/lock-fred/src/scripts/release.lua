@@ -10,14 +10,15 @@
 --   refused, error        nothing was done
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
-local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(there) == 'table' then return {now, 'refused', there.err} end
-if there == 0 then return {now, 'gone', redis.call('EXISTS', KEYS[1])} end
-if tonumber(ARGV[2]) > 0 then
+if tonumber(ARGV[2]) > 0 and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
   return {now, 'kept'}
 end
-redis.call('DEL', KEYS[1])
+-- A write, also where the lease is gone: a replica, whose data may be old, refuses it. The key ends with its last
+-- field; fields of others stay.
+local freed = redis.pcall('HDEL', KEYS[1], ARGV[1])
+if type(freed) == 'table' then return {now, 'refused', freed.err} end
+if freed == 0 then return {now, 'gone', redis.call('EXISTS', KEYS[1])} end
 -- A Java client that waits counts the payload down: it must be the number 0.
 local listeners = -1
 if ARGV[3] ~= '' then listeners = redis.call('PUBLISH', ARGV[3], '0') end

@@ -9,9 +9,14 @@ local now = time[1] * 1000000 + time[2]
 
 local function renew(key, lease, ms, not_after)
   if now > tonumber(not_after) then return 'late' end
-  if redis.call('HEXISTS', key, lease) == 0 then return 'gone' end
+  -- Each answer comes after a write: a replica, whose data may be old, refuses it.
+  if redis.call('HEXISTS', key, lease) == 0 then
+    redis.call('HDEL', key, lease)
+    return 'gone'
+  end
   -- The expiry never falls.
-  if redis.call('PTTL', key) < tonumber(ms) then redis.call('PEXPIRE', key, ms) end
+  local left = redis.call('PTTL', key)
+  redis.call('PEXPIRE', key, left < tonumber(ms) and ms or left)
   return 'renewed'
 end
 

@@ -11,6 +11,7 @@ mod links;
 mod no_lock;
 mod outage;
 mod renewing;
+mod replicas;
 mod restarts;
 mod rounds;
 mod same_answers;
