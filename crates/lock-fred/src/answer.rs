@@ -45,6 +45,11 @@ impl Raw {
         Ok(u64::try_from(ms).ok().map(Duration::from_millis))
     }
 
+    /// Whether the counter of a granted lock counted otherwise than ours do.
+    pub(crate) fn has_foreign_counter(&self) -> bool {
+        self.word == "granted" && self.number(2).is_ok_and(|foreign| foreign > 0)
+    }
+
     pub(crate) fn acquired(self) -> Result<Reply<Acquired>, BackendError> {
         let outcome = match self.word.as_str() {
             "granted" => {

@@ -23,7 +23,7 @@ use lock_core::{
 };
 use std::{
     fmt,
-    sync::{Arc, Weak},
+    sync::{Arc, Once, Weak},
     time::{Duration, Instant},
 };
 
@@ -42,15 +42,31 @@ struct Inner {
     subscriptions: Subscriptions,
     clock: ServerClock,
     retention: Option<Duration>,
+    /// Said once: in a fleet that shares fenced locks with Redisson it concerns every name.
+    foreign_counters: Once,
 }
 
 /// How long the counter of a lock for one piece of work is kept. Tokens follow the clock, so that a lost counter is
-/// harmless; a job that runs every second would leave 600,000 of them in a week.
+/// harmless; a job that runs every second would leave 3,600 of them in an hour.
 const ONE_OFF: Duration = Duration::from_secs(60);
 
 impl Inner {
     fn retention_of(&self, name: &LockName) -> Option<Duration> {
         if name.is_reserved() { Some(ONE_OFF) } else { self.retention }
+    }
+
+    /// Warns if the counter of a name was found far below the clock, once for each backend. Without a retention there is
+    /// nothing to change.
+    fn look_at_counter(&self, name: &LockName, answer: &Raw) {
+        if self.retention.is_some() && answer.has_foreign_counter() {
+            self.foreign_counters.call_once(|| {
+                tracing::warn!(
+                    lock = %name,
+                    "a fencing counter was far below the clock: Redisson began it, perhaps after ours had ended, and \
+                     its tokens are older than ours; where fenced locks are shared with Redisson, use retention(None)"
+                );
+            });
+        }
     }
 }
 
@@ -94,7 +110,13 @@ impl RedisBackend {
     }
 
     pub(crate) fn new(link: Link, subscriptions: Subscriptions, retention: Option<Duration>) -> Self {
-        let inner = Inner { link, subscriptions, clock: ServerClock::default(), retention };
+        let inner = Inner {
+            link,
+            subscriptions,
+            clock: ServerClock::default(),
+            retention,
+            foreign_counters: Once::new(),
+        };
         Self { inner: Arc::new(inner), warnings: Arc::new([]) }
     }
 
@@ -195,7 +217,9 @@ impl Backend for RedisBackend {
                     floor.map_or_else(String::new, |floor| floor.to_string()),
                     self.inner.retention_of(&r.name).map_or_else(String::new, millis),
                 ];
-                self.run(&script::ACQUIRE, vec![lock, counter], args).await?.acquired()
+                let answer = self.run(&script::ACQUIRE, vec![lock, counter], args).await?;
+                self.inner.look_at_counter(&r.name, &answer);
+                answer.acquired()
             }
             Wish::Keep { depth } => {
                 let not_after = r.not_after.as_micros().to_string();

@@ -12,7 +12,7 @@ use lock_core::{Applied, BackendError, BackendErrorKind, LockError};
 use std::{fmt, time::Duration};
 
 /// How long an unused fencing counter is kept by default.
-const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(60 * 60);
 /// Below it, counters in use would be lost.
 const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
 /// Above it, servers refuse an expiry some day.
@@ -35,7 +35,7 @@ const MESSAGES: usize = 1_024;
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 7 days | how long the fencing counter of a name is kept after it was made |
+/// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after its latest grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made, now and later |
 /// | `tls` (feature `tls`) | by the URL | whom to trust, which certificate to show |
 ///
@@ -82,9 +82,15 @@ impl RedisBackendBuilder {
         }
     }
 
-    /// How long the fencing counter of a name is kept after it was made; 7 days by default. Tokens go on rising over its
-    /// end, so it only bounds what names leave behind: about 100 bytes each. `None` keeps it for ever, which a fleet needs
-    /// that shares *fenced* locks with Redisson: Redisson restarts a missing counter at 1. From 1 s to 100 years.
+    /// Sets how long the fencing counter of a name is kept after its latest grant. The default is 1 h; from 1 s to 100
+    /// years.
+    ///
+    /// Tokens follow the server's clock and go on rising after a counter has ended, so the retention only bounds what unused
+    /// names leave behind: about 100 bytes each. It is also set on a counter that Redisson made.
+    ///
+    /// `None` leaves the expiry of a counter as it is, and makes new ones without any. A fleet that shares *fenced* locks
+    /// with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then refused as old. Otherwise a
+    /// counter that is found far below the clock is logged as a warning, once for each backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self

@@ -210,3 +210,27 @@ fn a_late_renewal_or_re_entry_does_not_lengthen_a_lease() {
     assert_eq!(slot.acquire(later, a, LEASE, NOW, Wish::Keep { depth: 2 }, DAY), Ok(Acquired::Late));
     assert_eq!(slot.inspect(later), Some((a, 1, Duration::from_secs(20))));
 }
+
+#[test]
+fn each_grant_sets_the_retention_of_the_counter() {
+    let (mut slot, hour) = (Slot::default(), Duration::from_secs(3600));
+    for number in 0..100 {
+        let (now, a) = (NOW + hour * number, lease(1, u64::from(number)));
+        take(&mut slot, now, a);
+        slot.release(now, a, 0);
+    }
+    let last = NOW + hour * 99;
+    slot.expire(last + Duration::from_secs(86_400));
+    assert!(!slot.is_empty(), "the counter is kept for its retention after the last grant");
+    slot.expire(last + Duration::from_secs(86_400) + Duration::from_millis(1));
+    assert!(slot.is_empty());
+}
+
+#[test]
+fn without_a_retention_the_counter_is_kept() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    let wish = Wish::Next { reserve: 0, floor: None };
+    slot.acquire(NOW, a, LEASE, NOW, wish, None).unwrap();
+    slot.expire(NOW + Duration::from_secs(100 * 365 * 86_400));
+    assert!(!slot.is_empty());
+}

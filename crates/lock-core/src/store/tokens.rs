@@ -26,8 +26,8 @@ impl Counter {
     }
 }
 
-/// Draws `first` and up to `reserve` further tokens. `retention` is the life of a counter that is made now;
-/// one that is there keeps its own. Either lasts until the clock has caught up with it.
+/// Draws `first` and up to `reserve` further tokens. `retention` is the life of the counter from now on; without one, a
+/// counter that is there keeps its own, and a new one has no end. It lasts at least until the clock has caught up with it.
 pub(crate) fn draw(
     counter: &mut Option<Counter>,
     now: ServerTime,
@@ -45,15 +45,10 @@ pub(crate) fn draw(
     // A floor may put it further ahead: then it lives at least until the clock has caught up.
     let ahead = last > clock.saturating_add(LEAD);
     let caught_up_ms = if ahead { ServerTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
-    match counter {
-        Some(counter) => {
-            counter.last = last;
-            counter.expires_ms = counter.expires_ms.map(|at| at.max(caught_up_ms));
-        }
-        None => {
-            let expires_ms = retention.map(|keep| (now + keep).as_millis().max(caught_up_ms));
-            *counter = Some(Counter { last, expires_ms });
-        }
-    }
+    let expires_ms = match retention {
+        Some(keep) => Some((now + keep).as_millis()),
+        None => counter.as_ref().and_then(|counter| counter.expires_ms),
+    };
+    *counter = Some(Counter { last, expires_ms: expires_ms.map(|at| at.max(caught_up_ms)) });
     (FencingToken::new(first), FencingToken::new(last))
 }

@@ -2,10 +2,11 @@
 --
 -- KEYS 1 lock: HASH {lease id: depth}, expiry = lease
 --      2 fencing counter: STRING, the last token given out or reserved
--- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or ''
+-- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or '' to keep the counter's expiry
 --
 -- replies, each after the server's time in µs:
---   granted, first, last     the lock is ours; also the answer to a repeat, with new tokens
+--   granted, first, last, foreign   the lock is ours; also the answer to a repeat, with new tokens; foreign is 1 if
+--                            the counter was no time, as one that Redisson began, else 0
 --   busy, pttl               another holds it; a negative pttl is "unknown"
 --   late                     executed after its time: nothing was done
 --   refused, error           a key holds something else, or a right is missing: nothing was done
@@ -43,16 +44,14 @@ if last >= 9007199254740992 then
   return {int(now), 'refused', 'TOKENS the next fencing token would not be below 2^53'}
 end
 local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
-if counter then
+if ARGV[6] ~= '' then
+  redis.call('SET', KEYS[2], int(last), 'PX', int(math.max(tonumber(ARGV[6]), ahead)))
+else
   redis.call('SET', KEYS[2], int(last), 'KEEPTTL')
   if ahead > 0 then
     local left = redis.call('PTTL', KEYS[2])
     if left >= 0 and left < ahead then redis.call('PEXPIRE', KEYS[2], int(ahead)) end
   end
-elseif ARGV[6] == '' then
-  redis.call('SET', KEYS[2], int(last))
-else
-  redis.call('SET', KEYS[2], int(last), 'PX', int(math.max(tonumber(ARGV[6]), ahead)))
 end
 
 -- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
@@ -64,4 +63,6 @@ if lasts < tonumber(ARGV[2]) then
     return set
   end
 end
-return {int(now), 'granted', int(first), int(last)}
+-- Ours is a time in µs.
+local foreign = counter and counter < now / 2 and 1 or 0
+return {int(now), 'granted', int(first), int(last), foreign}

@@ -108,7 +108,7 @@ impl Run {
         let (duration, not_after) = (self.duration(), self.not_after());
         let request = AcquireRequest { name: name.clone(), lease, duration, not_after, wish };
         let reply = self.store.acquire(request).await.unwrap();
-        let retention = Some(Duration::from_secs(7 * 24 * 60 * 60));
+        let retention = Some(Duration::from_secs(60 * 60));
         let expected =
             self.slot(&name).acquire(reply.now, lease, duration, not_after, wish, retention).unwrap();
         self.count(match &expected {

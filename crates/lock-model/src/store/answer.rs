@@ -12,9 +12,6 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// Longer than any search.
-const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-
 impl Store {
     pub(super) fn answer(&mut self, config: &Config, now: u64, process: usize, ask: Ask) -> Answer {
         let at = server_time(now);
@@ -108,7 +105,7 @@ impl Store {
         not_after: ServerTime,
         wish: Wish,
     ) -> Answer {
-        match self.slot.acquire(now, lease, duration, not_after, wish, Some(RETENTION)) {
+        match self.slot.acquire(now, lease, duration, not_after, wish, None) {
             Ok(Acquired::Granted { first, last }) => Answer::Granted { first, last },
             Ok(Acquired::Busy { remaining, .. }) => Answer::Busy { remaining: remaining.unwrap_or_default() },
             Ok(Acquired::Reentered) => Answer::Reentered,
