@@ -1,6 +1,8 @@
 //! The settings of a backend, and how its connections are made.
 
-use crate::{backend::RedisBackend, check, error::connecting, link::Link, url, wake::Subscriptions};
+use crate::{
+    backend::RedisBackend, check, error::connecting, link::Link, secret::Secrets, url, wake::Subscriptions,
+};
 use fred::{
     error::Error,
     types::{
@@ -134,9 +136,11 @@ impl RedisBackendBuilder {
         }
         let place = place(&self.config.server)?;
         let tls = self.is_secured();
+        let secrets = Secrets::of(&self.config);
         let builder = self.client_builder()?;
         let open = async {
-            let (commands, wake_ups) = (Link::open(&builder).await?, Link::open(&builder).await?);
+            let (commands, wake_ups) =
+                (Link::open(&builder, &secrets).await?, Link::open(&builder, &secrets).await?);
             Ok::<_, Error>((commands, wake_ups))
         };
         let (commands, wake_ups) = match tokio::time::timeout(limit, open).await {
@@ -153,7 +157,8 @@ impl RedisBackendBuilder {
 
     fn client_builder(self) -> Result<Builder, LockError> {
         let mut config = self.config;
-        config.version = RespVersion::RESP3;
+        // It logs in with AUTH, which every server knows; one that does not know HELLO quotes the password.
+        config.version = RespVersion::RESP2;
         config.fail_fast = true;
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls {

@@ -20,6 +20,10 @@ pub(crate) fn connecting(place: &str, tls: bool, error: &Error) -> BackendError 
             Kind::Misconfigured,
             ": give the authority that signed it, or have the certificate made for this host",
         ),
+        _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
+        _ if details.contains("wrong number of arguments for 'auth'") => {
+            (Kind::Misconfigured, ": it is too old for users: use Redis 6.2 or later")
+        }
         // What it says of itself makes no sense to us, or it does not take what we want of it.
         Kind::Protocol => (Kind::Misconfigured, ": is it a redis, and is the database one that it has?"),
         Kind::Unavailable if details.contains("refused") || details.contains("No such file") => {
@@ -151,6 +155,15 @@ fn classify(error: &Error) -> (BackendErrorKind, Applied) {
     }
 }
 
+const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
+
+/// The command that the server does not know. The text goes on with its arguments, which may be a login.
+fn unknown_command(details: &str) -> Option<&str> {
+    let (_, named) = details.split_once("unknown command ")?;
+    let named = named.split_once(", with args").map_or(named, |(command, _)| command);
+    Some(named.trim_matches(['\'', '`', '.', ' ']))
+}
+
 fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
     let says = |word| details.contains(word);
     match kind {
@@ -161,6 +174,7 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
             ": give the user the rights that `docs/protocol.md` lists"
         }
         BackendErrorKind::Denied => ": check user and password",
+        BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
         BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
@@ -177,6 +191,9 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
 /// system as Rust does.
 fn first_words(details: &str) -> String {
     let line = without_place(details.lines().next().unwrap_or_default());
+    if let Some(command) = unknown_command(line) {
+        return format!("it does not know {command}");
+    }
     let between = |text: &str, from: &str, to: &str| {
         let (_, rest) = text.split_once(from)?;
         Some(rest.rsplit_once(to)?.0.to_owned())
@@ -247,6 +264,20 @@ mod tests {
             said(false, ErrorKind::Auth, lesson),
             "connect to redis at cache:1: NOAUTH, it wants a password: give the right user and password"
         );
+        for unknown in [
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'canary' ",
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `canary`, ",
+            "ERR unknown command 'HELLO'",
+        ] {
+            assert_eq!(
+                said(false, ErrorKind::Unknown, unknown),
+                "connect to redis at cache:1: it does not know HELLO: is it older than 6.0, or a proxy?"
+            );
+            let asked = translate("ping", &Error::new(ErrorKind::Unknown, unknown)).to_string();
+            assert!(asked.starts_with("ping on redis: it does not know HELLO: is it"), "{asked}");
+        }
+        let users = said(false, ErrorKind::Unknown, "ERR wrong number of arguments for 'auth' command");
+        assert!(users.contains("too old for users"), "{users}");
         let index = Error::new(ErrorKind::Unknown, "ERR DB index is out of range");
         assert!(!connecting("cache:1", false, &index).is_retryable());
     }

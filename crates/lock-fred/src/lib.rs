@@ -46,6 +46,7 @@ mod ledger;
 mod link;
 mod pulse;
 mod script;
+mod secret;
 mod sync;
 #[cfg(feature = "tls")]
 mod tls;

@@ -3,6 +3,7 @@
 use crate::{
     error::{connection_lost, not_connected, runtime_ended, translate},
     pulse::{Pulse, SILENCE},
+    secret::Secrets,
 };
 use fred::{
     clients::Client,
@@ -38,6 +39,7 @@ pub(crate) struct Link {
     pub(crate) client: Client,
     up: watch::Receiver<bool>,
     useless: Arc<Useless>,
+    secrets: Secrets,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -50,19 +52,19 @@ struct Useless {
 
 impl Link {
     /// Connects. Everything that carries the connection runs on the current runtime.
-    pub(crate) async fn open(builder: &Builder) -> Result<Self, Error> {
-        let client = builder.build()?;
+    pub(crate) async fn open(builder: &Builder, secrets: &Secrets) -> Result<Self, Error> {
+        let (client, secrets) = (builder.build()?, secrets.clone());
         let is_up = Arc::new(watch::Sender::new(true));
         let useless = Arc::new(Useless { pulse: Pulse::default(), asked: watch::Sender::default() });
         let follow = follow(client.clone(), is_up.clone());
         // What is dropped before it is open leaves nothing running; fred's own `init` would.
-        let carried = connect(&client).await?;
+        let carried = connect(&client).await.map_err(|error| secrets.hide(error))?;
         let tasks = vec![
             tokio::spawn(follow),
-            tokio::spawn(keep_up(client.clone(), carried)),
+            tokio::spawn(keep_up(client.clone(), carried, secrets.clone())),
             tokio::spawn(replace(client.clone(), useless.clone(), is_up.clone())),
         ];
-        Ok(Self { client, up: is_up.subscribe(), useless, tasks })
+        Ok(Self { client, up: is_up.subscribe(), useless, secrets, tasks })
     }
 
     /// Asks for another connection.
@@ -104,7 +106,7 @@ impl Link {
             Err(error) if *error.kind() == ErrorKind::Timeout => {}
             _ => sent.heard(),
         }
-        answer.map_err(|error| translate(what, &error))
+        answer.map_err(|error| translate(what, &self.secrets.hide(error)))
     }
 }
 
@@ -181,13 +183,16 @@ fn follow(client: Client, up: Arc<watch::Sender<bool>>) -> impl Future<Output = 
 
 /// fred reconnects by itself, except after errors that it takes for final. What is misconfigured can be mended while
 /// we run.
-async fn keep_up(client: Client, mut carried: Carried) {
+async fn keep_up(client: Client, mut carried: Carried, secrets: Secrets) {
     loop {
         match (&mut carried.0).await {
-            Ok(Ok(())) => tracing::debug!("a connection to redis ended, it is made anew"),
-            Ok(Err(error)) => tracing::warn!(%error, "a connection to redis ended, it is made anew"),
+            Ok(Ok(())) => tracing::debug!("redis connection ended, reconnecting"),
+            Ok(Err(error)) => {
+                let error = translate("connect", &secrets.hide(error));
+                tracing::warn!(%error, "redis connection ended, reconnecting");
+            }
             Err(error) if error.is_panic() => {
-                tracing::error!("the client of redis panicked, it is started again")
+                tracing::error!("redis client panicked, reconnecting")
             }
             // The runtime ends.
             Err(_) => return,

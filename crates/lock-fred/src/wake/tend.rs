@@ -2,7 +2,10 @@
 
 use super::{Shared, desk::Round};
 use crate::{error::out_of_step, link::Link, sync::lock};
-use fred::interfaces::{ClientLike, PubsubInterface};
+use fred::{
+    interfaces::{ClientLike, PubsubInterface},
+    types::Value,
+};
 use lock_core::{BackendError, backend::WakeReason};
 use std::{
     sync::{
@@ -128,10 +131,15 @@ pub(super) async fn say(link: &Link, round: &Round) -> Result<(), BackendError> 
             pipeline.unsubscribe(round.unsubscribe.clone()).await?;
         }
         pipeline.ping::<()>(Some(nonce.clone())).await?;
-        pipeline.last::<String>().await
+        pipeline.last::<Value>().await
     };
-    match link.ask("subscribe", request).await? {
-        echo if echo == nonce => Ok(()),
+    // A connection with subscriptions answers `["pong", what it was sent with]`.
+    let echo = match link.ask("subscribe", request).await? {
+        Value::Array(mut words) => words.pop().unwrap_or(Value::Null),
+        word => word,
+    };
+    match echo.as_string() {
+        Some(echo) if echo == nonce => Ok(()),
         _ => Err(out_of_step("subscribe", "answers do not belong to their requests")),
     }
 }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod ear;
+mod hello;
 mod life;
 mod types;
 

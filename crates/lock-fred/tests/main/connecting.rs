@@ -279,3 +279,40 @@ async fn a_connection_that_went_dead_is_replaced() {
     crate::support::until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
         .await;
 }
+
+/// What Redis 5 answers.
+#[tokio::test]
+async fn a_server_before_6_is_said_to_be_too_old() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while let Ok(read @ 1..) = stream.read(&mut bytes).await {
+                    let said = String::from_utf8_lossy(&bytes[..read]).to_uppercase();
+                    let answer = match said.lines().nth(2) {
+                        Some("AUTH") if said.starts_with("*2") => "+OK\r\n",
+                        Some("AUTH") => "-ERR wrong number of arguments for 'auth' command\r\n",
+                        Some("INFO") => {
+                            "$53\r\nredis_version:5.0.14\r\nredis_mode:standalone\r\nrole:m\r\n\r\n"
+                        }
+                        Some("CLIENT") => ":7\r\n",
+                        Some("HELLO") => {
+                            "-ERR unknown command `HELLO`, with args beginning with: `canary`, \r\n"
+                        }
+                        _ => "+OK\r\n",
+                    };
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let too_old = BackendErrorKind::Misconfigured;
+    refused(&format!("redis://127.0.0.1:{port}"), too_old, "version \"5.0.14\" is too old").await;
+    refused(&format!("redis://:canary@127.0.0.1:{port}"), too_old, "version \"5.0.14\" is too old").await;
+    refused(&format!("redis://app:canary@127.0.0.1:{port}"), too_old, "too old for users").await;
+}
