@@ -1,6 +1,6 @@
 //! What is wanted of the subscriber's connection, what stands there, and who waits for the difference.
 
-use lock_core::{BackendError, LockName};
+use lock_core::{BackendError, LockName, backend::SubscriberId};
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
@@ -29,10 +29,21 @@ pub(super) struct Desk {
     useless: HashSet<String>,
     /// What the server refused, until when it is left alone, and what it said.
     refused: HashMap<String, (Instant, BackendError)>,
-    waiting: HashMap<String, Vec<oneshot::Sender<Result<(), BackendError>>>>,
+    /// By channel.
+    waiting: HashMap<String, Vec<Waiting>>,
     /// When it refused some channel of a round: how many the next round may name, to find out which.
     most: Option<usize>,
 }
+
+/// A watch that is not acknowledged yet.
+#[derive(Debug)]
+struct Waiting {
+    watch: Watch,
+    tell: oneshot::Sender<Result<(), BackendError>>,
+}
+
+/// Which factory watches which name.
+pub(super) type Watch = (SubscriberId, LockName);
 
 /// What to say to the server next.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,22 +53,26 @@ pub(super) struct Round {
 }
 
 impl Desk {
-    /// Wants the channel of a name; the answer comes when the server has acknowledged it.
-    pub(super) fn want(&mut self, channel: String, name: LockName) -> Told {
+    /// Wants the channel of a name; the answer comes when the server has acknowledged it, or when that failed.
+    ///
+    /// # Errors
+    /// The server refused the channel just now. Nothing is wanted.
+    pub(super) fn want(&mut self, channel: String, watch: Watch) -> Result<Told, BackendError> {
         let (tell, told) = oneshot::channel();
+        let name = watch.1.clone();
         if self.standing.contains(&channel) {
             self.useless.remove(&channel);
             let _ = tell.send(Ok(()));
         } else if let Some((_, said)) =
             self.refused.get(&channel).filter(|(until, _)| *until > Instant::now())
         {
-            let _ = tell.send(Err(said.clone()));
+            return Err(said.clone());
         } else {
             self.missing.insert(channel.clone());
-            self.waiting.entry(channel.clone()).or_default().push(tell);
+            self.waiting.entry(channel.clone()).or_default().push(Waiting { watch, tell });
         }
         self.wanted.entry(channel).or_default().insert(name);
-        told
+        Ok(told)
     }
 
     pub(super) fn unwant(&mut self, channel: &str, name: &LockName) {
@@ -101,7 +116,7 @@ impl Desk {
 
     pub(super) fn acknowledged(&mut self, round: Round) {
         for channel in round.subscribe {
-            for tell in self.waiting.remove(&channel).unwrap_or_default() {
+            for Waiting { tell, .. } in self.waiting.remove(&channel).unwrap_or_default() {
                 let _ = tell.send(Ok(()));
             }
             self.missing.remove(&channel);
@@ -112,16 +127,19 @@ impl Desk {
         }
     }
 
-    /// The server did not take it. Who waits for it is told; it stays wanted while somebody has watched it before.
-    pub(super) fn failed(&mut self, round: Round, error: &BackendError) {
+    /// The server did not take it. Tells those who wait for it, and returns their watches, which are over; the channel stays
+    /// wanted for others who watched it before.
+    pub(super) fn failed(&mut self, round: Round, error: &BackendError) -> Vec<Watch> {
         let refused = !error.is_retryable();
+        let mut over = Vec::new();
         if refused && round.subscribe.len() > 1 {
             self.most = Some(round.subscribe.len() / 2);
-            return;
+            return over;
         }
         for channel in round.subscribe {
-            for tell in self.waiting.remove(&channel).unwrap_or_default() {
+            for Waiting { watch, tell } in self.waiting.remove(&channel).unwrap_or_default() {
                 let _ = tell.send(Err(error.clone()));
+                over.push(watch);
             }
             if refused {
                 self.most = None;
@@ -129,6 +147,7 @@ impl Desk {
                 self.refused.insert(channel, (Instant::now() + LEFT_ALONE, error.clone()));
             }
         }
+        over
     }
 
     /// Another connection: nothing stands there.
@@ -149,6 +168,12 @@ mod tests {
         LockName::new(text).expect("a good name")
     }
 
+    /// One factory watches a name by this channel.
+    fn want(desk: &mut Desk, channel: &str, text: &str) -> Told {
+        desk.want(channel.to_owned(), (SubscriberId::new(1), name(text)))
+            .expect("it was not refused just now")
+    }
+
     fn subscribe(round: &Round) -> Vec<&str> {
         let mut channels: Vec<_> = round.subscribe.iter().map(String::as_str).collect();
         channels.sort_unstable();
@@ -166,19 +191,19 @@ mod tests {
     #[test]
     fn many_that_come_at_once_are_one_round() {
         let mut desk = Desk::default();
-        let (mut a, mut b) = (desk.want("a".into(), name("a")), desk.want("b".into(), name("b")));
+        let (mut a, mut b) = (want(&mut desk, "a", "a"), want(&mut desk, "b", "b"));
         let round = desk.next_round();
         assert_eq!(subscribe(&round), ["a", "b"]);
         desk.acknowledged(round);
         assert_eq!((answered(&mut a), answered(&mut b)), (Some(true), Some(true)));
-        assert_eq!(answered(&mut desk.want("a".into(), name("a"))), Some(true), "it stands already");
+        assert_eq!(answered(&mut want(&mut desk, "a", "a")), Some(true), "it stands already");
         assert_eq!(desk.next_round(), Round::default());
     }
 
     #[test]
     fn names_that_share_a_channel_are_all_told_and_give_it_up_together() {
         let mut desk = Desk::default();
-        let _told = (desk.want("c".into(), name("a")), desk.want("c".into(), name("{a}")));
+        let _told = (want(&mut desk, "c", "a"), want(&mut desk, "c", "{a}"));
         let round = desk.next_round();
         desk.acknowledged(round);
         assert_eq!(desk.names("c").len(), 2);
@@ -192,12 +217,12 @@ mod tests {
     #[test]
     fn what_is_wanted_again_while_it_is_given_up_is_subscribed_to_again() {
         let mut desk = Desk::default();
-        let _told = desk.want("a".into(), name("a"));
+        let _told = want(&mut desk, "a", "a");
         let round = desk.next_round();
         desk.acknowledged(round);
         desk.unwant("a", &name("a"));
         let giving_up = desk.next_round();
-        let mut again = desk.want("a".into(), name("a"));
+        let mut again = want(&mut desk, "a", "a");
         desk.acknowledged(giving_up);
         assert_eq!(answered(&mut again), None, "the old one is being given up");
         let round = desk.next_round();
@@ -210,7 +235,7 @@ mod tests {
     fn one_channel_that_is_refused_costs_the_others_nothing() {
         let mut desk = Desk::default();
         let names: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
-        let mut told: Vec<_> = names.iter().map(|text| desk.want(text.clone(), name(text))).collect();
+        let mut told: Vec<_> = names.iter().map(|text| want(&mut desk, text, text)).collect();
         let mut rounds = 0;
         loop {
             let round = desk.next_round();
@@ -221,7 +246,9 @@ mod tests {
             assert!(rounds < 150, "it is found by halves");
             match round.subscribe.iter().any(|channel| channel == "c7") {
                 true => {
-                    desk.failed(round, &denied());
+                    for (_, name) in desk.failed(round, &denied()) {
+                        desk.unwant(name.as_str(), &name);
+                    }
                     desk.start_over();
                 }
                 false => desk.acknowledged(round),
@@ -231,20 +258,21 @@ mod tests {
             assert_eq!(answered(told), Some(number != 7), "{number}");
         }
         assert!(names.iter().all(|name| name == "c7" || desk.standing.contains(name)));
-        desk.unwant("c7", &name("c7"));
-        let mut again = desk.want("c7".into(), name("c7"));
-        assert_eq!(answered(&mut again), Some(false), "who asks anew is told what was said a moment ago");
+        let again = desk.want("c7".into(), (SubscriberId::new(1), name("c7")));
+        assert!(again.is_err(), "a second watch gets the answer of a moment ago");
         assert_eq!(desk.next_round(), Round::default(), "and the others keep their connection");
         desk.refused.values_mut().for_each(|(until, _)| *until = Instant::now());
+        let _told = want(&mut desk, "c7", "c7");
         assert_eq!(desk.next_round().subscribe, ["c7"], "rights may have come back");
     }
 
     #[test]
     fn what_fails_for_a_while_is_tried_again() {
         let mut desk = Desk::default();
-        let mut told = desk.want("a".into(), name("a"));
+        let mut told = want(&mut desk, "a", "a");
         let round = desk.next_round();
-        desk.failed(round, &BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, "down"));
+        let down = BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, "down");
+        assert_eq!(desk.failed(round, &down), [(SubscriberId::new(1), name("a"))], "this watch is over");
         assert_eq!(answered(&mut told), Some(false));
         assert_eq!(subscribe(&desk.next_round()), ["a"]);
         let round = desk.next_round();

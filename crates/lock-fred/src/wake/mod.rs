@@ -4,7 +4,7 @@ mod desk;
 mod tend;
 
 use crate::{error::runtime_ended, keys::channel, link::Link, sync::lock};
-use desk::Desk;
+use desk::{Desk, Round};
 use fred::{interfaces::EventInterface, types::Message};
 use lock_core::{
     BackendError, LockName,
@@ -62,36 +62,45 @@ impl Subscriptions {
 
     /// Whether we may subscribe at all.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), BackendError> {
-        let both = desk::Round { subscribe: vec![channel.clone()], unsubscribe: vec![channel] };
+        let both = Round { subscribe: vec![channel.clone()], unsubscribe: vec![channel] };
         tend::say(&self.shared.link, &both).await
     }
 
     /// Returns when the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let told = {
-            // Desk and watchers in one step: the end of another's watch would fall in between, and undo this one.
+            // Both in one step: the end of another's watch would fall in between, and undo this one.
             let mut desk = lock(&self.shared.desk);
-            self.shared.watchers.watch(subscriber, name.clone());
-            desk.want(channel(&name), name.clone())
+            let told = desk.want(channel(&name), (subscriber, name.clone()))?;
+            self.shared.watchers.watch(subscriber, name);
+            told
         };
         self.shared.changed.notify_one();
-        let done = told.await.unwrap_or_else(|_| Err(runtime_ended("subscribe")));
-        if done.is_err() {
-            self.unwatch(subscriber, &name);
-        }
-        done
+        // A failure has ended the watch already: by the time it is seen here, a newer watch may stand.
+        told.await.unwrap_or_else(|_| Err(runtime_ended("subscribe")))
     }
 
     pub(crate) fn unwatch(&self, subscriber: SubscriberId, name: &LockName) {
-        let mut desk = lock(&self.shared.desk);
-        if self.shared.watchers.unwatch(subscriber, name) {
-            desk.unwant(&channel(name), name);
-            self.shared.changed.notify_one();
-        }
+        self.shared.unwatch(&mut lock(&self.shared.desk), subscriber, name);
     }
 }
 
 impl Shared {
+    fn unwatch(&self, desk: &mut Desk, subscriber: SubscriberId, name: &LockName) {
+        if self.watchers.unwatch(subscriber, name) {
+            desk.unwant(&channel(name), name);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The server did not take a round: the watches that waited for it are over.
+    fn fail(&self, round: Round, error: &BackendError) {
+        let mut desk = lock(&self.desk);
+        for (subscriber, name) in desk.failed(round, error) {
+            self.unwatch(&mut desk, subscriber, &name);
+        }
+    }
+
     /// Gives up what was watched by factories that are gone, and says whether anything was.
     fn forget_gone(&self) -> bool {
         let mut desk = lock(&self.desk);

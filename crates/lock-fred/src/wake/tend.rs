@@ -106,7 +106,7 @@ async fn settle(shared: &Shared, said_before: &mut String) -> Settled {
                     tracing::warn!(%error, retryable, "no wake-ups for now: waiters ask again at least every 5 s");
                     *said_before = text;
                 }
-                lock(&shared.desk).failed(round, &error);
+                shared.fail(round, &error);
                 if shared.link.is_up() {
                     // An answer may still be on its way, and would be taken for that of the next round.
                     shared.link.replace();

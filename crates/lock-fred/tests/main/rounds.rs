@@ -5,12 +5,15 @@ use lock_core::{
     LockFactory, LockName,
     backend::{Backend, BackendErrorKind, Signals, WakeReason},
 };
-use lock_testkit::{RedisServer, TcpProxy};
+use lock_testkit::{Direction, RedisServer, TcpProxy};
 use std::{
+    future::{Future, poll_fn},
+    pin::pin,
     sync::{
         Arc, Barrier, Weak,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -237,4 +240,25 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
         }
         backend.unwatch(b, name("x")).await.unwrap();
     }
+}
+
+/// The first watch is not polled while its round fails and a second one is acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
+    let server = RedisServer::start();
+    let proxy = TcpProxy::start(server.address());
+    let backend = redis(&proxy.url()).await;
+    let listener = Arc::new(Listener::default());
+    let (id, other) = (backend.attach(weak(&listener)), backend.attach(weak(&listener)));
+    proxy.stall(Direction::Both);
+    let mut late = pin!(backend.watch(id, name("x")));
+    assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "it waits");
+    backend.watch(other, name("y")).await.expect_err("the round of both fails");
+    proxy.pass();
+    until("a newer watch is acknowledged", async || backend.watch(id, name("x")).await.is_ok()).await;
+    late.await.expect_err("its round failed");
+    // Time for an unsubscription that was wrongly asked for.
+    backend.watch(other, name("z")).await.unwrap();
+    server.command(&["PUBLISH", "redisson_lock__channel:{x}", "0"]);
+    until("the newer watch hears", async || listener.heard.load(Ordering::SeqCst) == 1).await;
 }
