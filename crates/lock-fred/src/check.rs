@@ -1,6 +1,6 @@
 //! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
 
-use crate::{backend::RedisBackend, keys::Keys};
+use crate::{backend::RedisBackend, error::is_cluster_down, keys::Keys};
 use lock_core::{Applied, BackendError, BackendErrorKind, LockError, ProcessId};
 use std::{collections::HashMap, fmt};
 
@@ -46,7 +46,8 @@ pub(crate) async fn run(backend: RedisBackend) -> Result<RedisBackend, LockError
         }
         Err(error) => return Err(error.into()),
     };
-    backend.probe(Keys::reserved(&format!("check:{}", ProcessId::random()))).await?;
+    let probe = backend.probe(Keys::reserved(&format!("check:{}", ProcessId::random()))).await;
+    probe.map_err(|error| if is_cluster_down(&error) { refusal(CLUSTER) } else { error })?;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
@@ -66,17 +67,22 @@ impl<'a> Info<'a> {
     }
 }
 
+fn refusal(why: &str) -> BackendError {
+    let message = format!("connect to redis: {why}");
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
+}
+
+const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
+
 fn judge(info: &Info<'_>) -> Result<Vec<ConnectWarning>, LockError> {
-    let refuse = |why: String| {
-        let message = format!("connect to redis: {why}");
-        Err(BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message).into())
-    };
-    match info.get("redis_mode") {
-        "sentinel" => {
-            return refuse("this is a sentinel: give the address of the master that it watches".into());
-        }
-        "cluster" => return refuse("this is a member of a Redis Cluster, which is not supported".into()),
-        _ => {}
+    let refuse = |why: String| Err(refusal(&why).into());
+    // Valkey has a word of its own since version 8.
+    let modes = [info.get("redis_mode"), info.get("server_mode")];
+    if modes.contains(&"sentinel") {
+        return refuse("this is a sentinel: give the address of the master that it watches".into());
+    }
+    if modes.contains(&"cluster") || info.get("cluster_enabled") == "1" {
+        return refuse(CLUSTER.into());
     }
     if info.get("role") == "slave" {
         return refuse("this is a replica: give the address of its master".into());
@@ -95,43 +101,4 @@ fn judge(info: &Info<'_>) -> Result<Vec<ConnectWarning>, LockError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const FINE: &str =
-        "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\nmaxmemory:0\r\n";
-
-    fn judged(text: &str) -> Result<Vec<ConnectWarning>, String> {
-        judge(&Info::read(text))
-            .map_err(|error| error.backend_error().expect("the server's fault").to_string())
-    }
-
-    #[test]
-    fn a_plain_master_is_fine() {
-        assert_eq!(judged(FINE), Ok(vec![]));
-        assert_eq!(judged(&FINE.replace("7.0.15", "6.2.0")), Ok(vec![]));
-        assert_eq!(judged(&FINE.replace("7.0.15", "10.1.0")), Ok(vec![]));
-    }
-
-    #[test]
-    fn what_cannot_keep_locks_is_refused_by_name() {
-        for (from, to, says) in [
-            ("7.0.15", "6.0.16", "too old"),
-            ("7.0.15", "", "too old"),
-            ("standalone", "sentinel", "sentinel"),
-            ("standalone", "cluster", "Cluster"),
-            ("master", "slave", "replica"),
-        ] {
-            let error = judged(&FINE.replace(from, to)).unwrap_err();
-            assert!(error.contains(says), "{error}");
-        }
-    }
-
-    #[test]
-    fn eviction_is_warned_of_where_it_can_happen() {
-        let evicts = FINE.replace("maxmemory:0", "maxmemory:1000000\r\nmaxmemory_policy:allkeys-lru");
-        assert_eq!(judged(&evicts), Ok(vec![ConnectWarning::Evicts { policy: "allkeys-lru".into() }]));
-        assert_eq!(judged(&evicts.replace("1000000", "0")), Ok(vec![]));
-        assert_eq!(judged(&evicts.replace("allkeys-lru", "noeviction")), Ok(vec![]));
-    }
-}
+mod tests;

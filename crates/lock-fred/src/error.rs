@@ -63,6 +63,11 @@ pub(crate) fn is_read_only(error: &BackendError) -> bool {
     error.to_string().contains("READONLY")
 }
 
+/// Whether the server is a member of a cluster that does not serve the key. One without all its slots says so of every key.
+pub(crate) fn is_cluster_down(error: &BackendError) -> bool {
+    error.to_string().contains("CLUSTERDOWN")
+}
+
 /// What carried the connection is gone, and no other will come.
 pub(crate) fn runtime_ended(what: &str) -> BackendError {
     let why =
@@ -80,13 +85,16 @@ fn backend_error(what: &str, kind: BackendErrorKind, applied: Applied, details: 
     BackendError::new(kind, applied, format!("{what} on redis: {details}{cure}"))
 }
 
+/// Followed by `User … has no permissions to run the '…' command`, or `No permissions to access a key`.
+const ACL_FAILURE: &str = "ACL failure in script";
+
 /// What no retry cures, by the word in the server's text.
 const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
     ("NOPERM", BackendErrorKind::Denied),
     // Of a command inside of a script: since Redis 7.2, and before.
-    ("has no permissions", BackendErrorKind::Denied),
+    (ACL_FAILURE, BackendErrorKind::Denied),
     ("can't run this command", BackendErrorKind::Denied),
     ("can't access at least one of the keys", BackendErrorKind::Denied),
     ("can't publish to the channel", BackendErrorKind::Denied),
@@ -170,7 +178,7 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
             ": give the right user and password"
         }
-        BackendErrorKind::Denied if says("NOPERM") || says("can't") || says("has no permissions") => {
+        BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
             ": give the user the rights that `docs/protocol.md` lists"
         }
         BackendErrorKind::Denied => ": check user and password",
@@ -181,6 +189,9 @@ fn cure(kind: BackendErrorKind, details: &str) -> &'static str {
             ": Redis Cluster is not supported, use a standalone server"
         }
         BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
+        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
+            ": this is a member of a Redis Cluster, which is not supported, use a standalone server"
+        }
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
         BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
         _ => "",
@@ -296,12 +307,16 @@ mod tests {
             ),
             unknown(Kind::Denied)
         );
-        assert_eq!(
-            said(
-                "ERR ACL failure in script: User locks has no permissions to run the 'hset' command script: 1f"
-            ),
-            unknown(Kind::Denied)
-        );
+        for denied in [
+            "ERR ACL failure in script: User locks has no permissions to run the 'hset' command script: 1f",
+            "ERR ACL failure in script: No permissions to access a key",
+            "ERR ACL failure in script: No permissions to access a channel",
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command",
+        ] {
+            let error = translate("acquire", &Error::new(ErrorKind::Unknown, denied));
+            assert_eq!((error.kind(), error.applied()), unknown(Kind::Denied), "{denied}");
+            assert!(error.to_string().contains("docs/protocol.md"), "{error}");
+        }
         assert_eq!(said("CLUSTERDOWN Hash slot not served"), unknown(Kind::Unavailable));
     }
 }

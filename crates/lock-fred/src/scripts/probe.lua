@@ -15,8 +15,8 @@ local lacks, failed = {}, nil
 local function try(name, ...)
   local answer = redis.pcall(name, ...)
   if type(answer) ~= 'table' or not answer.err then return true end
-  if string.find(answer.err, 'NOPERM') or string.find(answer.err, 'no permissions')
-    or string.find(answer.err, "can't") then
+  -- In the words of each version: outside of scripts, since Redis 7.2, and before.
+  if string.find(answer.err, 'NOPERM') or string.find(answer.err, 'ACL failure') or string.find(answer.err, "can't") then
     lacks[#lacks + 1] = name
   else
     failed = failed or {now, 'failed', name, answer.err}
