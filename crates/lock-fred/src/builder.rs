@@ -21,9 +21,9 @@ const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
 const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// How long a connection may take to be made by default.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest pause between two attempts to connect again, in milliseconds: a server that comes back when a third of a
-/// short lease is left has to be found in time for a renewal.
-const RECONNECT_MS: u32 = 250;
+/// The pause between two attempts to connect again, in milliseconds, and how much longer it is at random: a server that
+/// comes back when a third of a short lease is left has to be found in time for a renewal.
+const RECONNECT_MS: (u32, u32) = (50, 200);
 /// Requests that the server does not answer for that long fail, whatever their callers want: the backstop behind the
 /// operation timeouts of the locks.
 const BACKSTOP: Duration = Duration::from_secs(30);
@@ -148,7 +148,7 @@ impl RedisBackendBuilder {
             Ok(Err(error)) => return Err(connecting(&place, tls, &error).into()),
             Err(_) => return Err(nobody_answers(&place, tls, limit)),
         };
-        let backend = RedisBackend::new(commands, Subscriptions::new(wake_ups), retention);
+        let backend = RedisBackend::new(commands.kept_alive(), Subscriptions::new(wake_ups), retention);
         match tokio::time::timeout(limit, check::run(backend)).await {
             Ok(checked) => checked,
             Err(_) => Err(nobody_answers(&place, tls, limit)),
@@ -167,7 +167,7 @@ impl RedisBackendBuilder {
         let limit = self.connect_timeout;
         let mut builder = Builder::from_config(config);
         builder
-            .set_policy(ReconnectPolicy::new_exponential(0, 50, RECONNECT_MS, 2))
+            .set_policy(reconnect_policy())
             .with_performance_config(|c| {
                 c.default_command_timeout = BACKSTOP;
                 c.broadcast_channel_capacity = MESSAGES;
@@ -202,6 +202,14 @@ impl RedisBackendBuilder {
     }
 }
 
+/// For ever. The policies that grow cut the jitter off at their longest pause, where all processes would be in step.
+fn reconnect_policy() -> ReconnectPolicy {
+    let (pause, jitter) = RECONNECT_MS;
+    let mut policy = ReconnectPolicy::new_constant(0, pause);
+    policy.set_jitter(jitter);
+    policy
+}
+
 /// The address, which is no secret; what is not supported is refused here.
 fn place(server: &ServerConfig) -> Result<String, LockError> {
     match server {
@@ -234,5 +242,19 @@ impl fmt::Debug for RedisBackendBuilder {
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn reconnects_are_not_in_step() {
+        let mut policy = reconnect_policy();
+        let pauses: BTreeSet<_> = (0..100).map(|_| policy.next_delay().expect("it never gives up")).collect();
+        assert!(pauses.len() > 20, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (50..=250).contains(pause)), "{pauses:?}");
     }
 }

@@ -18,9 +18,10 @@
 //!
 //! # Connections
 //! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Both are made
-//! anew when they break, with a pause of 50 to 250 ms, and when nothing was answered for 2 s. A request is never sent
-//! twice; without a connection it waits up to 300 ms for one, and is then not sent at all. A quiet connection for wake-ups
-//! is asked for a sign of life every 5 s.
+//! anew when they break, with a random pause of 50 to 250 ms, when nothing was answered for 2 s, and while the server is
+//! read-only, with random pauses that grow to 2 s. A request is never sent
+//! twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The connection for wake-ups
+//! is asked for a sign of life every 5 s, the other one every 10 s.
 //!
 //! # What one Redis promises
 //! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
@@ -44,6 +45,7 @@ mod error;
 mod keys;
 mod ledger;
 mod link;
+mod pauses;
 mod pulse;
 mod script;
 mod secret;

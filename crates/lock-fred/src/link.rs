@@ -2,7 +2,8 @@
 
 use crate::{
     error::{connection_lost, not_connected, runtime_ended, translate},
-    pulse::{Pulse, SILENCE},
+    pauses::{Pauses, jittered},
+    pulse::Pulse,
     secret::Secrets,
 };
 use fred::{
@@ -29,10 +30,13 @@ use tokio::{
 const GRACE: Duration = Duration::from_millis(300);
 /// After that time fred's own state is true again: it goes on saying "connected" until its first new attempt.
 const SETTLED: Duration = Duration::from_millis(300);
-/// Between two replacements of a connection.
-const BREATH: Duration = Duration::from_millis(200);
-/// Between two starts of a client that gave up.
+/// Between two replacements of a connection. The address may lead to a replica for long; the requests of holders still get
+/// an answer meanwhile, and notice a promotion in place.
+const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
+/// Between two starts of a client that gave up, at most.
 const RESTART: Duration = Duration::from_secs(1);
+/// Between two signs of life of a connection: NATs and firewalls forget quiet connections, and tell neither side.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A client of fred and the tasks that carry it; they end when this is dropped.
 pub(crate) struct Link {
@@ -65,6 +69,29 @@ impl Link {
             tokio::spawn(replace(client.clone(), useless.clone(), is_up.clone())),
         ];
         Ok(Self { client, up: is_up.subscribe(), useless, secrets, tasks })
+    }
+
+    /// Asks for a sign of life now and then. The answer does not matter: silence is noticed, and the connection replaced.
+    pub(crate) fn kept_alive(mut self) -> Self {
+        let (client, up, useless) = (self.client.clone(), self.up.clone(), self.useless.clone());
+        self.tasks.push(tokio::spawn(async move {
+            loop {
+                sleep(KEEP_ALIVE).await;
+                if !*up.borrow() {
+                    continue;
+                }
+                let sent = useless.pulse.sent();
+                let answer = tokio::select! {
+                    biased;
+                    answer = client.ping::<()>(None) => answer,
+                    never = sent.listen() => match never {},
+                };
+                if answer.is_ok() {
+                    sent.heard();
+                }
+            }
+        }));
+        self
     }
 
     /// Asks for another connection.
@@ -197,30 +224,33 @@ async fn keep_up(client: Client, mut carried: Carried, secrets: Secrets) {
             // The runtime ends.
             Err(_) => return,
         }
-        sleep(RESTART).await;
+        sleep(jittered(RESTART)).await;
         carried = Carried(client.connect());
     }
 }
 
 async fn replace(client: Client, useless: Arc<Useless>, up: Arc<watch::Sender<bool>>) {
     let (mut dead, mut asked) = (useless.pulse.deaths(), useless.asked.subscribe());
-    let mut made = Instant::now();
+    let (mut made, mut pauses) = (Instant::now(), REPLACEMENTS);
     loop {
-        let why = tokio::select! {
-            _ = dead.changed() => format!("it has not answered for {SILENCE:?}"),
+        let reason = tokio::select! {
+            _ = dead.changed() => "unresponsive",
             _ = asked.changed() => match *asked.borrow_and_update() {
-                Some(at) if at > made => "it is of no use any more".to_owned(),
+                Some(at) if at > made => "read-only, or out of step",
                 // That was said of the one before.
                 _ => continue,
             },
         };
-        tracing::warn!("a connection to redis is made anew: {why}");
+        if !pauses.belong_together(made.elapsed()) {
+            pauses.start_over();
+        }
+        tracing::warn!(reason, "replacing a redis connection");
         // Requests wait for the new one, and are not queued behind it.
         up.send_replace(false);
         let _ = client.force_reconnection().await;
         made = Instant::now();
         dead.mark_unchanged();
         // Whoever is behind the address now gets some time to become a master.
-        sleep(BREATH).await;
+        sleep(pauses.next()).await;
     }
 }

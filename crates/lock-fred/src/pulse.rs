@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 /// A connection on which requests were under way for that long in all, without one answer in between, is taken for
 /// dead. TCP itself would need a quarter of an hour to notice that the other side is gone.
-pub(crate) const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// Between two looks at the silence: others may be answered meanwhile.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
