@@ -115,6 +115,22 @@ async fn a_forced_release_deletes_no_data_of_others() {
     assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 }
 
+/// Redisson's read-write lock enters over our hold.
+#[tokio::test]
+async fn a_release_leaves_the_fields_of_others() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    a.take(&name("x"), LEASE).await;
+    let reader = "b983c153-7421-469a-addb-44fb92259a1b:1";
+    server.command(&["HSET", "x", "mode", "read", reader, "1"]);
+    a.free(&name("x")).await;
+    let left = server.command(&["HGETALL", "x"]);
+    let left: Vec<_> = left.list().iter().map(|part| part.text().to_owned()).collect();
+    assert_eq!(left, ["mode", "read", reader, "1"]);
+    assert!(server.command(&["PTTL", "x"]).integer() > 0, "with the expiry that it had");
+}
+
 /// A repeat after a lost reply must not free the next holder.
 #[tokio::test]
 async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
