@@ -173,7 +173,7 @@ impl RedisBackend {
         Ok(answers)
     }
 
-    /// A master that has become a replica: both connections are made anew, to whoever is behind the address now.
+    /// A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
     fn look_at(&self, error: &BackendError) {
         if is_read_only(error) {
             self.inner.link.replace();

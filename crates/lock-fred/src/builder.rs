@@ -98,8 +98,8 @@ impl RedisBackendBuilder {
         self
     }
 
-    /// How long a connection may take to be made, and then to be checked; later also how long it may take to be made
-    /// anew. 5 s by default, not zero.
+    /// How long a connection may take to be made, and then to be checked; the same limit holds for
+    /// each reconnect. 5 s by default, not zero.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self

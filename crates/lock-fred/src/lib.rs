@@ -17,11 +17,14 @@
 //! operation is one Lua script in one round trip, and repeating it is harmless.
 //!
 //! # Connections
-//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Both are made
-//! anew when they break, with a random pause of 50 to 250 ms, when nothing was answered for 2 s, and while the server is
-//! read-only, with random pauses that grow to 2 s. A request is never sent
-//! twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The connection for wake-ups
-//! is asked for a sign of life every 5 s, the other one every 10 s.
+//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
+//! - when it breaks, after a random pause of 50 to 250 ms;
+//! - when requests were under way for 2 s without any answer;
+//! - when the server says that it is read-only, with random pauses that grow to 2 s.
+//!
+//! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
+//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s. The login is an `AUTH` (RESP2), which
+//! also servers and proxies without `HELLO` know.
 //!
 //! # What one Redis promises
 //! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
@@ -29,7 +32,8 @@
 //! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
 //!
 //! # Servers
-//! Standalone Redis 6.2 or later. Sentinel and Cluster are refused with a typed error.
+//! Standalone Redis 6.2 or later, and Valkey; `docs/protocol.md` lists the versions that were tried. Sentinel and Cluster
+//! are refused with a typed error. An answer about a lease comes from a master only: a replica behind the address refuses it.
 //!
 //! # Features
 //! | feature | default | gives |

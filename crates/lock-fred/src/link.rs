@@ -26,7 +26,7 @@ use tokio::{
     time::sleep,
 };
 
-/// How long a request waits for a connection that is being made anew.
+/// How long a request waits for a connection that is being replaced.
 const GRACE: Duration = Duration::from_millis(300);
 /// After that time fred's own state is true again: it goes on saying "connected" until its first new attempt.
 const SETTLED: Duration = Duration::from_millis(300);
@@ -250,7 +250,7 @@ async fn replace(client: Client, useless: Arc<Useless>, up: Arc<watch::Sender<bo
         let _ = client.force_reconnection().await;
         made = Instant::now();
         dead.mark_unchanged();
-        // Whoever is behind the address now gets some time to become a master.
+        // The server behind the address gets some time to become a master.
         sleep(pauses.next()).await;
     }
 }
