@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor, rt::TokioIo, service::TowerToHyperService};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{Key, LockLayer, LockStatus};
+use lock_tower::{KeyTemplate, LockLayer, LockStatus};
 use std::{convert::Infallible, error::Error};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
@@ -26,7 +26,7 @@ async fn transfer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, I
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let layer = LockLayer::new(locks.clone())
-        .key(Key::of("account").header("x-tenant").query("account"))
+        .key(KeyTemplate::of("account").header("x-tenant").query("account"))
         .methods([http::Method::POST])
         .fail_fast();
     let service = ServiceBuilder::new().layer(layer).service_fn(transfer);

@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{DetachedTasks, Key, LockHandle, LockLayer};
+use lock_tower::{DetachedTasks, KeyTemplate, LockHandle, LockLayer};
 use std::{
     collections::HashMap,
     error::Error,
@@ -42,7 +42,7 @@ async fn charge(State(results): State<Results>, lock: LockHandle, headers: Heade
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let (results, tasks) = (Results::default(), DetachedTasks::new());
     let layer = LockLayer::new(LockFactory::new(MemoryBackend::new()))
-        .key(Key::of("payment").header("idempotency-key")) // without one: 400
+        .key(KeyTemplate::of("payment").header("idempotency-key")) // without one: 400
         .detach(&tasks); // a client that leaves must not stop it between charge and store
     let app = Router::new().route("/payments", post(charge)).route_layer(layer).with_state(results.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;

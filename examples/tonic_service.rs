@@ -4,7 +4,7 @@
 //! service; your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
 
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{Key, LockLayer};
+use lock_tower::{KeyTemplate, LockLayer};
 use std::{error::Error, time::Duration};
 use tokio::net::TcpListener;
 use tonic::{
@@ -17,7 +17,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
     // One call of a method at a time and tenant: the method is the path, the tenant is metadata.
-    let key = Key::of("grpc").part(|request| Ok(request.uri.path().to_owned())).header("tenant");
+    let key = KeyTemplate::of("grpc").part(|request| Ok(request.uri.path().to_owned())).header("tenant");
     let layer = LockLayer::new(locks.clone()).key(key).wait(Duration::from_millis(100)).grpc();
 
     let (_, health) = tonic_health::server::health_reporter();

@@ -80,7 +80,7 @@ pub use detach::{Detach, DetachFuture, DetachService, DetachedBody, DetachedTask
 #[cfg(feature = "axum")]
 pub use handle::LockMissing;
 pub use handle::{Degraded, LockHandle, LockStatus};
-pub use key::{InvalidKey, Key, KeyError, KeyErrorKind, KeyParts};
+pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::{Cancel, LockLayer, NoKey, OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 #[cfg(feature = "otel")]
 pub use observe::OtelLayerObserver;

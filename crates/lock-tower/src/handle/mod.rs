@@ -113,10 +113,10 @@ impl LockStatus {
 #[non_exhaustive]
 pub enum Degraded {
     /// The store does not answer, and the layer is told to go on
-    /// ([`OnUnavailable::GoOn`](crate::OnUnavailable::GoOn)).
+    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow)).
     Unavailable,
     /// The client's part of the key is missing, and the layer is told to go on
-    /// ([`OnBadKey::Bypass`](crate::OnBadKey::Bypass)).
+    /// ([`OnBadKey::Allow`](crate::OnBadKey::Allow)).
     NoKey,
     /// It would have been refused, but for [`shadow`](crate::LockLayer::shadow).
     Shadow(Reason),

@@ -53,7 +53,7 @@ impl fmt::Display for InvalidKey {
             ),
             Self::NeedsAxum => write!(
                 f,
-                "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `Key::from_fn`"
+                "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
             ),
             Self::Header { name } => {
                 write!(f, "`{name}` is not the name of a header: use letters, digits and `-`")
@@ -92,7 +92,7 @@ pub struct KeyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client: something is not there at all. Answered with 400; [`OnBadKey::Bypass`](crate::OnBadKey::Bypass) lets it
+    /// The client: something is not there at all. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow) lets it
     /// pass.
     Missing,
     /// The client: something is malformed, ambiguous or too long. Answered with 400.

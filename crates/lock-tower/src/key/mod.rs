@@ -23,8 +23,8 @@ use std::{fmt, future::Future, sync::Arc};
 /// | --- | --- |
 /// | `"report"` | always that one |
 /// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
-/// | [`Key::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:` |
-/// | [`Key::from_fn`], [`Key::from_async_fn`] | what the function returns |
+/// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:` |
+/// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
 ///
 /// # What comes from the client
 /// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and `b:c`. A
@@ -32,13 +32,13 @@ use std::{fmt, future::Future, sync::Arc};
 /// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
 ///
 /// ```
-/// use lock_tower::{Key, LockLayer};
+/// use lock_tower::{KeyTemplate, LockLayer};
 /// # use lock_core::{LockFactory, MemoryBackend};
 /// # let locks = LockFactory::new(MemoryBackend::new());
-/// let layer = LockLayer::new(locks).key(Key::of("transfer").header("x-tenant").query("account"));
+/// let layer = LockLayer::new(locks).key(KeyTemplate::of("transfer").header("x-tenant").query("account"));
 /// ```
 #[derive(Clone)]
-pub struct Key(Arc<Kind>);
+pub struct KeyTemplate(Arc<Kind>);
 
 enum Kind {
     Fixed(LockName),
@@ -59,7 +59,7 @@ pub(crate) enum Read {
     Later(BoxFuture<'static, Result<LockName, KeyError>>),
 }
 
-impl Key {
+impl KeyTemplate {
     /// A name of parts, joined by `:`. Without parts it is the prefix alone.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
@@ -69,9 +69,9 @@ impl Key {
     /// The name that `read` makes of the head of the request. It is taken as it is, not escaped.
     ///
     /// ```
-    /// use lock_tower::{Key, KeyError};
+    /// use lock_tower::{KeyTemplate, KeyError};
     ///
-    /// let by_subject = Key::from_fn(|request| {
+    /// let by_subject = KeyTemplate::from_fn(|request| {
     ///     let subject = request.extensions.get::<String>().ok_or(KeyError::wiring("no subject: is there a login?"))?;
     ///     Ok(format!("account:{subject}"))
     /// });
@@ -86,9 +86,9 @@ impl Key {
     /// The name that a future makes of the head of the request. It is dropped if it takes longer than 5 seconds.
     ///
     /// ```
-    /// use lock_tower::{Key, KeyError};
+    /// use lock_tower::{KeyTemplate, KeyError};
     ///
-    /// let by_account = Key::from_async_fn(|request| {
+    /// let by_account = KeyTemplate::from_async_fn(|request| {
     ///     let path = request.uri.path().to_owned();
     ///     async move { Ok(format!("account:{}", account_of(&path).await?)) }
     /// });
@@ -146,36 +146,36 @@ impl Piece {
     }
 }
 
-impl TryFrom<&str> for Key {
+impl TryFrom<&str> for KeyTemplate {
     type Error = InvalidKey;
     fn try_from(template: &str) -> Result<Self, InvalidKey> {
         Self::of_pieces(template::parse(template)?)
     }
 }
 
-impl TryFrom<String> for Key {
+impl TryFrom<String> for KeyTemplate {
     type Error = InvalidKey;
     fn try_from(template: String) -> Result<Self, InvalidKey> {
         template.as_str().try_into()
     }
 }
 
-impl TryFrom<KeyParts> for Key {
+impl TryFrom<KeyParts> for KeyTemplate {
     type Error = InvalidKey;
     fn try_from(parts: KeyParts) -> Result<Self, InvalidKey> {
         Self::of_pieces(parts.pieces()?)
     }
 }
 
-impl From<LockName> for Key {
+impl From<LockName> for KeyTemplate {
     fn from(name: LockName) -> Self {
         Self::new(Kind::Fixed(name))
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for KeyTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Key(")?;
+        f.write_str("KeyTemplate(")?;
         match &*self.0 {
             Kind::Fixed(name) => f.write_str(name.as_str())?,
             Kind::Pieces(pieces) => {

@@ -4,16 +4,16 @@ use super::{Piece, error::InvalidKey, error::KeyError, source::Source};
 use http::{HeaderName, request::Parts};
 use std::sync::Arc;
 
-/// A prefix and parts, joined by `:`; made by [`Key::of`](super::Key::of).
+/// A prefix and parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of).
 ///
 /// ```
-/// use lock_tower::{Key, KeyError};
+/// use lock_tower::{KeyTemplate, KeyError};
 ///
-/// let key = Key::of("transfer").header("x-tenant").query("account").part(|request| {
+/// let key = KeyTemplate::of("transfer").header("x-tenant").query("account").part(|request| {
 ///     let host = request.uri.host().ok_or(KeyError::missing("the host is missing"))?;
 ///     Ok(host.to_owned())
 /// });
-/// assert!(Key::try_from(key).is_ok());
+/// assert!(KeyTemplate::try_from(key).is_ok());
 /// ```
 #[derive(Clone)]
 #[must_use = "give it to `LockLayer::key`"]

@@ -6,7 +6,7 @@ fn head(request: http::request::Builder) -> Parts {
 }
 
 fn read(
-    key: impl TryInto<Key, Error = InvalidKey>,
+    key: impl TryInto<KeyTemplate, Error = InvalidKey>,
     request: http::request::Builder,
 ) -> Result<String, KeyError> {
     match key.try_into().unwrap().read(&mut head(request)) {
@@ -17,7 +17,7 @@ fn read(
 
 #[test]
 fn parts_from_the_client_cannot_pretend_to_be_two() {
-    let key = || Key::of("k").header("a").header("b");
+    let key = || KeyTemplate::of("k").header("a").header("b");
     let one = read(key(), Request::get("/").header("a", "a:b").header("b", "c")).unwrap();
     let two = read(key(), Request::get("/").header("a", "a").header("b", "b:c")).unwrap();
     assert_eq!((one.as_str(), two.as_str()), ("k:a%3Ab:c", "k:a:b%3Ac"));
@@ -27,12 +27,12 @@ fn parts_from_the_client_cannot_pretend_to_be_two() {
 
 #[test]
 fn braces_control_characters_and_bytes_of_the_client_are_escaped() {
-    let key = || Key::of("k").query("q");
+    let key = || KeyTemplate::of("k").query("q");
     assert_eq!(read(key(), Request::get("/?q=%7Bx%0A")).unwrap(), "k:%7Bx%0A");
     assert_eq!(read(key(), Request::get("/?q=Gr%C3%B6%C3%9Fe+1")).unwrap(), "k:Gr%C3%B6%C3%9Fe%201");
     assert_eq!(read(key(), Request::get("/?q=a-b_c.d~e")).unwrap(), "k:a-b_c.d~e");
     let raw = Request::get("/").header("h", http::HeaderValue::from_bytes(b"\xff\xfe").unwrap());
-    assert_eq!(read(Key::of("k").header("h"), raw).unwrap(), "k:%FF%FE");
+    assert_eq!(read(KeyTemplate::of("k").header("h"), raw).unwrap(), "k:%FF%FE");
 }
 
 #[test]
@@ -49,14 +49,14 @@ fn missing_empty_repeated_and_long_values_are_the_clients() {
         (Request::get(format!("/?q={wide}")), "it is too long"),
     ];
     for (request, says) in cases {
-        let error = read(Key::of("k").query("q"), request).unwrap_err();
+        let error = read(KeyTemplate::of("k").query("q"), request).unwrap_err();
         let missing = says.ends_with("missing");
         let kind = if missing { KeyErrorKind::Missing } else { KeyErrorKind::BadRequest };
         assert_eq!((error.kind(), error.detail()), (kind, says));
     }
     let twice = Request::get("/").header("h", "1").header("h", "2");
     assert_eq!(
-        read(Key::of("k").header("h"), twice).unwrap_err().detail(),
+        read(KeyTemplate::of("k").header("h"), twice).unwrap_err().detail(),
         "the header `h` is given more than once"
     );
 }
@@ -70,7 +70,7 @@ fn what_a_function_returns_is_checked_as_a_name() {
     ];
     for (name, says) in cases {
         let Read::Now(Err(error)) =
-            Key::from_fn(move |_| Ok(name.to_owned())).read(&mut head(Request::get("/")))
+            KeyTemplate::from_fn(move |_| Ok(name.to_owned())).read(&mut head(Request::get("/")))
         else {
             panic!("`{name:?}` became a key")
         };
@@ -90,11 +90,11 @@ fn bad_templates_are_refused_with_their_cure() {
         ("a\n{b}", "do not make a lock name"),
     ];
     for (template, says) in cases {
-        let error = Key::try_from(template).unwrap_err().to_string();
+        let error = KeyTemplate::try_from(template).unwrap_err().to_string();
         // Without the feature, each path parameter is refused first.
         assert!(error.contains(says) || cfg!(not(feature = "axum")), "`{template}`: {error}");
     }
-    let error = Key::try_from(Key::of("k").header("not a header")).unwrap_err().to_string();
+    let error = KeyTemplate::try_from(KeyTemplate::of("k").header("not a header")).unwrap_err().to_string();
     assert!(error.contains("`not a header` is not the name of a header"), "{error}");
 }
 
@@ -102,22 +102,22 @@ fn bad_templates_are_refused_with_their_cure() {
 #[test]
 fn templates_that_could_be_read_in_two_ways_are_refused() {
     for template in ["{a}{b}", "{a}-{b}", "{a}x{b}", "{a}%{b}"] {
-        let error = Key::try_from(template).unwrap_err();
+        let error = KeyTemplate::try_from(template).unwrap_err();
         assert!(matches!(error, InvalidKey::NoSeparator { .. }), "`{template}`: {error}");
     }
     for template in ["{a}:{b}", "{a}-/-{b}", "x{a}", "{{eu}}:{a}", "{a}ü{b}"] {
-        assert!(Key::try_from(template).is_ok(), "`{template}`");
+        assert!(KeyTemplate::try_from(template).is_ok(), "`{template}`");
     }
 }
 
 #[cfg(not(feature = "axum"))]
 #[test]
 fn a_path_parameter_without_the_feature_says_how_to_get_it() {
-    assert_eq!(Key::try_from("stock:{sku}").unwrap_err(), InvalidKey::NeedsAxum);
+    assert_eq!(KeyTemplate::try_from("stock:{sku}").unwrap_err(), InvalidKey::NeedsAxum);
 }
 
 #[test]
 fn a_key_tells_what_it_reads_and_not_what_it_read() {
-    let key = Key::try_from(Key::of("k").header("h").query("q")).unwrap();
-    assert_eq!(format!("{key:?}"), "Key(k:{header `h`}:{query parameter `q`})");
+    let key = KeyTemplate::try_from(KeyTemplate::of("k").header("h").query("q")).unwrap();
+    assert_eq!(format!("{key:?}"), "KeyTemplate(k:{header `h`}:{query parameter `q`})");
 }

@@ -252,12 +252,12 @@ impl Call {
             _ if self.config.mode == Mode::Shadow => Some(Degraded::Shadow(reason.clone())),
             Reason::Unavailable(error)
                 if error.kind() == ErrorKind::Unavailable
-                    && self.config.on_unavailable == OnUnavailable::GoOn =>
+                    && self.config.on_unavailable == OnUnavailable::Allow =>
             {
                 Some(Degraded::Unavailable)
             }
             Reason::Key(error)
-                if error.kind() == KeyErrorKind::Missing && self.config.on_bad_key == OnBadKey::Bypass =>
+                if error.kind() == KeyErrorKind::Missing && self.config.on_bad_key == OnBadKey::Allow =>
             {
                 Some(Degraded::NoKey)
             }

@@ -11,7 +11,7 @@ pub(crate) use policy::is_bodiless;
 use crate::{
     BoxError,
     detach::{Detach, DetachService, DetachedTasks},
-    key::{InvalidKey, Key},
+    key::{InvalidKey, KeyTemplate},
     observe::LayerObserver,
     reject::{Rejection, boxed},
     service::LockService,
@@ -45,13 +45,13 @@ use tower_layer::Layer;
 /// ```
 /// use http::{Method, StatusCode};
 /// use lock_core::{LockFactory, MemoryBackend};
-/// use lock_tower::{DetachedTasks, Key, LockLayer};
+/// use lock_tower::{DetachedTasks, KeyTemplate, LockLayer};
 /// use std::time::Duration;
 ///
 /// let locks = LockFactory::new(MemoryBackend::new());
 /// let tasks = DetachedTasks::new(); // wait for them when shutting down
 /// let layer = LockLayer::new(locks)
-///     .key(Key::of("account").header("x-account"))
+///     .key(KeyTemplate::of("account").header("x-account"))
 ///     .methods([Method::POST, Method::PUT, Method::DELETE])
 ///     .wait(Duration::from_millis(500))
 ///     .max_hold(Duration::from_secs(30))
@@ -82,14 +82,14 @@ impl LockLayer {
 }
 
 impl<D> LockLayer<NoKey, D> {
-    /// Which lock a request needs: a template, or a [`Key`].
+    /// Which lock a request needs: a template, or a [`KeyTemplate`].
     ///
     /// # Panics
     /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
     #[track_caller]
-    pub fn key<T>(self, key: T) -> LockLayer<Key, D>
+    pub fn key<T>(self, key: T) -> LockLayer<KeyTemplate, D>
     where
-        T: TryInto<Key>,
+        T: TryInto<KeyTemplate>,
         InvalidKey: From<T::Error>,
     {
         match self.try_key(key) {
@@ -102,9 +102,9 @@ impl<D> LockLayer<NoKey, D> {
     ///
     /// # Errors
     /// An [`InvalidKey`] that says what to change.
-    pub fn try_key<T>(self, key: T) -> Result<LockLayer<Key, D>, InvalidKey>
+    pub fn try_key<T>(self, key: T) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
     where
-        T: TryInto<Key>,
+        T: TryInto<KeyTemplate>,
         InvalidKey: From<T::Error>,
     {
         let key = key.try_into()?;
@@ -304,7 +304,7 @@ fn with_cause(error: &dyn Error) -> String {
     }
 }
 
-impl<S> Layer<S> for LockLayer<Key, Cancel> {
+impl<S> Layer<S> for LockLayer<KeyTemplate, Cancel> {
     type Service = LockService<S>;
 
     fn layer(&self, inner: S) -> LockService<S> {
@@ -312,7 +312,7 @@ impl<S> Layer<S> for LockLayer<Key, Cancel> {
     }
 }
 
-impl<S> Layer<S> for LockLayer<Key, Detach> {
+impl<S> Layer<S> for LockLayer<KeyTemplate, Detach> {
     type Service = LockService<DetachService<S>>;
 
     fn layer(&self, inner: S) -> Self::Service {

@@ -44,9 +44,9 @@ pub enum OnLost {
 pub enum OnUnavailable {
     /// They are refused: fail closed.
     #[default]
-    Refuse,
+    Reject,
     /// They go on without the lock: fail open. The handler sees [`Degraded::Unavailable`](crate::Degraded::Unavailable).
-    GoOn,
+    Allow,
 }
 
 /// What becomes of requests that lack the client's part of the key: that do not have the header or the parameter at all,
@@ -58,7 +58,7 @@ pub enum OnUnavailable {
 pub enum OnBadKey {
     /// They are refused.
     #[default]
-    Refuse,
+    Reject,
     /// They go on without a lock. The handler sees [`Degraded::NoKey`](crate::Degraded::NoKey).
-    Bypass,
+    Allow,
 }

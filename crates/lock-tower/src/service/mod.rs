@@ -6,7 +6,7 @@ pub use future::ResponseFuture;
 
 use crate::{
     body::LockedBody,
-    key::Key,
+    key::KeyTemplate,
     layer::{Call, Config, Sorted},
 };
 use http::{Request, Response};
@@ -22,11 +22,11 @@ use tower_service::Service;
 pub struct LockService<S> {
     inner: S,
     config: Arc<Config>,
-    key: Key,
+    key: KeyTemplate,
 }
 
 impl<S> LockService<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>, key: Key) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<Config>, key: KeyTemplate) -> Self {
         Self { inner, config, key }
     }
 

@@ -6,7 +6,7 @@ use futures_util::future::{BoxFuture, join_all};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_testkit::Op;
-use lock_tower::{BufferRequestLayer, BufferedBody, DetachedTasks, Key, LockLayer, LockService};
+use lock_tower::{BufferRequestLayer, BufferedBody, DetachedTasks, KeyTemplate, LockLayer, LockService};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -179,7 +179,7 @@ async fn the_error_of_the_service_is_its_own_and_releases() {
 fn layers_and_services_can_be_cloned_and_shared() {
     fn bounds<T: Clone + Send + Sync + 'static>() {}
     bounds::<LockLayer>();
-    bounds::<LockLayer<Key>>();
+    bounds::<LockLayer<KeyTemplate>>();
     bounds::<LockService<Strict2>>();
     bounds::<DetachedTasks>();
     bounds::<lock_tower::LockHandle>();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::Full;
-use lock_tower::{DetachedTasks, Key};
+use lock_tower::{DetachedTasks, KeyTemplate};
 use std::{convert::Infallible, future::ready};
 use tower::{Layer, Service, service_fn};
 
@@ -17,7 +17,7 @@ async fn a_request_that_passes_allocates_nothing() {
     let bare = service_fn(|_: Request<()>| {
         ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hi")))))
     });
-    let layer = || world.layer().key(Key::of("k").header("x")).methods([Method::POST]);
+    let layer = || world.layer().key(KeyTemplate::of("k").header("x")).methods([Method::POST]);
     let mut filtered = layer().filter(|request| request.method != Method::PUT).layer(bare);
     let mut by_method = layer().layer(bare);
     let mut detached = layer().detach(&DetachedTasks::new()).layer(bare);

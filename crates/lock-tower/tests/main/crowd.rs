@@ -6,7 +6,7 @@ use futures_util::poll;
 use http::StatusCode;
 use lock_core::LockFactory;
 use lock_testkit::{FaultyBackend, Op};
-use lock_tower::{Key, LockLayer};
+use lock_tower::{KeyTemplate, LockLayer};
 use std::{
     sync::{Arc, Mutex},
     task::Poll,
@@ -90,7 +90,7 @@ async fn what_a_waiter_costs_is_bounded() {
     assert!(size < 2_000, "{size} bytes");
     let world = World::new();
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
-    let layer = || world.layer().key(Key::of("one"));
+    let layer = || world.layer().key(KeyTemplate::of("one"));
     let app = Router::new().route("/", any(async || "served")).layer(layer().max_waiters(10));
     let mut waiting = JoinSet::new();
     for _ in 0..1000 {
@@ -108,7 +108,7 @@ async fn what_a_waiter_costs_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn look_ups_of_keys_are_waiters_too() {
     let world = World::new();
-    let layer = world.layer().key(Key::from_async_fn(|_| std::future::pending())).max_waiters(1);
+    let layer = world.layer().key(KeyTemplate::from_async_fn(|_| std::future::pending())).max_waiters(1);
     let app = Router::new().route("/", any(async || "never")).layer(layer);
     let looks_up = app.clone();
     let _looks_up = tokio::spawn(async move { ask(&looks_up, get("/")).await });

@@ -8,7 +8,9 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_core::LostReason;
 use lock_testkit::Op;
-use lock_tower::{Cancel, DetachedTasks, Key, LockHandle, LockLayer, LockLost, OnBadKey, StillRunning};
+use lock_tower::{
+    Cancel, DetachedTasks, KeyTemplate, LockHandle, LockLayer, LockLost, OnBadKey, StillRunning,
+};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -22,7 +24,7 @@ use std::{
 use tokio::task::JoinSet;
 use tracing_subscriber::layer::SubscriberExt;
 
-fn layer(world: &World) -> LockLayer<Key, Cancel> {
+fn layer(world: &World) -> LockLayer<KeyTemplate, Cancel> {
     world.layer().key("one")
 }
 
@@ -236,10 +238,10 @@ async fn no_more_handlers_run_than_the_limit_whether_they_waited_or_go_without()
     let others = world.another_process();
     let held = ["t:1", "t:2"].map(|name| others.named(name).unwrap().acquire());
     let held = futures_util::future::try_join_all(held).await.unwrap();
-    let key = Key::of("t").header("x-id");
+    let key = KeyTemplate::of("t").header("x-id");
     let app = Router::new()
         .route("/", any(async || std::future::pending::<()>().await))
-        .layer(world.layer().key(key).wait(secs(60)).on_bad_key(OnBadKey::Bypass).detach(&tasks));
+        .layer(world.layer().key(key).wait(secs(60)).on_bad_key(OnBadKey::Allow).detach(&tasks));
     let mut waiting = JoinSet::new();
     for id in ["1", "2"] {
         let (app, request) = (app.clone(), Request::get("/").header("x-id", id));

@@ -6,7 +6,8 @@ use http::StatusCode;
 use lock_core::{BackendErrorKind, Limits, LockFactory, LockOptions, LostReason, MemoryBackend};
 use lock_testkit::{Fault, Op};
 use lock_tower::{
-    Cancel, DetachedTasks, Key, KeyHash, LockHandle, LockLayer, OnLost, OnUnavailable, Reason, Rejection,
+    Cancel, DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, OnUnavailable, Reason,
+    Rejection,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,11 +16,11 @@ use std::{
 
 const SECRET: &str = "account-4711";
 
-fn app(layer: LockLayer<Key, Cancel>) -> Router {
+fn app(layer: LockLayer<KeyTemplate, Cancel>) -> Router {
     Router::new().route("/{id}", any(async || "served")).route_layer(layer)
 }
 
-fn layer(world: &World) -> LockLayer<Key, Cancel> {
+fn layer(world: &World) -> LockLayer<KeyTemplate, Cancel> {
     world.layer().key("k:{id}")
 }
 
@@ -114,7 +115,7 @@ async fn a_store_that_is_down_is_503_or_passed_by() {
         world.faulty.always(Op::Acquire, fault);
         refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
         refusal(&app(layer(&world).fail_fast()), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
-        let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
         assert_eq!(text(ask(&open, get("/1")).await).await, "served");
     }
 }
@@ -125,7 +126,7 @@ async fn a_store_that_refuses_is_503_and_not_passed_by() {
     for refused in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.always(Op::Acquire, Fault::Refuse(refused));
         refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
-        let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
         refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
     }
 }
@@ -134,7 +135,7 @@ async fn a_store_that_refuses_is_503_and_not_passed_by() {
 async fn failing_open_is_not_for_locks_that_are_held() {
     let world = World::new();
     let _other = held_by_another(&world).await;
-    let open = app(layer(&world).on_unavailable(OnUnavailable::GoOn));
+    let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
     refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
 }
 
@@ -170,7 +171,7 @@ async fn a_factory_that_is_shut_down_is_503() {
 #[tokio::test(start_paused = true)]
 async fn a_key_is_400_for_the_clients_part_and_500_for_the_wiring() {
     let world = World::new();
-    let by_header = app(world.layer().key(Key::of("k").header("x-id")));
+    let by_header = app(world.layer().key(KeyTemplate::of("k").header("x-id")));
     let json = problem(ask(&by_header, get("/1")).await, StatusCode::BAD_REQUEST).await;
     assert_eq!((json["reason"].as_str(), json.get("key_hash")), (Some("bad_key"), None), "{json}");
     assert!(json.get("retry_after_ms").is_none(), "it would be the same again");
@@ -208,7 +209,7 @@ async fn on_reject_can_replace_each() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let world = World::new();
     let other = held_by_another(&world).await;
-    let own = |layer: LockLayer<Key, Cancel>| {
+    let own = |layer: LockLayer<KeyTemplate, Cancel>| {
         let seen = seen.clone();
         app(layer.on_reject(move |rejection| teapot(&seen, rejection)))
     };
@@ -220,7 +221,7 @@ async fn on_reject_can_replace_each() {
     teapot(layer(&world)).await;
     teapot(layer(&world).max_waiters(0)).await;
     teapot(world.layer().key("k:{sku}")).await;
-    teapot(world.layer().key(Key::of("k").header("x-id"))).await;
+    teapot(world.layer().key(KeyTemplate::of("k").header("x-id"))).await;
     other.release().await.unwrap();
     let hangs = Router::new().route("/{id}", any(async || std::future::pending::<()>().await));
     let seen_too = seen.clone();

@@ -5,7 +5,7 @@ use axum::{Router, body::Body, routing::any};
 use http::{Request, StatusCode};
 use lock_core::LockName;
 use lock_testkit::Op;
-use lock_tower::{Cancel, Key, KeyError, LockHandle, LockLayer, OnBadKey};
+use lock_tower::{Cancel, KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 
 /// Says under which name it is locked.
@@ -13,7 +13,7 @@ async fn which(lock: LockHandle) -> String {
     lock.name().to_string()
 }
 
-fn stock(world: &World) -> LockLayer<Key, Cancel> {
+fn stock(world: &World) -> LockLayer<KeyTemplate, Cancel> {
     world.layer().key("stock:{sku}")
 }
 
@@ -112,7 +112,7 @@ async fn a_catch_all_is_one_value() {
 #[tokio::test(start_paused = true)]
 async fn composite_keys_need_each_of_their_parts() {
     let world = World::new();
-    let key = Key::of("transfer").header("x-tenant").path("from").query("to").part(|request| {
+    let key = KeyTemplate::of("transfer").header("x-tenant").path("from").query("to").part(|request| {
         let host = request.headers.get("host").ok_or(KeyError::bad_request("the host is missing"))?;
         host.to_str().map(str::to_owned).map_err(|_| KeyError::bad_request("the host is no text"))
     });
@@ -138,11 +138,11 @@ async fn composite_keys_need_each_of_their_parts() {
 #[tokio::test(start_paused = true)]
 async fn functions_name_the_lock_at_once_or_later() {
     let world = World::new();
-    let by_path = Key::from_fn(|request| match request.uri.path() {
+    let by_path = KeyTemplate::from_fn(|request| match request.uri.path() {
         "/wired" => Err(KeyError::wiring("no login before the lock")),
         path => Ok(format!("path:{path}")),
     });
-    let later = Key::from_async_fn(|request| {
+    let later = KeyTemplate::from_async_fn(|request| {
         let path = request.uri.path().to_owned();
         async move {
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ async fn functions_name_the_lock_at_once_or_later() {
             }
         }
     });
-    let app = |key: Key| Router::new().fallback(any(which)).layer(world.layer().key(key));
+    let app = |key: KeyTemplate| Router::new().fallback(any(which)).layer(world.layer().key(key));
     assert_eq!(text(ask(&app(by_path.clone()), get("/a")).await).await, "path:/a");
     refused(&world, &app(by_path), get("/wired"), StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(text(ask(&app(later.clone()), get("/a")).await).await, "path:/a");
@@ -169,10 +169,10 @@ async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
         lock.map_or("none".to_owned(), |lock| lock.name().to_string())
     }
     let world = World::new();
-    let layer = world.layer().key(Key::of("t").header("x-tenant")).on_bad_key(OnBadKey::Bypass);
+    let layer = world.layer().key(KeyTemplate::of("t").header("x-tenant")).on_bad_key(OnBadKey::Allow);
     let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
     assert_eq!(text(ask(&app, get("/")).await).await, "none");
-    let layer = stock(&world).on_bad_key(OnBadKey::Bypass);
+    let layer = stock(&world).on_bad_key(OnBadKey::Allow);
     let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
     refused(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
 }
@@ -181,7 +181,7 @@ async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
 #[tokio::test(start_paused = true)]
 async fn a_malformed_key_is_no_way_around_the_lock() {
     let world = World::new();
-    let layer = world.layer().key(Key::of("t").query("account")).on_bad_key(OnBadKey::Bypass);
+    let layer = world.layer().key(KeyTemplate::of("t").query("account")).on_bad_key(OnBadKey::Allow);
     let app = Router::new().route("/", any(async || "without the lock")).route_layer(layer);
     assert_eq!(text(ask(&app, get("/")).await).await, "without the lock");
     for query in ["account=7&account=8", "account=7&accoun%74=8", "account=", &format!("account={:600}", 7)] {

@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
-use lock_tower::{Cancel, Key, LockLayer, OnUnavailable, OtelLayerObserver};
+use lock_tower::{Cancel, KeyTemplate, LockLayer, OnUnavailable, OtelLayerObserver};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
@@ -49,7 +49,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
     let meter = provider.meter("lock-tower");
     let world = World::new();
     let layer = || world.layer().key("k:{id}").observer(OtelLayerObserver::new(&meter));
-    let app = |layer: LockLayer<Key, Cancel>| {
+    let app = |layer: LockLayer<KeyTemplate, Cancel>| {
         let hangs = async || std::future::pending::<()>().await;
         let routes =
             Router::new().route("/quick/{id}", any(async || "served")).route("/hangs/{id}", any(hangs));
@@ -69,7 +69,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
     ask(&app(layer().max_hold(secs(1))), get("/hangs/4711")).await;
     world.faulty.always(Op::Acquire, Fault::Hang);
     quick(layer()).await;
-    quick(layer().on_unavailable(OnUnavailable::GoOn)).await;
+    quick(layer().on_unavailable(OnUnavailable::Allow)).await;
     world.faulty.heal();
 
     let lines = exported(&provider, &exporter);

@@ -3,7 +3,9 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
-use lock_tower::{Answer, Degraded, DetachedTasks, Key, LayerEvent, LayerObserver, LockStatus, Reason};
+use lock_tower::{
+    Answer, Degraded, DetachedTasks, KeyTemplate, LayerEvent, LayerObserver, LockStatus, Reason,
+};
 use std::sync::{Arc, Mutex};
 
 /// Writes down what it hears.
@@ -45,7 +47,7 @@ async fn status(status: LockStatus) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_never_refuses_and_says_what_it_would_have_done() {
     let (world, heard) = (World::new(), Heard::default());
-    let app = |key: Key| {
+    let app = |key: KeyTemplate| {
         let layer = world.layer().key(key).shadow().wait(millis(200)).observer(heard.clone());
         Router::new().route("/{id}", any(status)).route_layer(layer)
     };
@@ -144,8 +146,8 @@ async fn a_shadow_lets_a_client_that_leaves_stop_its_handler_as_before() {
 async fn clients_that_leave_the_queue_are_heard_of() {
     let (world, heard) = (World::new(), Heard::default());
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
-    let late = Key::from_async_fn(|_| std::future::pending());
-    for key in [Key::try_from("one").unwrap(), late] {
+    let late = KeyTemplate::from_async_fn(|_| std::future::pending());
+    for key in [KeyTemplate::try_from("one").unwrap(), late] {
         let layer = world.layer().key(key).observer(heard.clone());
         let app = Router::new().route("/", any(status)).layer(layer);
         assert!(tokio::time::timeout(millis(100), ask(&app, get("/"))).await.is_err());
