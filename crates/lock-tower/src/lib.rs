@@ -32,6 +32,7 @@
 //! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
 //! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
 //! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
+//! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
 //! | the handler panics | the lock is released, the panic goes on | |
 //! | the key cannot be read from the request | 400 if the client can mend it, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
@@ -50,6 +51,15 @@
 //!   not covered: let such work take a lock of its own.
 //! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
 //!   [detached](LockLayer::detach), so that a client who leaves does not stop it halfway.
+//!
+//! # Slow clients
+//! The lock is held while the handler reads the request body and while the client reads the response. A client that
+//! sends a byte a minute keeps the key from all others for that long. Two settings bound this:
+//! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the request
+//!   answered with 503, or the body is cut. Set it a little above the slowest handler. Streams that clients keep open
+//!   need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
+//! - [`BufferRequestLayer`] reads the request body before the lock is acquired. Put it on every route whose handler
+//!   reads a body from clients that you do not trust.
 //!
 //! # Where to put it
 //! Path templates read axum's path parameters, which are there under `route_layer`, `MethodRouter::layer` and

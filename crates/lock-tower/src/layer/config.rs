@@ -17,6 +17,8 @@ use tokio::{
 };
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+/// Longer than most handlers take, shorter than clients that stall.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
 const DEFAULT_WAITERS: usize = 100_000;
 
 type Filter = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
@@ -28,12 +30,20 @@ pub(crate) enum Mode {
     Shadow,
 }
 
+/// The longest hold; it replaces that of the options.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MaxHold {
+    Default,
+    Set(Duration),
+    /// The options decide.
+    Off,
+}
+
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) locks: LockFactory,
     pub(super) options: Option<LockOptions>,
-    /// Said to the layer itself: it stays whatever the options say.
-    pub(super) max_hold: Option<Duration>,
+    pub(super) max_hold: MaxHold,
     pub(super) wait: Duration,
     pub(super) methods: Option<Arc<[Method]>>,
     pub(super) filters: Vec<Filter>,
@@ -55,7 +65,7 @@ impl Config {
         Self {
             locks,
             options: None,
-            max_hold: None,
+            max_hold: MaxHold::Default,
             wait: DEFAULT_WAIT,
             methods: None,
             filters: Vec::new(),
@@ -98,12 +108,24 @@ impl Config {
     }
 
     pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
-        let lock: Lock = self.locks.named(name)?;
-        let lock = match self.options {
-            Some(options) => lock.with_options(options)?,
-            None => lock,
-        };
-        Ok(lock.acquire_timeout(self.wait))
+        Ok(self.lock(self.locks.named(name)?)?.acquire_timeout(self.wait))
+    }
+
+    /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.
+    pub(super) fn check(&self) -> Result<(), LockError> {
+        self.lock(self.locks.named("options")?).map(drop)
+    }
+
+    fn lock(&self, lock: Lock) -> Result<Lock, LockError> {
+        let options = self.options.unwrap_or_else(|| lock.options());
+        match self.max_hold {
+            // An operation timeout of that length does not fit it.
+            MaxHold::Default => {
+                lock.with_options(options.max_hold(DEFAULT_MAX_HOLD)).or_else(|_| lock.with_options(options))
+            }
+            MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
+            MaxHold::Off => lock.with_options(options),
+        }
     }
 
     /// The route costs an allocation, so it is looked up only if somebody wants to know.

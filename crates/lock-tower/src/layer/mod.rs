@@ -17,6 +17,7 @@ use crate::{
     service::LockService,
 };
 use bytes::Bytes;
+use config::MaxHold;
 use http::{Method, Response, StatusCode, request::Parts};
 use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
@@ -29,7 +30,8 @@ use tower_layer::Layer;
 /// | [`key`](Self::key), [`try_key`](Self::try_key) | none: without a key this is no `Layer` |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
-/// | [`options`](Self::options), [`max_hold`](Self::max_hold) | those of the factory |
+/// | [`options`](Self::options) | those of the factory |
+/// | [`max_hold`](Self::max_hold), [`no_max_hold`](Self::no_max_hold) | 30 s |
 /// | [`release_on`](Self::release_on) | the end of the body |
 /// | [`detach`](Self::detach) | a client that leaves cancels the handler |
 /// | [`on_lost`](Self::on_lost) | stop the handler, cut the body |
@@ -54,7 +56,7 @@ use tower_layer::Layer;
 ///     .key(KeyTemplate::of("account").header("x-account"))
 ///     .methods([Method::POST, Method::PUT, Method::DELETE])
 ///     .wait(Duration::from_millis(500))
-///     .max_hold(Duration::from_secs(30))
+///     .max_hold(Duration::from_secs(10))
 ///     .timeout_status(StatusCode::CONFLICT)
 ///     .detach(&tasks);
 /// ```
@@ -116,9 +118,9 @@ impl<K> LockLayer<K, Cancel> {
     /// A client that leaves does not stop the handler: it runs in a task, to the end of its body, and keeps the lock
     /// until then. For handlers that write.
     ///
-    /// A detached handler runs for nobody, so it is dropped
-    /// [15 minutes](DetachedTasks::longest_alone) after its client has left; bound one that hangs more tightly with
-    /// [`max_hold`](Self::max_hold) or a time-out of its own. A request that still waits for its lock goes with its client: it has not begun.
+    /// A handler that loses its lock is dropped all the same, also at [`max_hold`](Self::max_hold), 30 s by default.
+    /// One that has released its lock early is dropped [15 minutes](DetachedTasks::longest_alone) after its client has
+    /// left. A request that still waits for its lock goes with its client: it has not begun.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
         LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
@@ -164,8 +166,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// The terms of the locks: lease, renewals, longest hold. They replace all of the factory's, but not the
-    /// [`max_hold`](Self::max_hold) of this layer.
+    /// Sets the terms of the locks: lease, renewals, time-outs. They replace all terms of the factory. Their
+    /// `max_hold` applies only with [`no_max_hold`](Self::no_max_hold).
     ///
     /// # Panics
     /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
@@ -183,30 +185,33 @@ impl<K, D> LockLayer<K, D> {
     /// # Errors
     /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
     pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
-        let options = match self.config.max_hold {
-            Some(most) => options.max_hold(most),
-            None => options,
-        };
-        self.config.locks.named("options")?.with_options(options)?;
-        Ok(self.with(|config| config.options = Some(options)))
+        self.with(|config| config.options = Some(options)).checked()
     }
 
-    /// Ends a hold that lasts longer, because the handler hangs or the client reads slowly: the handler is dropped, or
-    /// the body cut, and the lock is free. All other terms stay.
+    /// Ends a hold that lasts longer than this, because the handler hangs, the upload stalls or the client reads
+    /// slowly. The handler is dropped or the body cut, and the lock is released. All other terms stay. The default is
+    /// 30 s, or none if an operation timeout of 30 s or more was set. With [`OnLost::Signal`] the handler goes on without the lock.
     ///
     /// # Panics
-    /// If it is below a millisecond.
+    /// If it is below a millisecond, or does not fit the other terms.
     #[track_caller]
     pub fn max_hold(self, most: Duration) -> Self {
-        let this = self.with(|config| config.max_hold = Some(most));
-        let options = match this.config.options {
-            Some(options) => Ok(options),
-            None => this.config.locks.named("options").map(|lock| lock.options()),
-        };
-        match options.and_then(|options| this.try_options(options)) {
+        match self.with(|config| config.max_hold = MaxHold::Set(most)).checked() {
             Ok(layer) => layer,
             Err(error) => panic!("{}", with_cause(&error)),
         }
+    }
+
+    /// Leaves the longest hold to the lock options, which have none by default. A stalled client then keeps its lock
+    /// until its connection ends: use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer) and responses
+    /// that do not wait for the client, or for streams that clients may keep open.
+    pub fn no_max_hold(self) -> Self {
+        self.with(|config| config.max_hold = MaxHold::Off)
+    }
+
+    fn checked(self) -> Result<Self, LockError> {
+        self.config.check()?;
+        Ok(self)
     }
 
     /// When the lock is given back.

@@ -261,7 +261,7 @@ async fn a_handler_that_hangs_ends_some_time_after_its_client_left() {
     let body = async || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let app = Router::new().route("/", any(handler)).route("/body", any(body));
-    let app = app.layer(world.layer().key("one").detach(&tasks));
+    let app = app.layer(world.layer().no_max_hold().key("one").detach(&tasks));
     for path in ["/", "/body"] {
         let client = app.clone();
         let client = tokio::spawn(async move { text(ask(&client, get(path)).await).await });

@@ -1,14 +1,18 @@
 //! Slow clients: an upload that nobody holds a lock for, and a reader that loses it.
 
 use crate::support::{World, ask, get, millis, problem, secs, text};
-use axum::{Router, body::Body, routing::any};
+use axum::{
+    Router,
+    body::Body,
+    routing::{any, put},
+};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, StreamBody};
 use lock_testkit::Op;
-use lock_tower::{BufferRequestLayer, LockLost};
+use lock_tower::{BufferRequestLayer, LockLayer, LockLost};
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -75,6 +79,49 @@ async fn trailers_of_an_upload_arrive() {
     let frames = [Frame::data(Bytes::from_static(b"a")), Frame::trailers(trailers)];
     let body = StreamBody::new(stream::iter(frames.map(Ok::<_, std::io::Error>)));
     assert_eq!(text(ask(&app, upload(Body::new(body))).await).await, "Some(\"7\")");
+}
+
+/// Sends a byte a minute, and does not end.
+fn dripping_upload() -> Body {
+    Body::from_stream(stream::unfold((), async |()| {
+        tokio::time::sleep(secs(60)).await;
+        Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
+    }))
+}
+
+async fn reads(body: String) -> String {
+    body.len().to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dripping_upload_keeps_its_lock_for_30_seconds() {
+    let world = World::new();
+    let app = Router::new().route("/", put(reads).route_layer(world.layer().key("one")));
+    let dripping = tokio::spawn({
+        let app = app.clone();
+        async move { ask(&app, upload(dripping_upload())).await }
+    });
+    tokio::time::sleep(secs(28)).await;
+    problem(ask(&app, upload(Body::empty())).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others go on");
+    let json = problem(dripping.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(json["reason"], "lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_without_max_hold_leaves_it_to_the_options() {
+    let world = World::new();
+    let terms = lock_core::LockOptions::new().lease(secs(3));
+    let held_after_a_minute = async |layer: LockLayer| {
+        let app = Router::new().route("/", put(reads).route_layer(layer.key("one")));
+        let waiting = tokio::time::timeout(secs(60), ask(&app, upload(dripping_upload())));
+        waiting.await.is_err()
+    };
+    assert!(held_after_a_minute(world.layer().no_max_hold()).await);
+    assert!(!held_after_a_minute(world.layer().no_max_hold().options(terms.max_hold(secs(5)))).await);
+    assert!(!held_after_a_minute(world.layer().options(terms)).await, "options keep the default");
+    assert!(!held_after_a_minute(world.layer().no_max_hold().max_hold(secs(5))).await);
 }
 
 #[tokio::test(start_paused = true)]
