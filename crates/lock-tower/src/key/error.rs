@@ -22,6 +22,11 @@ pub enum InvalidKey {
         /// The byte where the second begins.
         at: usize,
     },
+    /// A type was given for a parameter that the template does not have.
+    UnknownParameter {
+        /// The name that was given.
+        name: String,
+    },
     /// A path parameter, without the feature `axum`.
     NeedsAxum,
     /// This is no name of a header.
@@ -51,6 +56,9 @@ impl fmt::Display for InvalidKey {
                 "nothing separates the key's parameter at byte {at} from the one before: put a character such as \
                  `:` or `/` between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
             ),
+            Self::UnknownParameter { name } => {
+                write!(f, "the template has no parameter `{name}` to be typed: name one that it has")
+            }
             Self::NeedsAxum => write!(
                 f,
                 "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"

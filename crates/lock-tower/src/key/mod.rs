@@ -14,7 +14,7 @@ use function::{AsyncFunction, Function};
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use lock_core::LockName;
-use source::{Reader, Source};
+use source::{Canonical, Reader, Source};
 use std::{fmt, future::Future, sync::Arc};
 
 /// How a request is turned into the name of its lock.
@@ -23,7 +23,8 @@ use std::{fmt, future::Future, sync::Arc};
 /// | --- | --- |
 /// | `"report"` | always that one |
 /// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
-/// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:` |
+/// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
+/// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
 /// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
 ///
 /// # What comes from the client
@@ -31,6 +32,31 @@ use std::{fmt, future::Future, sync::Arc};
 /// value that is missing, empty, or given more than once is refused, and so is a name above
 /// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
 ///
+/// # Text keys and typed keys
+/// <div class="warning">
+///
+/// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one `Path<u64>`
+/// for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation are spellings
+/// too. Wherever the handler parses or compares in another way than byte by byte, give the part the type that the
+/// handler uses.
+///
+/// </div>
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, extract::Path, routing::post};
+/// use lock_tower::{KeyTemplate, LockLayer};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+///
+/// async fn close(Path(id): Path<u64>) {}
+///
+/// let lock = LockLayer::new(locks).key(KeyTemplate::of("account").path_as::<u64>("id")); // `07` is `account:7`
+/// let app: Router = Router::new().route("/accounts/{id}/close", post(close).route_layer(lock));
+/// # }
+/// ```
+///
+/// Parts of several kinds make one key:
 /// ```
 /// use lock_tower::{KeyTemplate, LockLayer};
 /// # use lock_core::{LockFactory, MemoryBackend};
@@ -50,7 +76,8 @@ enum Kind {
 #[derive(Clone)]
 enum Piece {
     Literal(String),
-    Value(Source),
+    /// With a type, it is parsed.
+    Value(Source, Option<Canonical>),
 }
 
 /// A name, or the future of one.
@@ -63,7 +90,14 @@ impl KeyTemplate {
     /// A name of parts, joined by `:`. Without parts it is the prefix alone.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
-        KeyParts::new(prefix.into())
+        KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
+    }
+
+    /// A path template such as `"stock:{sku}"`, to give [types](KeyParts::typed) to its parameters, or to add parts.
+    /// Without either, the text alone is a key as well.
+    #[must_use = "give it to `LockLayer::key`"]
+    pub fn template(template: &str) -> KeyParts {
+        KeyParts::new(template::parse(template))
     }
 
     /// The name that `read` makes of the head of the request. It is taken as it is, not escaped.
@@ -131,7 +165,9 @@ fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
     for piece in pieces {
         match piece {
             Piece::Literal(text) => name.push_str(text),
-            Piece::Value(source) => escape::push(&mut name, &reader.read(source)?, source)?,
+            Piece::Value(source, parse) => {
+                escape::push(&mut name, &reader.value(source, *parse)?, source)?;
+            }
         }
     }
     error::name(&name)
@@ -141,7 +177,7 @@ impl Piece {
     fn literal(&self) -> Option<&str> {
         match self {
             Self::Literal(text) => Some(text),
-            Self::Value(_) => None,
+            Self::Value(..) => None,
         }
     }
 }
@@ -149,7 +185,7 @@ impl Piece {
 impl TryFrom<&str> for KeyTemplate {
     type Error = InvalidKey;
     fn try_from(template: &str) -> Result<Self, InvalidKey> {
-        Self::of_pieces(template::parse(template)?)
+        Self::template(template).try_into()
     }
 }
 
@@ -182,7 +218,7 @@ impl fmt::Debug for KeyTemplate {
                 for piece in pieces {
                     match piece {
                         Piece::Literal(text) => f.write_str(text)?,
-                        Piece::Value(source) => write!(f, "{{{source}}}")?,
+                        Piece::Value(source, _) => write!(f, "{{{source}}}")?,
                     }
                 }
             }

@@ -1,15 +1,23 @@
-//! A key of several parts.
+//! A key of several parts, each of them text or a parsed value.
 
-use super::{Piece, error::InvalidKey, error::KeyError, source::Source};
+use super::{
+    Piece,
+    error::{InvalidKey, KeyError},
+    source::{Canonical, Source, canonical},
+};
 use http::{HeaderName, request::Parts};
-use std::sync::Arc;
+use std::{fmt::Display, str::FromStr, sync::Arc};
 
-/// A prefix and parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of).
+/// A prefix or a template, and more parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of) and
+/// [`KeyTemplate::template`](super::KeyTemplate::template).
+///
+/// A part with a type is parsed by its `FromStr`, as the handler's extractor parses it, and written by its `Display`.
+/// A request whose value cannot be parsed is answered with 400.
 ///
 /// ```
-/// use lock_tower::{KeyTemplate, KeyError};
+/// use lock_tower::{KeyError, KeyTemplate};
 ///
-/// let key = KeyTemplate::of("transfer").header("x-tenant").query("account").part(|request| {
+/// let key = KeyTemplate::of("transfer").header("x-tenant").query_as::<u64>("account").part(|request| {
 ///     let host = request.uri.host().ok_or(KeyError::missing("the host is missing"))?;
 ///     Ok(host.to_owned())
 /// });
@@ -17,55 +25,96 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 #[must_use = "give it to `LockLayer::key`"]
-pub struct KeyParts {
-    prefix: String,
-    sources: Result<Vec<Source>, InvalidKey>,
-}
+pub struct KeyParts(Result<Vec<Piece>, InvalidKey>);
 
 impl KeyParts {
-    pub(super) fn new(prefix: String) -> Self {
-        Self { prefix, sources: Ok(Vec::new()) }
+    pub(super) fn new(pieces: Result<Vec<Piece>, InvalidKey>) -> Self {
+        Self(pieces)
     }
 
-    /// The value of a header, which must be there once. Make sure that the client may not choose it freely, or that
-    /// this does no harm.
+    /// Adds the value of a header, which must be there once. Make sure that the client may not choose it freely, or
+    /// that this does no harm.
     pub fn header(self, name: &str) -> Self {
-        let source = HeaderName::from_bytes(name.as_bytes()).map(Source::Header);
-        self.with(source.map_err(|_| InvalidKey::Header { name: name.to_owned() }))
+        self.with(header(name), None)
     }
 
-    /// The value of a query parameter, which must be there once.
+    /// Adds the value of a header, parsed as a `T`. Values that are not UTF-8 are malformed.
+    pub fn header_as<T: FromStr + Display>(self, name: &str) -> Self {
+        self.with(header(name), Some(canonical::<T>))
+    }
+
+    /// Adds the value of a query parameter, which must be there once.
     pub fn query(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Query(name.into())))
+        self.with(Ok(Source::Query(name.into())), None)
     }
 
-    /// The value of a path parameter of the route, which must be there once.
+    /// Adds the value of a query parameter, parsed as a `T`.
+    pub fn query_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
+        self.with(Ok(Source::Query(name.into())), Some(canonical::<T>))
+    }
+
+    /// Adds the value of a path parameter of the route, which must be there once.
     #[cfg(feature = "axum")]
     pub fn path(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Path(name.into())))
+        self.with(Ok(Source::Path(name.into())), None)
     }
 
-    /// What `read` makes of the head of the request. It is escaped like any value.
+    /// Adds the value of a path parameter of the route, parsed as a `T`.
+    #[cfg(feature = "axum")]
+    pub fn path_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
+        self.with(Ok(Source::Path(name.into())), Some(canonical::<T>))
+    }
+
+    /// Adds what `read` makes of the head of the request. It is escaped like any value.
     pub fn part<F>(self, read: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
     {
-        self.with(Ok(Source::Function(Arc::new(read))))
+        self.with(Ok(Source::Function(Arc::new(read))), None)
     }
 
-    fn with(mut self, source: Result<Source, InvalidKey>) -> Self {
-        self.sources = self.sources.and_then(|mut sources| {
-            sources.push(source?);
-            Ok(sources)
-        });
-        self
+    /// Parses the path parameter of that name as a `T`, wherever the template has it.
+    ///
+    /// If the template has no such parameter, [`LockLayer::key`](crate::LockLayer::key) panics and
+    /// [`LockLayer::try_key`](crate::LockLayer::try_key) returns [`InvalidKey::UnknownParameter`].
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use lock_tower::KeyTemplate;
+    ///
+    /// let key = KeyTemplate::template("stock:{house}:{sku}").typed::<u64>("sku");
+    /// assert!(KeyTemplate::try_from(key).is_ok());
+    /// # }
+    /// ```
+    #[cfg(feature = "axum")]
+    pub fn typed<T: FromStr + Display>(self, name: &str) -> Self {
+        Self(self.0.and_then(|mut pieces| {
+            let mut found = false;
+            for piece in &mut pieces {
+                if let Piece::Value(Source::Path(of), parse) = piece
+                    && of == name
+                {
+                    *parse = Some(canonical::<T>);
+                    found = true;
+                }
+            }
+            found.then_some(pieces).ok_or_else(|| InvalidKey::UnknownParameter { name: name.to_owned() })
+        }))
+    }
+
+    fn with(self, source: Result<Source, InvalidKey>, parse: Option<Canonical>) -> Self {
+        Self(self.0.and_then(|mut pieces| {
+            pieces.extend([Piece::Literal(":".to_owned()), Piece::Value(source?, parse)]);
+            Ok(pieces)
+        }))
     }
 
     pub(super) fn pieces(self) -> Result<Vec<Piece>, InvalidKey> {
-        let mut pieces = vec![Piece::Literal(self.prefix)];
-        for source in self.sources? {
-            pieces.extend([Piece::Literal(":".to_owned()), Piece::Value(source)]);
-        }
-        Ok(pieces)
+        self.0
     }
+}
+
+fn header(name: &str) -> Result<Source, InvalidKey> {
+    let header = HeaderName::from_bytes(name.as_bytes());
+    header.map(Source::Header).map_err(|_| InvalidKey::Header { name: name.to_owned() })
 }

@@ -1,8 +1,8 @@
-//! Where a value of a key is read from, and when it counts as missing.
+//! Where a value of a key is read from, when it counts as missing, and how it is parsed.
 
 use super::{error::KeyError, function::Function};
 use http::{HeaderName, request::Parts};
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, str::FromStr};
 
 /// U+FFFD, in UTF-8.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
@@ -14,6 +14,14 @@ pub(super) enum Source {
     Header(HeaderName),
     Query(String),
     Function(Function),
+}
+
+/// Parses a value and writes it as its type does; `None` if it is malformed.
+pub(super) type Canonical = fn(&[u8]) -> Option<String>;
+
+pub(super) fn canonical<T: FromStr + fmt::Display>(value: &[u8]) -> Option<String> {
+    let value: T = str::from_utf8(value).ok()?.parse().ok()?;
+    Some(value.to_string())
 }
 
 /// As a client may read it.
@@ -45,7 +53,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(super) fn read(&mut self, source: &Source) -> Result<Cow<'_, [u8]>, KeyError> {
+    /// The value as the client wrote it, or parsed and written by its type.
+    pub(super) fn value(
+        &mut self,
+        source: &Source,
+        canonical: Option<Canonical>,
+    ) -> Result<Cow<'_, [u8]>, KeyError> {
+        let value = self.read(source)?;
+        let Some(canonical) = canonical else { return Ok(value) };
+        let malformed = || KeyError::bad_request(format!("the {source} is malformed"));
+        canonical(&value).map(|value| bytes(Cow::Owned(value))).ok_or_else(malformed)
+    }
+
+    fn read(&mut self, source: &Source) -> Result<Cow<'_, [u8]>, KeyError> {
         match source {
             #[cfg(feature = "axum")]
             Source::Path(name) => self.path(name, source),

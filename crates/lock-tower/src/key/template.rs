@@ -44,7 +44,7 @@ fn separates(literal: &str) -> bool {
 
 #[cfg(feature = "axum")]
 fn value(name: String) -> Result<Piece, InvalidKey> {
-    Ok(Piece::Value(super::source::Source::Path(name)))
+    Ok(Piece::Value(super::source::Source::Path(name), None))
 }
 
 #[cfg(not(feature = "axum"))]

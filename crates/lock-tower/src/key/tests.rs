@@ -1,5 +1,6 @@
 use super::*;
 use http::Request;
+use std::net::Ipv6Addr;
 
 fn head(request: http::request::Builder) -> Parts {
     request.body(()).unwrap().into_parts().0
@@ -79,6 +80,21 @@ fn what_a_function_returns_is_checked_as_a_name() {
 }
 
 #[test]
+fn typed_headers_and_queries_are_parsed_and_escaped() {
+    let key = || KeyTemplate::of("k").header_as::<Ipv6Addr>("h").query_as::<u8>("q");
+    let at = |uri: &str, header: &'static str| read(key(), Request::get(uri).header("h", header));
+    for (uri, header) in [("/?q=7", "::1"), ("/?q=007", "0:0::1"), ("/?q=%2B7", "::0001")] {
+        assert_eq!(at(uri, header).unwrap(), "k:%3A%3A1:7", "`{uri}`, `{header}`");
+    }
+    assert_eq!(
+        at("/?q=256", "::1").unwrap_err(),
+        KeyError::bad_request("the query parameter `q` is malformed")
+    );
+    assert_eq!(at("/?q=7", "1").unwrap_err(), KeyError::bad_request("the header `h` is malformed"));
+    assert_eq!(at("/", "::1").unwrap_err().kind(), KeyErrorKind::Missing);
+}
+
+#[test]
 fn bad_templates_are_refused_with_their_cure() {
     let cases = [
         ("stock:{sku", "unpaired brace at byte 6"),
@@ -108,6 +124,17 @@ fn templates_that_could_be_read_in_two_ways_are_refused() {
     for template in ["{a}:{b}", "{a}-/-{b}", "x{a}", "{{eu}}:{a}", "{a}ü{b}"] {
         assert!(KeyTemplate::try_from(template).is_ok(), "`{template}`");
     }
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn types_are_for_parameters_of_the_template() {
+    let key = |name| KeyTemplate::template("stock:{house}:{sku}").typed::<u64>(name).header("x");
+    assert!(KeyTemplate::try_from(key("sku")).is_ok());
+    let error = KeyTemplate::try_from(key("id")).unwrap_err();
+    assert_eq!(error, InvalidKey::UnknownParameter { name: "id".to_owned() });
+    let error = KeyTemplate::try_from(KeyTemplate::template("stock:{sku").typed::<u64>("sku")).unwrap_err();
+    assert!(matches!(error, InvalidKey::UnpairedBrace { .. }), "{error}");
 }
 
 #[cfg(not(feature = "axum"))]

@@ -1,7 +1,12 @@
 //! Where a key is read, and that a request without one is refused wherever the layer stands.
 
 use crate::support::{World, ask, get, post, problem, text};
-use axum::{Router, body::Body, routing::any};
+use axum::{
+    Router,
+    body::Body,
+    extract::Path,
+    routing::{any, post as on_post},
+};
 use http::{Request, StatusCode};
 use lock_core::LockName;
 use lock_testkit::Op;
@@ -235,4 +240,29 @@ async fn a_head_request_does_not_run_the_handler_of_get_without_its_lock() {
     let head = Request::head("/").body(Body::empty()).unwrap();
     assert_eq!(ask(&app, head).await.status(), StatusCode::OK);
     assert_eq!(ask(&app, post("/")).await.status(), StatusCode::IM_A_TEAPOT);
+}
+
+/// The spellings of one value, as the handler parses it.
+#[tokio::test(start_paused = true)]
+async fn typed_parts_lock_the_value_and_not_its_spelling() {
+    async fn by_id(lock: LockHandle, Path(id): Path<u64>) -> String {
+        format!("{id}: {}", lock.name())
+    }
+    let world = World::new();
+    let keys = [
+        KeyTemplate::of("account").path_as::<u64>("id"),
+        KeyTemplate::template("account:{id}").typed::<u64>("id"),
+    ];
+    for key in keys {
+        let app = Router::new().route("/accounts/{id}", on_post(by_id).route_layer(world.layer().key(key)));
+        for spelling in ["7", "07", "+7", "%37"] {
+            let answer = ask(&app, post(&format!("/accounts/{spelling}"))).await;
+            assert_eq!(text(answer).await, "7: account:7", "{spelling}");
+        }
+        for wrong in ["-7", "seven", "7.0"] {
+            let said =
+                refused(&world, &app, post(&format!("/accounts/{wrong}")), StatusCode::BAD_REQUEST).await;
+            assert_eq!(said, "the path parameter `id` is malformed");
+        }
+    }
 }
