@@ -13,6 +13,10 @@ pub(super) fn may_stand_in_a_value(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.~%".contains(c)
 }
 
+pub(super) fn escape(value: &[u8]) -> String {
+    percent_encode(value, ESCAPED).to_string()
+}
+
 pub(super) fn push(name: &mut String, value: &[u8], source: &Source) -> Result<(), KeyError> {
     if value.is_empty() {
         return Err(KeyError::bad_request(format!("the {source} is empty")));

@@ -100,14 +100,15 @@ impl KeyTemplate {
         KeyParts::new(template::parse(template))
     }
 
-    /// The name that `read` makes of the head of the request. It is taken as it is, not escaped.
+    /// The name that `read` makes of the head of the request. It is taken as it is: [escape](Self::escape) what came
+    /// from a client, or use [`KeyParts::part`], which escapes.
     ///
     /// ```
-    /// use lock_tower::{KeyTemplate, KeyError};
+    /// use lock_tower::{KeyError, KeyTemplate};
     ///
     /// let by_subject = KeyTemplate::from_fn(|request| {
     ///     let subject = request.extensions.get::<String>().ok_or(KeyError::wiring("no subject: is there a login?"))?;
-    ///     Ok(format!("account:{subject}"))
+    ///     Ok(format!("account:{}", KeyTemplate::escape(subject)))
     /// });
     /// ```
     pub fn from_fn<F>(read: F) -> Self
@@ -117,7 +118,8 @@ impl KeyTemplate {
         Self::new(Kind::Function(Arc::new(read)))
     }
 
-    /// The name that a future makes of the head of the request. It is dropped if it takes longer than 5 seconds.
+    /// The name that a future makes of the head of the request, taken as it is. It is dropped if it takes longer than 5
+    /// seconds.
     ///
     /// ```
     /// use lock_tower::{KeyTemplate, KeyError};
@@ -134,6 +136,13 @@ impl KeyTemplate {
         W: Future<Output = Result<String, KeyError>> + Send + 'static,
     {
         Self::new(Kind::AsyncFunction(function::boxed(read)))
+    }
+
+    /// Percent-encodes a value for a name, as the parts of a template are: all bytes but `A–Z a–z 0–9 - _ . ~`. Escaped
+    /// values that are joined by `:` never make the name of other values.
+    #[must_use]
+    pub fn escape(value: impl AsRef<[u8]>) -> String {
+        escape::escape(value.as_ref())
     }
 
     fn new(kind: Kind) -> Self {

@@ -10,7 +10,11 @@ fn read(
     key: impl TryInto<KeyTemplate, Error = InvalidKey>,
     request: http::request::Builder,
 ) -> Result<String, KeyError> {
-    match key.try_into().unwrap().read(&mut head(request)) {
+    filled(&key.try_into().unwrap(), request)
+}
+
+fn filled(key: &KeyTemplate, request: http::request::Builder) -> Result<String, KeyError> {
+    match key.read(&mut head(request)) {
         Read::Now(name) => name.map(|name| name.as_str().to_owned()),
         Read::Later(_) => panic!("this key is known at once"),
     }
@@ -34,6 +38,17 @@ fn braces_control_characters_and_bytes_of_the_client_are_escaped() {
     assert_eq!(read(key(), Request::get("/?q=a-b_c.d~e")).unwrap(), "k:a-b_c.d~e");
     let raw = Request::get("/").header("h", http::HeaderValue::from_bytes(b"\xff\xfe").unwrap());
     assert_eq!(read(KeyTemplate::of("k").header("h"), raw).unwrap(), "k:%FF%FE");
+}
+
+#[test]
+fn functions_can_escape_what_clients_wrote() {
+    let key = KeyTemplate::from_fn(|request| {
+        let part = |name| request.headers.get(name).map(|value| KeyTemplate::escape(value.as_bytes()));
+        Ok(format!("k:{}:{}", part("a").unwrap_or_default(), part("b").unwrap_or_default()))
+    });
+    let request = || Request::get("/").header("a", "a:b").header("b", "c%\u{e4}");
+    assert_eq!(filled(&key, request()), read(KeyTemplate::of("k").header("a").header("b"), request()));
+    assert_eq!(KeyTemplate::escape("a:b c%ä-_.~"), "a%3Ab%20c%25%C3%A4-_.~");
 }
 
 #[test]
@@ -70,11 +85,8 @@ fn what_a_function_returns_is_checked_as_a_name() {
         ("distlock:a", "it begins with a word that is reserved"),
     ];
     for (name, says) in cases {
-        let Read::Now(Err(error)) =
-            KeyTemplate::from_fn(move |_| Ok(name.to_owned())).read(&mut head(Request::get("/")))
-        else {
-            panic!("`{name:?}` became a key")
-        };
+        let key = KeyTemplate::from_fn(move |_| Ok(name.to_owned()));
+        let error = filled(&key, Request::get("/")).unwrap_err();
         assert_eq!((error.kind(), error.detail()), (KeyErrorKind::BadRequest, says));
     }
 }
