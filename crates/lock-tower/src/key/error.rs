@@ -94,6 +94,8 @@ impl From<std::convert::Infallible> for InvalidKey {
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
+    /// Whether every request of the route fails in the same way.
+    of_template: bool,
 }
 
 /// Who can mend it.
@@ -114,22 +116,36 @@ pub enum KeyErrorKind {
 impl KeyError {
     /// What the key is made of is not there at all; the client can mend it. `detail` is shown to the client.
     pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::Missing, detail: detail.into() }
+        Self::new(KeyErrorKind::Missing, detail)
     }
 
     /// It is there, but wrong; the client can mend it. `detail` is shown to the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::BadRequest, detail: detail.into() }
+        Self::new(KeyErrorKind::BadRequest, detail)
     }
 
     /// The programmer has to mend it. `detail` goes to the log, not to the client.
     pub fn wiring(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::Wiring, detail: detail.into() }
+        Self::new(KeyErrorKind::Wiring, detail)
     }
 
     /// What the key is looked up in did not answer. `detail` goes to the log, not to the client.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind: KeyErrorKind::Unavailable, detail: detail.into() }
+        Self::new(KeyErrorKind::Unavailable, detail)
+    }
+
+    fn new(kind: KeyErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), of_template: false }
+    }
+
+    /// The template does not fit the route.
+    #[cfg(feature = "axum")]
+    pub(super) fn template(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { of_template: true, ..Self::wiring(detail) }
+    }
+
+    pub(crate) fn is_of_template(&self) -> bool {
+        self.of_template
     }
 
     /// Who can mend it.

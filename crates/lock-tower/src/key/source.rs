@@ -97,9 +97,11 @@ impl<'a> Reader<'a> {
         let params = self.path.insert(params);
         let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
         // Not the client's fault: the route has no such parameter, or a nested route has another of its name.
-        let value = values.next().ok_or_else(|| KeyError::wiring(format!("the route has no {source}")))?;
+        let value = values.next().ok_or_else(|| {
+            KeyError::template(format!("the route has no {source}: it has {}", names(params)))
+        })?;
         if values.next().is_some() {
-            return Err(KeyError::wiring(format!("the route has more than one {source}: rename one")));
+            return Err(KeyError::template(format!("the route has more than one {source}: rename one")));
         }
         Ok(Cow::Borrowed(value))
     }
@@ -118,8 +120,14 @@ fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, Ke
         Some(Err(rejection)) if rejection.status().is_client_error() => {
             Err(KeyError::bad_request("a path parameter is not UTF-8"))
         }
-        Some(Err(_)) | None => Err(KeyError::wiring(MISPLACED)),
+        Some(Err(_)) | None => Err(KeyError::template(MISPLACED)),
     }
+}
+
+#[cfg(feature = "axum")]
+fn names(params: &axum::extract::RawPathParams) -> String {
+    let names: Vec<_> = params.iter().map(|(name, _)| format!("`{name}`")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Given twice, the handler might read the one and the lock the other.

@@ -10,7 +10,11 @@ use crate::{
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
 use lock_core::{AcquireFuture, ErrorKind, Lock, LockError, LockFactory, LockName, LockOptions};
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::Instant,
@@ -58,6 +62,7 @@ pub(crate) struct Config {
     pub(super) route: Option<Arc<str>>,
     pub(super) observers: Arc<[Arc<dyn LayerObserver>]>,
     pub(super) tasks: Option<DetachedTasks>,
+    pub(super) misfits: Misfits,
 }
 
 impl Config {
@@ -80,6 +85,7 @@ impl Config {
             route: None,
             observers: Arc::new([]),
             tasks: None,
+            misfits: Misfits::default(),
         }
     }
 
@@ -161,6 +167,17 @@ pub(super) struct Waiters(Arc<Semaphore>);
 impl Waiters {
     pub(super) fn new(most: usize) -> Self {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
+    }
+}
+
+/// The routes that the template of a layer does not fit. They are as many as the application has, and known once
+/// they are logged.
+#[derive(Clone, Default)]
+pub(super) struct Misfits(Arc<Mutex<HashSet<Option<Arc<str>>>>>);
+
+impl Misfits {
+    fn is_new(&self, route: Option<Arc<str>>) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(route)
     }
 }
 
@@ -249,7 +266,7 @@ impl Call {
     }
 
     /// What becomes of a request without its lock.
-    pub(crate) fn without_lock(&mut self, reason: Reason) -> Instead {
+    pub(crate) fn without_lock(&mut self, reason: Reason, extensions: &Extensions) -> Instead {
         let (reason, goes_on) = match self.goes_on(&reason).map(|degraded| (degraded, self.take_slot())) {
             Some((degraded, Ok(()))) => (reason, Some(degraded)),
             Some((_, Err(full))) => (full, None),
@@ -262,7 +279,7 @@ impl Call {
             waited: self.arrived.elapsed(),
             answer,
         });
-        self.log(&reason, answer);
+        self.log(&reason, answer, extensions);
         match goes_on {
             Some(degraded) => Instead::GoOn(degraded),
             None => Instead::Answer(self.reject(reason)),
@@ -296,14 +313,17 @@ impl Call {
         (self.config.on_reject)(rejection)
     }
 
-    fn log(&self, reason: &Reason, answer: Answer) {
+    fn log(&self, reason: &Reason, answer: Answer, extensions: &Extensions) {
         let word = reason.as_str();
         match reason {
             Reason::Misconfigured(error) => {
                 tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "the lock layer cannot work")
             }
             Reason::Key(error) if error.kind() == KeyErrorKind::Wiring => {
-                tracing::error!(lock.outcome = word, error = %error, "the lock layer cannot work")
+                let route = matched_route(extensions).or_else(|| self.config.route.clone());
+                if !error.is_of_template() || self.config.misfits.is_new(route.clone()) {
+                    tracing::error!(lock.outcome = word, http.route = route.as_deref(), error = %error, "the lock layer cannot work");
+                }
             }
             Reason::Unavailable(error) => {
                 tracing::warn!(lock.outcome = word, answer = ?answer, error = %format_args!("{error:#}"), "no lock")

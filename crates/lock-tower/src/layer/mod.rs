@@ -110,7 +110,8 @@ impl<D> LockLayer<NoKey, D> {
         InvalidKey: From<T::Error>,
     {
         let key = key.try_into()?;
-        Ok(LockLayer { config: self.config, key, disconnect: self.disconnect })
+        let this = self.with(|config| config.misfits = config::Misfits::default());
+        Ok(LockLayer { config: this.config, key, disconnect: this.disconnect })
     }
 }
 

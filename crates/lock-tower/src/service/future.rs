@@ -114,7 +114,7 @@ where
     }
 
     fn refused(mut self, reason: Reason) -> Stage<S::Future, S, B> {
-        match self.call.without_lock(reason) {
+        match self.call.without_lock(reason, self.request.extensions()) {
             Instead::GoOn(degraded) => self.run(LockStatus::Degraded(degraded), None),
             Instead::Answer(response) => Stage::Refused { response: Some(response) },
         }

@@ -1,15 +1,11 @@
 //! What the handler sees of its lock.
 
-use crate::support::{World, ask, get, millis, problem, text};
+use crate::support::{Log, World, ask, get, millis, problem, text};
 use axum::{Router, routing::get as on_get};
 use http::StatusCode;
 use lock_core::{Ended, LockFactory, ReleaseOutcome};
 use lock_testkit::{Fault, Op};
 use lock_tower::{Degraded, LockHandle, LockStatus, OnUnavailable};
-use std::{
-    io::Write,
-    sync::{Arc, Mutex},
-};
 
 #[tokio::test(start_paused = true)]
 async fn the_handler_sees_name_token_deadline_and_owner() {
@@ -99,32 +95,16 @@ async fn a_handler_that_needs_the_lock_is_not_called_degraded() {
     assert_eq!(text(ask(&app, get("/option")).await).await, "true");
 }
 
-/// What is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_missing_layer_is_logged_with_its_route_and_without_the_key() {
     let app = Router::new()
         .route("/handle/{account}", on_get(|_: LockHandle| async { "never" }))
         .route("/status/{account}", on_get(|_: LockStatus| async { "never" }));
     let log = Log::default();
-    let writes = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || writes.clone()).finish();
-    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let _subscriber = log.subscribe();
     for route in ["/handle/", "/status/"] {
         ask(&app, get(&format!("{route}4711"))).await;
-        let said = String::from_utf8(std::mem::take(&mut *log.0.lock().unwrap())).unwrap();
+        let said = log.take();
         assert!(said.contains("ERROR") && said.contains(&format!("{route}{{account}}")), "{said}");
         assert!(!said.contains("4711"), "{said}");
     }

@@ -1,11 +1,11 @@
 //! Where a key is read, and that a request without one is refused wherever the layer stands.
 
-use crate::support::{World, ask, get, post, problem, text};
+use crate::support::{Log, World, ask, get, post, problem, text};
 use axum::{
     Router,
     body::Body,
     extract::Path,
-    routing::{any, post as on_post},
+    routing::{any, get as on_get, post as on_post},
 };
 use http::{Request, StatusCode};
 use lock_core::LockName;
@@ -105,6 +105,36 @@ async fn fallbacks_routes_without_the_parameter_and_twins_are_refused() {
     assert_eq!(ask(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND, "not ours to answer");
     let said = refused(&world, &app, get("/skus/%FF"), StatusCode::BAD_REQUEST).await;
     assert_eq!(said, "a path parameter is not UTF-8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_template_is_logged_once_per_route() {
+    let (world, log) = (World::new(), Log::default());
+    let _subscriber = log.subscribe();
+    let app = Router::new()
+        .route("/houses/{house}/skus/{id}", on_post(which))
+        .route("/health", on_get(which))
+        .route_layer(stock(&world));
+    let routes = [
+        (post("/houses/secret/skus/4711"), "/houses/{house}/skus/{id}", "it has `house`, `id`"),
+        (get("/health"), "/health", "it has none"),
+    ];
+    for (request, route, parameters) in routes {
+        let again =
+            Request::builder().method(request.method()).uri(request.uri()).body(Body::empty()).unwrap();
+        refused(&world, &app, request, StatusCode::INTERNAL_SERVER_ERROR).await;
+        let said = log.take();
+        assert_eq!(said.matches("ERROR").count(), 1, "{said}");
+        let expected = format!("the route has no path parameter `sku`: {parameters}");
+        assert!(said.contains(route) && said.contains(&expected), "{said}");
+        assert!(!said.contains("secret") && !said.contains("4711"), "{said}");
+        refused(&world, &app, again, StatusCode::INTERNAL_SERVER_ERROR).await;
+        assert_eq!(log.take(), "", "not again");
+    }
+    // Another template on the same route is wrong in its own way.
+    let other = Router::new().route("/health", on_get(which)).route_layer(stock(&world));
+    refused(&world, &other, get("/health"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert!(log.take().contains("ERROR"));
 }
 
 #[tokio::test(start_paused = true)]
