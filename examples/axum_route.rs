@@ -1,14 +1,14 @@
 //! How do I let one request at a time work on one thing, in an axum route?
 //!
-//! One line: the layer, with a key made of the path. Several server processes over one Redis exclude one another with
-//! the same line; here are two servers over one store in memory.
+//! A layer on the method of the route, with a key made of the path. Several server processes over one Redis exclude one
+//! another with the same lines; here are two servers over one store in memory.
 
 use axum::{Router, extract::Path, response::IntoResponse, routing::post};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::{client::legacy::Client, rt::TokioExecutor};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{LockHandle, LockLayer};
+use lock_tower::{BufferRequestLayer, KeyTemplate, LockHandle, LockLayer};
 use std::{error::Error, net::SocketAddr, time::Duration};
 use tokio::net::TcpListener;
 
@@ -16,13 +16,20 @@ type Answer = Result<(StatusCode, String), Box<dyn Error + Send + Sync>>;
 
 fn app(store: &MemoryBackend) -> Router {
     let locks = LockFactory::new(store.clone()); // in production: `RedisBackend::connect(…).await?`
-    Router::new()
-        .route("/skus/{sku}/orders", post(order))
-        .route_layer(LockLayer::new(locks).key("stock:{sku}").wait(Duration::from_millis(500)))
+    let lock = LockLayer::new(locks)
+        .key(KeyTemplate::template("stock:{sku}").typed::<u64>("sku")) // `7` and `07` are one lock; `x` is a 400
+        .wait(Duration::from_millis(500))
+        .max_hold(Duration::from_secs(5)); // a client that reads slowly keeps the lock no longer; the default is 30 s
+    // On the method and not on the router: GET (405) and OPTIONS take no lock. The layer added last comes first: the
+    // body has arrived before the lock is taken.
+    let order = post(order).route_layer(lock).route_layer(BufferRequestLayer::new());
+    Router::new().route("/skus/{sku}/orders", order)
 }
 
-async fn order(lock: LockHandle, Path(sku): Path<String>) -> impl IntoResponse {
-    let pause = if sku == "slow" { 1_000 } else { 50 };
+const SLOW: u64 = 7;
+
+async fn order(lock: LockHandle, Path(sku): Path<u64>) -> impl IntoResponse {
+    let pause = if sku == SLOW { 1_500 } else { 50 };
     tokio::time::sleep(Duration::from_millis(pause)).await; // the work; fence your writes with the token
     format!("sold one {sku} under token {}", lock.fencing_token())
 }
@@ -33,17 +40,18 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let (here, there) = (serve(app(&store)).await?, serve(app(&store)).await?);
 
     // The same SKU on two servers: one after the other, so the second has the higher token.
-    let (first, second) = tokio::join!(post_to(here, "/skus/42/orders"), post_to(there, "/skus/42/orders"));
+    let (first, second) = tokio::join!(ask("POST", here, 42), ask("POST", there, 42));
     let (first, second) = (first?, second?);
     println!("{}\n{}", first.1, second.1);
     assert!(first.0.is_success() && second.0.is_success() && first.1 != second.1);
 
-    // Who waits too long is told so, and when to come back.
-    let slow = tokio::spawn(post_to(here, "/skus/slow/orders"));
+    // A request that waits too long is told so, and when to come back. One that is no POST does not wait.
+    let slow = tokio::spawn(ask("POST", here, SLOW));
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let (status, problem) = post_to(there, "/skus/slow/orders").await?;
+    let (status, problem) = ask("POST", there, SLOW).await?;
     println!("meanwhile, for another: {status}\n{problem}");
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ask("GET", there, SLOW).await?.0, StatusCode::METHOD_NOT_ALLOWED);
     assert!(slow.await??.0.is_success());
     Ok(())
 }
@@ -55,10 +63,10 @@ async fn serve(app: Router) -> Result<SocketAddr, std::io::Error> {
     Ok(address)
 }
 
-async fn post_to(server: SocketAddr, path: &str) -> Answer {
+async fn ask(method: &str, server: SocketAddr, sku: u64) -> Answer {
     let client = Client::builder(TokioExecutor::new()).build_http();
-    let request = Request::post(format!("http://{server}{path}")).body(Empty::<bytes::Bytes>::new())?;
-    let response = client.request(request).await?;
+    let request = Request::builder().method(method).uri(format!("http://{server}/skus/{sku}/orders"));
+    let response = client.request(request.body(Empty::<bytes::Bytes>::new())?).await?;
     let status = response.status();
     let body = response.into_body().collect().await?.to_bytes();
     Ok((status, String::from_utf8(body.to_vec())?))

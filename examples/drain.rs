@@ -30,9 +30,9 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let tasks = DetachedTasks::new();
     let layer = LockLayer::new(locks.clone())
         .key("report")
-        .max_hold(Duration::from_secs(30)) // a handler that hangs does not hold the shutdown up for ever
+        .max_hold(Duration::from_secs(10)) // a handler that hangs does not hold the shutdown up for longer
         .detach(&tasks);
-    let app = Router::new().route("/report", post(write)).route_layer(layer);
+    let app = Router::new().route("/report", post(write).route_layer(layer));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/report", listener.local_addr()?);
     let (stop, stopped) = oneshot::channel::<()>(); // in production: `tokio::signal::ctrl_c()`

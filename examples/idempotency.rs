@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let layer = LockLayer::new(LockFactory::new(MemoryBackend::new()))
         .key(KeyTemplate::of("payment").header("idempotency-key")) // without one: 400
         .detach(&tasks); // a client that leaves must not stop it between charge and store
-    let app = Router::new().route("/payments", post(charge)).route_layer(layer).with_state(results.clone());
+    let app = Router::new().route("/payments", post(charge).route_layer(layer)).with_state(results.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/payments", listener.local_addr()?);
     tokio::spawn(async move { axum::serve(listener, app).await });

@@ -5,17 +5,18 @@
 //! # #[cfg(feature = "axum")] {
 //! use axum::{Router, extract::Path, routing::post};
 //! use lock_core::{LockFactory, MemoryBackend};
-//! use lock_tower::{LockHandle, LockLayer};
+//! use lock_tower::{KeyTemplate, LockHandle, LockLayer};
 //! use std::time::Duration;
 //!
-//! async fn order(lock: LockHandle, Path(sku): Path<String>) -> String {
+//! async fn order(lock: LockHandle, Path(sku): Path<u64>) -> String {
 //!     format!("sold one {sku} under token {}", lock.fencing_token())
 //! }
 //!
 //! let locks = LockFactory::new(MemoryBackend::new()); // in production: Redis, by `lock-fred`
-//! let app: Router = Router::new()
-//!     .route("/skus/{sku}/orders", post(order))
-//!     .route_layer(LockLayer::new(locks).key("stock:{sku}").wait(Duration::from_millis(500)));
+//! let lock = LockLayer::new(locks)
+//!     .key(KeyTemplate::of("stock").path_as::<u64>("sku"))
+//!     .wait(Duration::from_millis(500));
+//! let app: Router = Router::new().route("/skus/{sku}/orders", post(order).route_layer(lock));
 //! # }
 //! ```
 //!
@@ -62,9 +63,16 @@
 //!   reads a body from clients that you do not trust.
 //!
 //! # Where to put it
-//! Path templates read axum's path parameters, which are there under `route_layer`, `MethodRouter::layer` and
-//! `Router::layer`, but not in a service that wraps the `Router`, nor in its fallback: there each request is refused with
-//! 500 and a line in the log. Put limits of concurrency and time-outs outside of this layer; a time-out inside of it does not count the wait.
+//! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for the handler
+//! alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other methods: a GET
+//! that is to be answered with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are answered with 503
+//! while it is held. Reads of the same path stay without a lock in `get(list).merge(post(create).route_layer(lock))`.
+//!
+//! Path templates read axum's path parameters. They are there in all of these places, but not in a service that wraps
+//! the `Router`, nor in its fallback. A request whose route does not have a parameter is answered with 500 and takes no
+//! lock; the log says once per route which parameters there are.
+//!
+//! Put limits of concurrency and time-outs outside of this layer; a time-out inside of it does not count the wait.
 //! The release is sent when the body ends, in the background: a client that asks again at once may have to wait for it
 //! for a round trip, so prefer a short wait to none.
 //!

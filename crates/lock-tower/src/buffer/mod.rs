@@ -32,10 +32,10 @@ use tower_service::Service;
 /// use lock_tower::{BufferRequestLayer, LockLayer};
 ///
 /// let locks = LockFactory::new(MemoryBackend::new());
-/// let app: Router = Router::new()
-///     .route("/files/{name}", put(|body: String| async move { body.len().to_string() }))
+/// let upload = put(|body: String| async move { body.len().to_string() })
 ///     .route_layer(LockLayer::new(locks).key("file:{name}"))
 ///     .route_layer(BufferRequestLayer::new()); // added later, so it comes first
+/// let app: Router = Router::new().route("/files/{name}", upload);
 /// # }
 /// ```
 #[derive(Debug, Clone, Copy)]

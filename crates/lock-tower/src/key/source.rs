@@ -112,8 +112,8 @@ fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, Ke
     use axum::extract::{FromRequestParts, RawPathParams};
     use futures_util::FutureExt;
 
-    const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the route with `route_layer`, not \
-                             around the Router and not on a fallback";
+    const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the method, as in \
+                             `post(order).route_layer(lock)`, not around the Router and not on a fallback";
     // It reads an extension and is ready at once.
     match RawPathParams::from_request_parts(parts, &()).now_or_never() {
         Some(Ok(params)) => Ok(params),

@@ -14,6 +14,7 @@ mod keys;
 mod lost;
 #[cfg(feature = "otel")]
 mod metrics;
+mod placement;
 mod processes;
 mod releases;
 mod shadow;

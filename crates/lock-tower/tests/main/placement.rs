@@ -1,0 +1,83 @@
+//! Which requests of a route take the lock, by the place of the layer.
+
+use crate::support::{World, ask, get, post, text};
+use axum::{
+    Router,
+    body::Body,
+    handler::Handler,
+    routing::{get as on_get, post as on_post},
+};
+use http::{Method, Request, StatusCode};
+use lock_core::LockName;
+use lock_testkit::Op;
+use lock_tower::{Cancel, KeyTemplate, LockHandle, LockLayer};
+
+async fn order(lock: LockHandle) -> String {
+    lock.name().to_string()
+}
+
+fn stock(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+    world.layer().key("stock:{sku}")
+}
+
+/// A preflight, as a browser sends it before the POST of another origin.
+fn preflight() -> Request<Body> {
+    Request::options("/skus/42")
+        .header("origin", "https://shop.example")
+        .header("access-control-request-method", "POST")
+        .body(Body::empty())
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_methods_and_preflights_take_no_lock() {
+    let world = World::new();
+    let methods = [on_post(order).route_layer(stock(&world)), on_post(order.layer(stock(&world)))];
+    for method_router in methods {
+        let app = Router::new().route("/skus/{sku}", method_router);
+        let held = world.another_process().named("stock:42").unwrap().acquire().await.unwrap();
+        let began = tokio::time::Instant::now();
+        for request in [get("/skus/42"), preflight()] {
+            let answer = ask(&app, request).await;
+            assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+            assert_eq!(answer.headers()["allow"], "POST");
+        }
+        assert!(began.elapsed().is_zero(), "they do not wait");
+        held.release().await.unwrap();
+        let before = world.faulty.calls(Op::Acquire);
+        assert_eq!(text(ask(&app, post("/skus/42")).await).await, "stock:42");
+        assert_eq!(world.faulty.calls(Op::Acquire), before + 1);
+        world.settle().await;
+    }
+    assert_eq!(world.faulty.calls(Op::Acquire), 2, "one for each POST");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_beside_a_locked_write_take_no_lock() {
+    let world = World::new();
+    let writes = on_post(order).route_layer(stock(&world));
+    let app = Router::new().route("/skus/{sku}", on_get(async || "read").merge(writes));
+    let held = world.another_process().named("stock:42").unwrap().acquire().await.unwrap();
+    assert_eq!(text(ask(&app, get("/skus/42")).await).await, "read");
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+    held.release().await.unwrap();
+    assert_eq!(text(ask(&app, post("/skus/42")).await).await, "stock:42");
+}
+
+/// The documentation warns of both.
+#[tokio::test(start_paused = true)]
+async fn layers_around_a_route_lock_its_refusals_too() {
+    let world = World::new();
+    let route = || Router::new().route("/skus/{sku}", on_post(order));
+    let apps = [
+        route().route_layer(stock(&world)),
+        Router::new().route("/skus/{sku}", on_post(order).layer(stock(&world))),
+    ];
+    let name = LockName::new("stock:42").unwrap();
+    let held = world.another_process().named(name).unwrap().acquire().await.unwrap();
+    for app in apps {
+        let request = Request::builder().method(Method::DELETE).uri("/skus/42").body(Body::empty()).unwrap();
+        assert_eq!(ask(&app, request).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    held.release().await.unwrap();
+}
