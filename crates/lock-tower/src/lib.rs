@@ -29,6 +29,7 @@
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
 //! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503, `Retry-After` | [`timeout_status`](LockLayer::timeout_status) |
 //! | too many waiters for the key, the process or the layer | 503 at once | lock-core's `Limits`, [`max_waiters`](LockLayer::max_waiters) |
+//! | the bodies of waiting requests exceed 64 MiB | 503, `Retry-After`, with a [`BufferRequestLayer`] | [`budget`](BufferRequestLayer::budget) |
 //! | the store is down | 503 | [`on_unavailable`](LockLayer::on_unavailable) |
 //! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
 //! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
@@ -60,7 +61,8 @@
 //!   answered with 503, or the body is cut. Set it a little above the slowest handler. Streams that clients keep open
 //!   need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
 //! - [`BufferRequestLayer`] reads the request body before the lock is acquired. Put it on every route whose handler
-//!   reads a body from clients that you do not trust.
+//!   reads a body from clients that you do not trust. The bodies of waiting requests stay in memory, 64 MiB of them by
+//!   default; above this [`budget`](BufferRequestLayer::budget), requests are answered with 503.
 //!
 //! # Where to put it
 //! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for the handler

@@ -1,9 +1,12 @@
 //! First the upload, then the service.
 
-use super::BufferedBody;
+use super::{
+    BufferRequestLayer, BufferedBody,
+    budget::{Exceeded, Reservation},
+};
 use crate::{
     BoxError, LockedBody,
-    reject::{RejectionBody, boxed, details},
+    reject::{Details, RejectionBody, boxed},
 };
 use bytes::{Buf, BufMut, BytesMut};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -20,6 +23,9 @@ use tower_service::Service;
 
 /// More are read after others had their turn.
 const FRAMES_AT_ONCE: usize = 128;
+
+/// Others are served meanwhile.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {
     /// The future of a [`BufferRequest`](super::BufferRequest).
@@ -51,6 +57,7 @@ pin_project! {
         data: BytesMut,
         trailers: Option<HeaderMap>,
         limit: usize,
+        reservation: Reservation,
     }
 }
 
@@ -58,11 +65,13 @@ impl<S, B> BufferRequestFuture<S, B>
 where
     S: Service<Request<BufferedBody>>,
 {
-    pub(super) fn new(service: S, request: Request<B>, limit: usize, timeout: Duration) -> Self {
+    pub(super) fn new(service: S, request: Request<B>, layer: &BufferRequestLayer) -> Self {
         let (parts, body) = request.into_parts();
-        let upload = Upload { body, data: BytesMut::new(), trailers: None, limit };
+        let limit = layer.limit.min(layer.budget.total());
+        let reservation = layer.budget.reservation();
+        let upload = Upload { body, data: BytesMut::new(), trailers: None, limit, reservation };
         let then = Some((service, Request::from_parts(parts, ())));
-        Self { stage: Stage::Uploading { upload, timeout: tokio::time::sleep(timeout), then } }
+        Self { stage: Stage::Uploading { upload, timeout: tokio::time::sleep(layer.timeout), then } }
     }
 }
 
@@ -113,7 +122,7 @@ where
         }
         for _ in 0..FRAMES_AT_ONCE {
             let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) else {
-                let data = std::mem::take(this.data).freeze();
+                let data = this.reservation.take().keep_for(std::mem::take(this.data).freeze());
                 return Poll::Ready(Ok(BufferedBody::new(data, this.trailers.take())));
             };
             let frame = match frame {
@@ -128,7 +137,12 @@ where
                 Ok(data) if data.remaining() > *this.limit - this.data.len() => {
                     return Poll::Ready(Err(Failure::TooLarge));
                 }
-                Ok(data) => this.data.put(data),
+                Ok(data) => {
+                    if let Err(Exceeded) = this.reservation.grow(data.remaining()) {
+                        return Poll::Ready(Err(Failure::BufferFull));
+                    }
+                    this.data.put(data);
+                }
                 Err(frame) => *this.trailers = frame.into_trailers().ok().or(this.trailers.take()),
             }
         }
@@ -143,16 +157,31 @@ enum Failure {
     TooLarge,
     TooSlow,
     Broken,
+    BufferFull,
 }
 
 impl Failure {
     fn answer<R>(&self) -> Response<LockedBody<R>> {
-        let response = match self {
-            Self::TooLarge => details(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large", ""),
-            Self::TooSlow => details(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time", ""),
-            Self::Broken => details(StatusCode::BAD_REQUEST, "the request could not be read", ""),
+        let details = match self {
+            Self::TooLarge => {
+                Details::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", "the request is too large")
+            }
+            Self::TooSlow => Details::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "upload_timeout",
+                "the request did not arrive in time",
+            ),
+            Self::Broken => {
+                Details::new(StatusCode::BAD_REQUEST, "upload_failed", "the request could not be read")
+            }
+            Self::BufferFull => Details::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "buffer_full",
+                "too many bytes of other requests wait already",
+            )
+            .retry_after(RETRY_AFTER),
         };
-        let response: Response<RejectionBody> = response.map(boxed);
+        let response: Response<RejectionBody> = details.into_response().map(boxed);
         response.map(LockedBody::ready_made)
     }
 }

@@ -1,12 +1,14 @@
 //! A layer that reads the request's body before anybody holds a lock for it.
 
 mod body;
+mod budget;
 mod future;
 
 pub use body::BufferedBody;
 pub use future::BufferRequestFuture;
 
 use crate::BoxError;
+use budget::Budget;
 use http::Request;
 use http_body::Body;
 use std::{
@@ -22,8 +24,13 @@ use tower_service::Service;
 ///
 /// | option | default | answer above it |
 /// | --- | --- | --- |
-/// | [`limit`](Self::limit) | 2 MiB | 413 |
-/// | [`timeout`](Self::timeout) | 30 s | 408 |
+/// | [`limit`](Self::limit): the bytes of one body | 2 MiB | 413 |
+/// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |
+/// | [`timeout`](Self::timeout): the time of one upload | 30 s | 408 |
+///
+/// Requests that wait for their lock keep their bodies in memory, so a layer without a budget would let the waiters of
+/// one key take as much memory as they like. Refusals are `application/problem+json`; the `reason` of an exceeded budget
+/// is `buffer_full`.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -38,29 +45,41 @@ use tower_service::Service;
 /// let app: Router = Router::new().route("/files/{name}", upload);
 /// # }
 /// ```
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
 pub struct BufferRequestLayer {
     limit: usize,
+    budget: Budget,
     timeout: Duration,
 }
 
 impl BufferRequestLayer {
-    /// With the defaults.
-    pub const fn new() -> Self {
-        Self { limit: 2 * 1024 * 1024, timeout: Duration::from_secs(30) }
+    /// A layer with the defaults.
+    pub fn new() -> Self {
+        Self {
+            limit: 2 * 1024 * 1024,
+            budget: Budget::new(64 * 1024 * 1024),
+            timeout: Duration::from_secs(30),
+        }
     }
 
-    /// The longest body, in bytes.
-    pub const fn limit(mut self, bytes: usize) -> Self {
-        self.limit = bytes;
-        self
+    /// Sets the longest body, in bytes. Above it, a request is answered with 413.
+    pub fn limit(self, bytes: usize) -> Self {
+        Self { limit: bytes, ..self }
     }
 
-    /// How long an upload may take.
-    pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
+    /// Sets how many bytes all requests of this layer and its clones may keep in memory, while they arrive, wait for their
+    /// lock, and until the handler has dropped them. Above it, a request is answered with 503 and `Retry-After`. A body
+    /// that is longer than the whole budget is answered with 413.
+    ///
+    /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
+    pub fn budget(self, bytes: usize) -> Self {
+        Self { budget: Budget::new(bytes), ..self }
+    }
+
+    /// Sets how long an upload may take. Above it, a request is answered with 408.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 }
 
@@ -74,7 +93,7 @@ impl<S> Layer<S> for BufferRequestLayer {
     type Service = BufferRequest<S>;
 
     fn layer(&self, inner: S) -> BufferRequest<S> {
-        BufferRequest { inner, layer: *self }
+        BufferRequest { inner, layer: self.clone() }
     }
 }
 
@@ -110,6 +129,6 @@ where
         // The one that is ready is taken along; its clone is not, and will be asked before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        BufferRequestFuture::new(ready, request, self.layer.limit, self.layer.timeout)
+        BufferRequestFuture::new(ready, request, &self.layer)
     }
 }

@@ -1,7 +1,7 @@
 //! The handle and the status as axum's extractors.
 
 use super::{LockHandle, LockStatus};
-use crate::reject::details;
+use crate::reject::Details;
 use axum::{
     extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts},
     response::{IntoResponse, Response},
@@ -48,11 +48,11 @@ impl Error for LockMissing {}
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
         // The sentence is for the log.
-        let detail = match self {
-            Self::NoLayer => "the server is set up wrongly",
-            Self::Degraded => "the lock service is not available",
+        let (reason, detail) = match self {
+            Self::NoLayer => ("misconfigured", "the server is set up wrongly"),
+            Self::Degraded => ("backend_error", "the lock service is not available"),
         };
-        details(self.status(), detail, "").into_response()
+        Details::new(self.status(), reason, detail).into_response().into_response()
     }
 }
 

@@ -11,8 +11,7 @@ pub use reason::Reason;
 
 pub(crate) use reason::Waited;
 
-pub(crate) use problem::details;
-use problem::problem;
+pub(crate) use problem::Details;
 
 use crate::BoxError;
 use bytes::Bytes;
@@ -78,7 +77,7 @@ impl Rejection {
     /// The default answer: `application/problem+json`, with `Retry-After`.
     #[must_use]
     pub fn into_response(self) -> Response<RejectionBody> {
-        problem(&self).map(boxed)
+        Details::of(&self).into_response().map(boxed)
     }
 
     /// A trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and

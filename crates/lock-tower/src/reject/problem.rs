@@ -1,43 +1,71 @@
 //! A refusal as problem details (RFC 9457).
 
-use super::{Rejection, retry};
+use super::{KeyHash, Rejection, retry};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 /// `{"type":"about:blank","title":"Conflict","status":409,"detail":"…","reason":"contended","retry_after_ms":1200,"key_hash":"…"}`
-pub(crate) fn problem(rejection: &Rejection) -> Response<Full<Bytes>> {
-    let Rejection { reason, status, key, retry_after } = rejection;
-    let mut more = format!(",\"reason\":\"{}\"", reason.as_str());
-    if let Some(after) = retry_after {
-        let _ = write!(more, ",\"retry_after_ms\":{}", after.as_millis());
-    }
-    if let Some(key) = key {
-        let _ = write!(more, ",\"key_hash\":\"{key}\"");
-    }
-    let mut response = details(*status, reason.detail(), &more);
-    if let Some(after) = retry_after {
-        response.headers_mut().insert(header::RETRY_AFTER, retry::whole_seconds(*after).into());
-    }
-    response
+pub(crate) struct Details<'a> {
+    status: StatusCode,
+    reason: &'static str,
+    detail: &'a str,
+    retry_after: Option<Duration>,
+    key: Option<KeyHash>,
 }
 
-/// Problem details with `more` members, each with a comma before it.
-pub(crate) fn details(status: StatusCode, detail: &str, more: &str) -> Response<Full<Bytes>> {
-    let title = status.canonical_reason().unwrap_or("Refused");
-    let json = format!(
-        "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{}\"{more}}}",
-        status.as_u16(),
-        escaped(detail)
-    );
-    let mut response = Response::new(Full::from(json));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    // A refusal is about this moment.
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+impl<'a> Details<'a> {
+    pub(crate) fn new(status: StatusCode, reason: &'static str, detail: &'a str) -> Self {
+        Self { status, reason, detail, retry_after: None, key: None }
+    }
+
+    pub(super) fn of(rejection: &'a Rejection) -> Self {
+        let Rejection { reason, status, key, retry_after } = rejection;
+        Self {
+            status: *status,
+            reason: reason.as_str(),
+            detail: reason.detail(),
+            retry_after: *retry_after,
+            key: *key,
+        }
+    }
+
+    /// Invites to try again, after once to twice this time.
+    pub(crate) fn retry_after(self, patience: Duration) -> Self {
+        Self { retry_after: Some(retry::after(patience)), ..self }
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::from(self.json()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        // A refusal is about this moment.
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());
+        }
+        response
+    }
+
+    fn json(&self) -> String {
+        let title = self.status.canonical_reason().unwrap_or("Refused");
+        let mut json = format!(
+            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{}\",\"reason\":\"{}\"",
+            self.status.as_u16(),
+            escaped(self.detail),
+            self.reason
+        );
+        if let Some(after) = self.retry_after {
+            let _ = write!(json, ",\"retry_after_ms\":{}", after.as_millis());
+        }
+        if let Some(key) = self.key {
+            let _ = write!(json, ",\"key_hash\":\"{key}\"");
+        }
+        json.push('}');
+        json
+    }
 }
 
 /// As a JSON string has it; only the details of a user's own function need it.

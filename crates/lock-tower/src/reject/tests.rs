@@ -10,7 +10,7 @@ fn rejection(reason: Reason) -> Rejection {
 #[test]
 fn details_of_a_users_function_cannot_break_the_json() {
     let said = "a \"quoted\" \\ thing\nof two lines \u{1}";
-    let problem = problem(&rejection(Reason::Key(KeyError::bad_request(said))));
+    let problem = Details::of(&rejection(Reason::Key(KeyError::bad_request(said)))).into_response();
     let body = format!("{:?}", problem.body());
     assert!(!body.is_empty());
     let json =

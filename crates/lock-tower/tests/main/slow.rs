@@ -68,6 +68,67 @@ async fn uploads_that_are_too_large_too_slow_or_broken_are_refused_without_a_loc
 }
 
 #[tokio::test(start_paused = true)]
+async fn uploads_that_wait_for_their_lock_have_a_budget_in_bytes() {
+    let world = World::new();
+    let buffer = BufferRequestLayer::new().limit(50).budget(100);
+    let lock = world.layer().key("one").wait(secs(60));
+    let app = Router::new().route("/", put(reads).route_layer(lock).route_layer(buffer));
+    let held = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let send = |length: usize| {
+        let app = app.clone();
+        tokio::spawn(async move { ask(&app, upload(Body::from("x".repeat(length)))).await })
+    };
+    let leaves = send(50);
+    let waits = send(50);
+    world.settle().await;
+    let json = problem(send(1).await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(json["reason"], "buffer_full");
+    assert!(json["retry_after_ms"].as_u64().unwrap() >= 1000, "{json}");
+    let nothing = send(0);
+    leaves.abort();
+    world.settle().await;
+    let takes_its_place = send(49);
+    world.settle().await;
+    held.release().await.unwrap();
+    for (answer, length) in [(waits, "50"), (nothing, "0"), (takes_its_place, "49")] {
+        assert_eq!(text(answer.await.unwrap()).await, length);
+    }
+    assert_eq!(text(send(50).await.unwrap()).await, "50", "all of it is given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_waiting_uploads_take_64_mib_at_most() {
+    let world = World::new();
+    let _held = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let app = app(&world, BufferRequestLayer::new());
+    let body = Bytes::from(vec![0; 2 * 1024 * 1024]);
+    let mut waiting: Vec<_> =
+        (0..32).map(|_| Box::pin(ask(&app, upload(Body::from(body.clone()))))).collect();
+    for request in &mut waiting {
+        assert!(futures_util::poll!(request).is_pending());
+    }
+    let began = tokio::time::Instant::now();
+    problem(ask(&app, upload(Body::from(body))).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert!(began.elapsed().is_zero(), "it does not wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_counts_until_the_handler_drops_it() {
+    let keeps = async |body: Bytes| {
+        std::future::pending::<()>().await;
+        drop(body);
+    };
+    let app = Router::new().route("/", put(keeps).route_layer(BufferRequestLayer::new().budget(10)));
+    let mut first = Box::pin(ask(&app, upload(Body::from("0123456789"))));
+    assert!(futures_util::poll!(&mut first).is_pending());
+    problem(ask(&app, upload(Body::from("0"))).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    problem(ask(&app, upload(Body::from("0123456789_"))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    drop(first);
+    let mut second = Box::pin(ask(&app, upload(Body::from("0123456789"))));
+    assert!(futures_util::poll!(&mut second).is_pending(), "there is room again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn trailers_of_an_upload_arrive() {
     let handler = async |body: Body| {
         let body = body.collect().await.unwrap();

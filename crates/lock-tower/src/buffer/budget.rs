@@ -1,0 +1,83 @@
+//! How many bytes of uploads there may be at once.
+
+use bytes::Bytes;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Shared by a layer, its clones and all of their requests.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    total: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(total: usize) -> Self {
+        Self(Arc::new(Shared { total, used: AtomicUsize::new(0) }))
+    }
+
+    pub(super) fn total(&self) -> usize {
+        self.0.total
+    }
+
+    pub(super) fn reservation(&self) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0 }
+    }
+}
+
+/// The bytes of one upload; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// All of it; nothing is left here.
+    pub(super) fn take(&mut self) -> Self {
+        Self { bytes: std::mem::take(&mut self.bytes), budget: self.budget.clone() }
+    }
+
+    /// Adds to it, unless the budget would be exceeded.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let Shared { total, used } = &*self.budget.0;
+        let add = |used: usize| used.checked_add(bytes).filter(|used| used <= total);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Exceeded)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// These bytes count until their last clone is dropped.
+    pub(super) fn keep_for(self, data: Bytes) -> Bytes {
+        match data.is_empty() {
+            true => data,
+            false => Bytes::from_owner(Counted { data, _reservation: self }),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The budget has no room for so many bytes.
+pub(super) struct Exceeded;
+
+/// Bytes and their share of the budget; the bytes are dropped first.
+struct Counted {
+    data: Bytes,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
