@@ -28,7 +28,7 @@
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
 //! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503, `Retry-After` | [`timeout_status`](LockLayer::timeout_status) |
-//! | too many waiters for the key, the process or the layer | 503 at once | lock-core's `Limits`, [`max_waiters`](LockLayer::max_waiters) |
+//! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 at once | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
 //! | the bodies of waiting requests exceed 64 MiB | 503, `Retry-After`, with a [`BufferRequestLayer`] | [`budget`](BufferRequestLayer::budget) |
 //! | the store is down | 503 | [`on_unavailable`](LockLayer::on_unavailable) |
 //! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |

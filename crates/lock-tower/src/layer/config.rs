@@ -23,7 +23,7 @@ use tokio::{
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 /// Longer than most handlers take, shorter than clients that stall.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
-const DEFAULT_WAITERS: usize = 100_000;
+const DEFAULT_WAITERS: usize = 1_000;
 
 type Filter = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 type OnReject = Arc<dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync>;

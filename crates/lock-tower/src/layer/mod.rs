@@ -39,7 +39,7 @@ use tower_layer::Layer;
 /// | [`on_bad_key`](Self::on_bad_key) | refuse |
 /// | [`timeout_status`](Self::timeout_status) | 503 |
 /// | [`on_reject`](Self::on_reject), [`grpc`](Self::grpc) | problem+json |
-/// | [`max_waiters`](Self::max_waiters) | 100,000 |
+/// | [`max_waiters`](Self::max_waiters) | 1,000 |
 /// | [`shadow`](Self::shadow) | off |
 /// | [`route`](Self::route) | axum's matched path |
 /// | [`observer`](Self::observer) | none |
@@ -271,8 +271,9 @@ impl<K, D> LockLayer<K, D> {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// How many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their key or
-    /// for their lock; the next is refused with 503. The factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their
+    /// key or for their lock; the next is refused with 503. The default is 1,000. The factory's
+    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     pub fn max_waiters(self, most: usize) -> Self {
         self.with(|config| config.waiters = config::Waiters::new(most))
     }

@@ -29,7 +29,7 @@ async fn twelve_thousand_requests_of_one_key_are_ten_thousand_waiters_and_two_th
     let waits = gate.clone();
     let handler = async move || drop(waits.acquire().await);
     let app = Router::new().route("/", any(handler));
-    let app = app.layer(LockLayer::new(locks.clone()).key("one").wait(secs(60)));
+    let app = app.layer(LockLayer::new(locks.clone()).key("one").wait(secs(60)).max_waiters(usize::MAX));
 
     let took = Arc::new(Mutex::new(Vec::with_capacity(REQUESTS)));
     let mut requests = JoinSet::new();
@@ -103,6 +103,20 @@ async fn what_a_waiter_costs_is_bounded() {
     tokio::time::sleep(secs(10)).await;
     assert_eq!(world.locks.names_in_use(), 0);
     assert_eq!(world.store.watched(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_thousand_requests_wait() {
+    let world = World::new();
+    let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let app = Router::new().route("/", any(async || "served")).layer(world.layer().key("one"));
+    let mut waiting = JoinSet::new();
+    for _ in 0..1_100 {
+        let app = app.clone();
+        waiting.spawn(async move { ask(&app, get("/")).await.status() });
+    }
+    world.settle().await;
+    assert_eq!(world.locks.inspect("one").await.unwrap().local.unwrap().waiters, 1_000);
 }
 
 #[tokio::test(start_paused = true)]
