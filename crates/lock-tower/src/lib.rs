@@ -38,9 +38,9 @@
 //! | the handler panics | the lock is released, the panic goes on | |
 //! | the key cannot be read from the request | 400 if the client can mend it, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
-//! Refusals are `application/problem+json` (RFC 9457) with a hash of the key, under a secret of the process, never the key
-//! itself;
-//! [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
+//! Refusals are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
+//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, under a secret of the process, never the key
+//! itself. [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
 //!
 //! # What a lock is not
 //! - **A lock is not idempotency.** It lets two requests run one after the other; a client that repeats a request

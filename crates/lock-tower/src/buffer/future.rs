@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     BoxError, LockedBody,
-    reject::{Details, RejectionBody, boxed},
+    reject::{Details, RejectionBody, boxed, kind},
 };
 use bytes::{Buf, BufMut, BytesMut};
 use http::{HeaderMap, Request, Response, StatusCode};
@@ -163,20 +163,22 @@ enum Failure {
 impl Failure {
     fn answer<R>(&self) -> Response<LockedBody<R>> {
         let details = match self {
-            Self::TooLarge => {
-                Details::new(StatusCode::PAYLOAD_TOO_LARGE, "upload_too_large", "the request is too large")
-            }
+            Self::TooLarge => Details::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                kind::UPLOAD_TOO_LARGE,
+                "the request is too large",
+            ),
             Self::TooSlow => Details::new(
                 StatusCode::REQUEST_TIMEOUT,
-                "upload_timeout",
+                kind::UPLOAD_TIMEOUT,
                 "the request did not arrive in time",
             ),
             Self::Broken => {
-                Details::new(StatusCode::BAD_REQUEST, "upload_failed", "the request could not be read")
+                Details::new(StatusCode::BAD_REQUEST, kind::UPLOAD_FAILED, "the request could not be read")
             }
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "buffer_full",
+                kind::BUFFER_FULL,
                 "too many bytes of other requests wait already",
             )
             .retry_after(RETRY_AFTER),

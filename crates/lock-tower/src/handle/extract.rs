@@ -1,7 +1,7 @@
 //! The handle and the status as axum's extractors.
 
 use super::{LockHandle, LockStatus};
-use crate::reject::Details;
+use crate::reject::{Details, kind};
 use axum::{
     extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts},
     response::{IntoResponse, Response},
@@ -48,11 +48,11 @@ impl Error for LockMissing {}
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
         // The sentence is for the log.
-        let (reason, detail) = match self {
-            Self::NoLayer => ("misconfigured", "the server is set up wrongly"),
-            Self::Degraded => ("backend_error", "the lock service is not available"),
+        let (kind, detail) = match self {
+            Self::NoLayer => (kind::MISCONFIGURED, "the server is set up wrongly"),
+            Self::Degraded => (kind::BACKEND_ERROR, "the lock service is not available"),
         };
-        Details::new(self.status(), reason, detail).into_response().into_response()
+        Details::new(self.status(), kind, detail).into_response().into_response()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod grpc;
 mod hash;
+pub(crate) mod kind;
 mod problem;
 mod reason;
 mod retry;
@@ -49,6 +50,19 @@ impl Rejection {
         &self.reason
     }
 
+    /// The URI of the problem's type, such as `urn:problem-type:distlock:contended`. Its end is the word of the
+    /// [reason](Reason::as_str). It is stable, and for clients to switch on; it does not resolve.
+    #[must_use]
+    pub fn problem_type(&self) -> String {
+        self.reason.problem_type().to_string()
+    }
+
+    /// The title of the problem's type, the same for each problem of the type.
+    #[must_use]
+    pub fn title(&self) -> &'static str {
+        self.reason.problem_type().title
+    }
+
     /// The status of the default answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -74,7 +88,19 @@ impl Rejection {
         self.retry_after
     }
 
-    /// The default answer: `application/problem+json`, with `Retry-After`.
+    /// The default answer: `application/problem+json`, with `Retry-After` if it may help to try again.
+    ///
+    /// ```json
+    /// {
+    ///   "type": "urn:problem-type:distlock:contended",
+    ///   "title": "Lock is held",
+    ///   "status": 409,
+    ///   "detail": "another request is working on this",
+    ///   "reason": "contended",
+    ///   "retry_after_ms": 1200,
+    ///   "key_hash": "700a876097324d44"
+    /// }
+    /// ```
     #[must_use]
     pub fn into_response(self) -> Response<RejectionBody> {
         Details::of(&self).into_response().map(boxed)

@@ -1,30 +1,30 @@
 //! A refusal as problem details (RFC 9457).
 
-use super::{KeyHash, Rejection, retry};
+use super::{KeyHash, Rejection, kind::ProblemType, retry};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use std::{fmt::Write, time::Duration};
 
-/// `{"type":"about:blank","title":"Conflict","status":409,"detail":"…","reason":"contended","retry_after_ms":1200,"key_hash":"…"}`
+/// `{"type":"urn:problem-type:distlock:contended","title":"Lock is held","status":409,"detail":"…","reason":"contended","retry_after_ms":1200,"key_hash":"…"}`
 pub(crate) struct Details<'a> {
     status: StatusCode,
-    reason: &'static str,
+    kind: ProblemType,
     detail: &'a str,
     retry_after: Option<Duration>,
     key: Option<KeyHash>,
 }
 
 impl<'a> Details<'a> {
-    pub(crate) fn new(status: StatusCode, reason: &'static str, detail: &'a str) -> Self {
-        Self { status, reason, detail, retry_after: None, key: None }
+    pub(crate) fn new(status: StatusCode, kind: ProblemType, detail: &'a str) -> Self {
+        Self { status, kind, detail, retry_after: None, key: None }
     }
 
     pub(super) fn of(rejection: &'a Rejection) -> Self {
         let Rejection { reason, status, key, retry_after } = rejection;
         Self {
             status: *status,
-            reason: reason.as_str(),
+            kind: reason.problem_type(),
             detail: reason.detail(),
             retry_after: *retry_after,
             key: *key,
@@ -50,12 +50,12 @@ impl<'a> Details<'a> {
     }
 
     fn json(&self) -> String {
-        let title = self.status.canonical_reason().unwrap_or("Refused");
+        let Self { status, kind, detail, .. } = self;
+        let (title, reason) = (kind.title, kind.word);
         let mut json = format!(
-            "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{}\",\"reason\":\"{}\"",
-            self.status.as_u16(),
-            escaped(self.detail),
-            self.reason
+            "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{}\",\"reason\":\"{reason}\"",
+            status.as_u16(),
+            escaped(detail),
         );
         if let Some(after) = self.retry_after {
             let _ = write!(json, ",\"retry_after_ms\":{}", after.as_millis());

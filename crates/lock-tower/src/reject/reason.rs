@@ -1,5 +1,6 @@
 //! The reasons, each with its status and its words.
 
+use super::kind::{self, ProblemType};
 use crate::key::{KeyError, KeyErrorKind};
 use http::StatusCode;
 use lock_core::{ErrorKind, LockError, LostReason};
@@ -63,22 +64,26 @@ impl Reason {
         }
     }
 
-    /// One word for metrics and machines.
+    /// One word for metrics and machines; stable, like the [type](super::Rejection::problem_type) that it ends.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
+        self.problem_type().word
+    }
+
+    pub(super) fn problem_type(&self) -> ProblemType {
         match self {
-            Self::Held => "contended",
-            Self::WaitLimit => "timeout",
-            Self::TooManyWaiters | Self::TooManyDetached => "overloaded",
-            Self::Unavailable(_) => "backend_error",
-            Self::Lost(_) => "lost",
-            Self::ShutDown => "shut_down",
+            Self::Held => kind::CONTENDED,
+            Self::WaitLimit => kind::TIMEOUT,
+            Self::TooManyWaiters | Self::TooManyDetached => kind::OVERLOADED,
+            Self::Unavailable(_) => kind::BACKEND_ERROR,
+            Self::Lost(_) => kind::LOST,
+            Self::ShutDown => kind::SHUT_DOWN,
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => "bad_key",
-                KeyErrorKind::Wiring => "misconfigured",
-                KeyErrorKind::Unavailable => "key_unavailable",
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => kind::BAD_KEY,
+                KeyErrorKind::Wiring => kind::MISCONFIGURED,
+                KeyErrorKind::Unavailable => kind::KEY_UNAVAILABLE,
             },
-            Self::Misconfigured(_) => "misconfigured",
+            Self::Misconfigured(_) => kind::MISCONFIGURED,
         }
     }
 

@@ -26,7 +26,42 @@ fn a_status_of_ones_own_is_said_in_the_head_and_in_the_body() {
     let json =
         futures_util::FutureExt::now_or_never(response.into_body().collect()).unwrap().unwrap().to_bytes();
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
-    assert_eq!((json["status"].as_u64(), json["title"].as_str()), (Some(423), Some("Locked")));
+    assert_eq!((json["status"].as_u64(), json["title"].as_str()), (Some(423), Some("Lock is held")));
+}
+
+/// Clients switch on these: a change is a breaking one.
+#[test]
+fn problem_types_and_titles_are_stable() {
+    let lock_error = || {
+        let error = lock_core::LockFactory::new(lock_core::MemoryBackend::new()).named("").unwrap_err();
+        assert_eq!(error.kind(), lock_core::ErrorKind::InvalidName);
+        error
+    };
+    let reasons = [
+        (Reason::Held, "contended", "Lock is held"),
+        (Reason::WaitLimit, "timeout", "Lock was not released in time"),
+        (Reason::TooManyWaiters, "overloaded", "Too many requests wait or run"),
+        (Reason::TooManyDetached, "overloaded", "Too many requests wait or run"),
+        (Reason::Unavailable(lock_error()), "backend_error", "Lock service is unavailable"),
+        (Reason::Lost(lock_core::LostReason::Gone), "lost", "Lock was lost"),
+        (Reason::ShutDown, "shut_down", "Server is shutting down"),
+        (Reason::Key(KeyError::missing("")), "bad_key", "Lock key is missing or malformed"),
+        (Reason::Key(KeyError::bad_request("")), "bad_key", "Lock key is missing or malformed"),
+        (Reason::Key(KeyError::unavailable("")), "key_unavailable", "Lock key could not be determined"),
+        (Reason::Key(KeyError::wiring("")), "misconfigured", "Server is misconfigured"),
+        (Reason::Misconfigured(lock_error()), "misconfigured", "Server is misconfigured"),
+    ];
+    for (reason, word, title) in reasons {
+        let rejection = rejection(reason);
+        assert_eq!((rejection.reason().as_str(), rejection.title()), (word, title));
+        let uri = format!("urn:problem-type:distlock:{word}");
+        assert_eq!(rejection.problem_type(), uri);
+        let body = rejection.into_response().into_body().collect();
+        let json = futures_util::FutureExt::now_or_never(body).unwrap().unwrap().to_bytes();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!((json["type"].as_str(), json["title"].as_str()), (Some(uri.as_str()), Some(title)));
+        assert_eq!(json["reason"], word);
+    }
 }
 
 #[test]

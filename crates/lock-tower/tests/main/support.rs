@@ -106,8 +106,9 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     assert_eq!(parts.headers["cache-control"], "no-store");
     assert_eq!(size, Some(body.len() as u64), "so that it has a content-length");
     assert_eq!(json["status"], status.as_u16());
-    assert_eq!(json["title"], status.canonical_reason().unwrap());
-    assert_eq!(json["type"], "about:blank");
+    let reason = json["reason"].as_str().unwrap();
+    assert_eq!(json["type"], format!("urn:problem-type:distlock:{reason}"));
+    assert!(json["title"].is_string(), "{json}");
     assert!(json["detail"].is_string(), "{json}");
     let after = parts.headers.get("retry-after").map(|after| after.to_str().unwrap().parse::<u64>().unwrap());
     let after_ms = json.get("retry_after_ms").map(|after| after.as_u64().unwrap());

@@ -1,0 +1,36 @@
+//! The types of problems, as RFC 9457 has them: what clients and metrics switch on.
+
+use std::fmt;
+
+/// A word, which also ends the URI of the type, and a title. Both are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProblemType {
+    pub(crate) word: &'static str,
+    pub(crate) title: &'static str,
+}
+
+const fn of(word: &'static str, title: &'static str) -> ProblemType {
+    ProblemType { word, title }
+}
+
+pub(crate) const CONTENDED: ProblemType = of("contended", "Lock is held");
+pub(crate) const TIMEOUT: ProblemType = of("timeout", "Lock was not released in time");
+pub(crate) const OVERLOADED: ProblemType = of("overloaded", "Too many requests wait or run");
+pub(crate) const BACKEND_ERROR: ProblemType = of("backend_error", "Lock service is unavailable");
+pub(crate) const LOST: ProblemType = of("lost", "Lock was lost");
+pub(crate) const SHUT_DOWN: ProblemType = of("shut_down", "Server is shutting down");
+pub(crate) const BAD_KEY: ProblemType = of("bad_key", "Lock key is missing or malformed");
+pub(crate) const KEY_UNAVAILABLE: ProblemType = of("key_unavailable", "Lock key could not be determined");
+pub(crate) const MISCONFIGURED: ProblemType = of("misconfigured", "Server is misconfigured");
+pub(crate) const UPLOAD_TOO_LARGE: ProblemType = of("upload_too_large", "Request body is too large");
+pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request body did not arrive in time");
+pub(crate) const UPLOAD_FAILED: ProblemType = of("upload_failed", "Request body could not be read");
+pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many bytes of requests wait");
+
+/// The URI. It identifies and does not resolve: this library owns no domain, and `about:blank` would say no more than
+/// the status.
+impl fmt::Display for ProblemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "urn:problem-type:distlock:{}", self.word)
+    }
+}
