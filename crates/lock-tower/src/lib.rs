@@ -39,8 +39,9 @@
 //! | the key cannot be read from the request | 400 if the client can mend it, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
 //! Refusals are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
-//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, under a secret of the process, never the key
-//! itself. [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
+//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The
+//! hash is under a secret of the process, or under a [`key_hash_secret`](LockLayer::key_hash_secret) of all replicas.
+//! [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
 //!
 //! # What a lock is not
 //! - **A lock is not idempotency.** It lets two requests run one after the other; a client that repeats a request

@@ -6,7 +6,7 @@ use crate::{
     handle::{Degraded, Held},
     key::KeyErrorKind,
     observe::{Answer, LayerEvent, LayerObserver, Telling},
-    reject::{Reason, Rejection, RejectionBody, Waited},
+    reject::{KeyHash, Reason, Rejection, RejectionBody, Waited},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
 use lock_core::{AcquireFuture, ErrorKind, Lock, LockError, LockFactory, LockName, LockOptions};
@@ -63,6 +63,7 @@ pub(crate) struct Config {
     pub(super) observers: Arc<[Arc<dyn LayerObserver>]>,
     pub(super) tasks: Option<DetachedTasks>,
     pub(super) misfits: Misfits,
+    pub(super) key_hash_secret: Option<Arc<[u8]>>,
 }
 
 impl Config {
@@ -86,6 +87,7 @@ impl Config {
             observers: Arc::new([]),
             tasks: None,
             misfits: Misfits::default(),
+            key_hash_secret: None,
         }
     }
 
@@ -131,6 +133,13 @@ impl Config {
             }
             MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
             MaxHold::Off => lock.with_options(options),
+        }
+    }
+
+    fn key_hash(&self, name: &LockName) -> KeyHash {
+        match &self.key_hash_secret {
+            Some(secret) => KeyHash::with_secret(secret, name),
+            None => KeyHash::of(name),
         }
     }
 
@@ -309,7 +318,8 @@ impl Call {
             Reason::WaitLimit => self.config.timeout_status,
             _ => reason.status(),
         };
-        let rejection = Rejection::new(reason, status, self.name.as_ref(), self.config.wait);
+        let key = self.name.as_ref().map(|name| self.config.key_hash(name));
+        let rejection = Rejection::new(reason, status, key, self.config.wait);
         (self.config.on_reject)(rejection)
     }
 

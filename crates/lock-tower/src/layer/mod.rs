@@ -39,6 +39,7 @@ use tower_layer::Layer;
 /// | [`on_bad_key`](Self::on_bad_key) | refuse |
 /// | [`timeout_status`](Self::timeout_status) | 503 |
 /// | [`on_reject`](Self::on_reject), [`grpc`](Self::grpc) | problem+json |
+/// | [`key_hash_secret`](Self::key_hash_secret) | random, of this process |
 /// | [`max_waiters`](Self::max_waiters) | 1,000 |
 /// | [`shadow`](Self::shadow) | off |
 /// | [`route`](Self::route) | axum's matched path |
@@ -269,6 +270,21 @@ impl<K, D> LockLayer<K, D> {
     /// Refuses as gRPC does: [`Rejection::into_grpc_response`]. For tonic.
     pub fn grpc(self) -> Self {
         self.on_reject(Rejection::into_grpc_response)
+    }
+
+    /// Hashes keys in refusals under this secret, so that all replicas that share it have the same
+    /// [hash](Rejection::key_hash) for a key, in every version. Who knows the secret can test names against a hash.
+    ///
+    /// # Panics
+    /// If it is shorter than 16 bytes.
+    #[track_caller]
+    pub fn key_hash_secret(self, secret: impl AsRef<[u8]>) -> Self {
+        let secret = secret.as_ref();
+        assert!(
+            secret.len() >= 16,
+            "the secret of key hashes is too short: use at least 16 bytes, of a random source"
+        );
+        self.with(|config| config.key_hash_secret = Some(secret.into()))
     }
 
     /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their

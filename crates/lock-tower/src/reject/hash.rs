@@ -1,26 +1,42 @@
 //! How a key is shown to those who must not see it.
 
+use hmac::{Hmac, KeyInit, Mac};
 use lock_core::LockName;
-use sha2::{Digest, Sha256};
+use sha2::Sha256;
 use std::{
     fmt,
     hash::{BuildHasher, Hasher, RandomState},
     sync::OnceLock,
 };
 
-/// 64 bits of a SHA-256 over a random secret of this process and a lock's name: the same for one name as long as the
-/// process lives, another in the next.
+/// The first 64 bits of an HMAC-SHA-256 of a lock's name.
 ///
-/// So a client sees whether two refusals were about one lock, and cannot find the name by hashing all names there may be.
+/// By default its secret is random and of this process: the hash of a name is the same as long as the process lives, and
+/// another in the next. Processes with one [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes.
+///
+/// A client sees whether two refusals were about one lock, and cannot find the name by hashing all names there may be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// The hash of that name in this process. Write it into the log beside the name where refusals that clients report have
+    /// The hash of that name in this process, of layers without a shared secret. Write it into the log beside the name where refusals that clients report have
     /// to be found again.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
-        let digest = Sha256::new().chain_update(secret()).chain_update(name.as_str()).finalize();
+        Self::keyed(secret(), name)
+    }
+
+    /// The hash of that name under a secret that processes share.
+    #[must_use]
+    pub fn with_secret(secret: impl AsRef<[u8]>, name: &LockName) -> Self {
+        Self::keyed(secret.as_ref(), name)
+    }
+
+    fn keyed(secret: &[u8], name: &LockName) -> Self {
+        let Ok(hmac) = Hmac::<Sha256>::new_from_slice(secret) else {
+            unreachable!("HMAC takes keys of any length")
+        };
+        let digest = hmac.chain_update(name.as_str()).finalize().into_bytes();
         Self(digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
     }
 }

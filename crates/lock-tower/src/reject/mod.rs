@@ -18,7 +18,6 @@ use crate::BoxError;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
-use lock_core::LockName;
 use std::time::Duration;
 
 /// The body of an answer that does not come from the handler.
@@ -34,14 +33,9 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    pub(crate) fn new(
-        reason: Reason,
-        status: StatusCode,
-        name: Option<&LockName>,
-        patience: Duration,
-    ) -> Self {
+    pub(crate) fn new(reason: Reason, status: StatusCode, key: Option<KeyHash>, patience: Duration) -> Self {
         let retry_after = reason.may_pass().then(|| retry::after(patience));
-        Self { reason, status, key: name.map(KeyHash::of), retry_after }
+        Self { reason, status, key, retry_after }
     }
 
     /// Why. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for clients.
@@ -75,7 +69,8 @@ impl Rejection {
         Self { status, ..self }
     }
 
-    /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock.
+    /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock. With a
+    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret), also refusals of several processes.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.key

@@ -114,10 +114,10 @@ fn grpc_refusals_are_trailers_only() {
 
 #[test]
 fn a_hash_cannot_be_found_by_hashing_all_possible_names() {
-    use sha2::{Digest, Sha256};
+    use sha2::Digest;
     let name = lock_core::LockName::new("account:4711").unwrap();
     let bare: String =
-        Sha256::digest(name.as_str()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        sha2::Sha256::digest(name.as_str()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     assert_ne!(KeyHash::of(&name).to_string(), bare);
     assert_eq!(KeyHash::of(&name), KeyHash::of(&name.clone()), "the same as long as the process lives");
     assert_ne!(KeyHash::of(&name), KeyHash::of(&lock_core::LockName::new("account:4712").unwrap()));

@@ -253,6 +253,30 @@ async fn on_reject_can_replace_each() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replicas_with_one_secret_hash_a_key_alike() {
+    let world = World::new();
+    let _other = held_by_another(&world).await;
+    let hash = async |layer: LockLayer<KeyTemplate, Cancel>| {
+        let answer = ask(&app(layer.fail_fast()), post(&format!("/{SECRET}"))).await;
+        problem(answer, StatusCode::CONFLICT).await["key_hash"].as_str().unwrap().to_owned()
+    };
+    let keyed = async |secret: &str| hash(layer(&world).key_hash_secret(secret)).await;
+    let first = keyed("a secret of all replicas").await;
+    // The same in every process and version.
+    assert_eq!(first, "2c50dc8601875f3a");
+    assert_ne!(keyed("a secret of somebody else").await, first);
+    assert_ne!(hash(layer(&world)).await, first, "by default, the secret is of this process");
+    let name = lock_core::LockName::new(format!("k:{SECRET}")).unwrap();
+    assert_eq!(KeyHash::with_secret("a secret of all replicas", &name).to_string(), first);
+}
+
+#[test]
+#[should_panic(expected = "at least 16 bytes")]
+fn a_short_secret_is_refused() {
+    let _ = World::new().layer().key_hash_secret("short");
+}
+
+#[tokio::test(start_paused = true)]
 async fn grpc_is_answered_in_its_own_words() {
     let world = World::new();
     let _other = held_by_another(&world).await;
