@@ -82,8 +82,11 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
-//! | `axum` | on | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
-//! | `otel` | on | `OtelLayerObserver`, on the OpenTelemetry API 0.33 |
+//! | `axum` | off | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
+//! | `otel` | off | `OtelLayerObserver`, on the OpenTelemetry API 0.33 |
+//!
+//! With axum: `lock-tower = { version = "0.1", features = ["axum"] }`. Without it, keys are read from headers, the query
+//! or by a function, and the handler finds its lock in the extensions of the request.
 
 mod body;
 mod buffer;
