@@ -65,6 +65,32 @@
 //!   reads a body from clients that you do not trust. The bodies of waiting requests stay in memory, 64 MiB of them by
 //!   default; above this [`budget`](BufferRequestLayer::budget), requests are answered with 503.
 //!
+//! # Outside of the lock
+//! A request that is refused before the lock costs the others nothing. These belong outside:
+//! - **Authentication and authorisation.** Otherwise anybody can keep a key, and fill the queue of waiters.
+//! - **Rate limits and limits of concurrency**, per client and not per key.
+//! - **The check that the thing exists.** Each name that is locked once leaves a fencing counter in the store, for an hour
+//!   by default. A flood of made-up names is answered with 404 before it gets there.
+//!
+//! ```
+//! # #[cfg(feature = "axum")] {
+//! use axum::{Router, extract::Request, middleware::{Next, from_fn}, response::Response, routing::post};
+//! use lock_tower::{BufferRequestLayer, KeyTemplate, LockLayer};
+//! # use lock_core::{LockFactory, MemoryBackend};
+//! # let locks = LockFactory::new(MemoryBackend::new());
+//! # async fn order() {}
+//! # async fn login(request: Request, next: Next) -> Response { next.run(request).await }
+//! # async fn sku_exists(request: Request, next: Next) -> Response { next.run(request).await }
+//!
+//! let order = post(order) // the layer that is added last comes first
+//!     .route_layer(LockLayer::new(locks).key(KeyTemplate::of("stock").path_as::<u64>("sku")))
+//!     .route_layer(BufferRequestLayer::new())
+//!     .route_layer(from_fn(sku_exists))
+//!     .route_layer(from_fn(login));
+//! let app: Router = Router::new().route("/skus/{sku}/orders", order);
+//! # }
+//! ```
+//!
 //! # Where to put it
 //! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for the handler
 //! alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other methods: a GET
@@ -78,6 +104,43 @@
 //! Put limits of concurrency and time-outs outside of this layer; a time-out inside of it does not count the wait.
 //! The release is sent when the body ends, in the background: a client that asks again at once may have to wait for it
 //! for a round trip, so prefer a short wait to none.
+//!
+//! # Two layers around one handler
+//! <div class="warning">
+//!
+//! Two stacked layers acquire one after the other. Where `/transfer/1/2` takes account 1 and then 2, and
+//! `/transfer/2/1` takes 2 and then 1, each holds what the other waits for, and both are answered with 503 after the
+//! [`wait`](LockLayer::wait). Under load nearly all of them are.
+//!
+//! </div>
+//!
+//! Stack layers only if all requests that share a key take the keys in one order, for example the tenant before the
+//! account. Otherwise take one lock for both, or acquire in the handler, in sorted order. Of two layers with the same key,
+//! the inner one waits for the outer one until its wait is over.
+//!
+//! # Behind a proxy
+//! Proxies can repeat a request that was answered with 503 at another server. That is right for most refusals, where
+//! nothing was done. After `lost`, the handler was dropped at an `.await` and may have written a part.
+//! - nginx repeats GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH with `non_idempotent`
+//!   (or before 1.9.13). Leave both out for locked routes. `proxy_next_upstream error timeout`, the default, still repeats
+//!   a PUT or DELETE whose answer took longer than `proxy_read_timeout`: set that above `wait` + `max_hold`, or use
+//!   `proxy_next_upstream off`.
+//! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same holds.
+//!
+//! To keep retries of the harmless refusals, answer `lost` with another status. Its body has no `retry_after_ms`, and
+//! [detached](LockLayer::detach) handlers at least do not stop when the proxy leaves.
+//! ```
+//! # use lock_core::{LockFactory, MemoryBackend};
+//! # let locks = LockFactory::new(MemoryBackend::new());
+//! use http::StatusCode;
+//! use lock_tower::{LockLayer, Reason};
+//!
+//! let lock = LockLayer::new(locks).key("report").on_reject(|rejection| match rejection.reason() {
+//!     Reason::Lost(_) => rejection.with_status(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
+//!     _ => rejection.into_response(),
+//! });
+//! ```
+//! A handler that must not run twice needs an idempotency key whatever the proxy does.
 //!
 //! # Features
 //! | feature | default | gives |

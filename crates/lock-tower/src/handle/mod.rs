@@ -31,8 +31,7 @@ use std::{
 /// | [`LockStatus`] | `Held` | `Degraded` | 500 |
 ///
 /// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is still
-/// around. Of two layers around one handler this is the lock of the inner one. If both have the same key, the inner one
-/// waits in vain for the outer one, and every request is refused.
+/// around. Of [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,

@@ -93,7 +93,7 @@ impl KeyTemplate {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
     }
 
-    /// A path template such as `"stock:{sku}"`, to give [types](KeyParts::typed) to its parameters, or to add parts.
+    /// A path template such as `"stock:{sku}"`, to give types to its parameters (`typed`), or to add parts.
     /// Without either, the text alone is a key as well.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn template(template: &str) -> KeyParts {

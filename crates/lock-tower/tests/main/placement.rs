@@ -81,3 +81,26 @@ async fn layers_around_a_route_lock_its_refusals_too() {
     }
     held.release().await.unwrap();
 }
+
+/// The documentation warns of this, too.
+#[tokio::test(start_paused = true)]
+async fn stacked_layers_in_opposite_orders_starve_each_other() {
+    let world = World::new();
+    let account = |parameter: &str| world.layer().key(KeyTemplate::of("account").path(parameter));
+    let transfer = on_post(order).route_layer(account("to")).route_layer(account("from"));
+    let app = Router::new().route("/transfer/{from}/{to}", transfer);
+    let another = world.another_process();
+    let accounts = ["account:1", "account:2"].map(|name| another.named(name).unwrap());
+    let (one, two) = (accounts[0].acquire().await.unwrap(), accounts[1].acquire().await.unwrap());
+    let answers = ["/transfer/1/2", "/transfer/2/1"].map(|path| {
+        let app = app.clone();
+        tokio::spawn(async move { ask(&app, post(path)).await.status() })
+    });
+    world.settle().await;
+    tokio::try_join!(one.release(), two.release()).unwrap();
+    let answers = futures_util::future::join_all(answers).await;
+    let served = answers.into_iter().filter(|status| *status.as_ref().unwrap() == StatusCode::OK).count();
+    assert_eq!(served, 0);
+    world.settle().await;
+    assert!(!world.is_held());
+}
