@@ -127,8 +127,8 @@
 //!   `proxy_next_upstream off`.
 //! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same holds.
 //!
-//! To keep retries of the harmless refusals, answer `lost` with another status. Its body has no `retry_after_ms`, and
-//! [detached](LockLayer::detach) handlers at least do not stop when the proxy leaves.
+//! To keep the retries of other refusals, answer `lost` with a status that the proxy does not repeat, such as 500 (but
+//! Envoy's `5xx` repeats that too):
 //! ```
 //! # use lock_core::{LockFactory, MemoryBackend};
 //! # let locks = LockFactory::new(MemoryBackend::new());
