@@ -25,14 +25,10 @@ impl Watch {
         Self { held, lost }
     }
 
-    /// Completes when the lock is lost, if that matters to this layer; a release by the handler is no loss.
+    /// Completes when the lock is lost, if that matters to this layer; a release by the handler is no loss. Must not be
+    /// polled again then.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
-        let Some(lost) = &mut self.lost else { return Poll::Pending };
-        if let Poll::Ready(reason) = lost.poll_unpin(cx) {
-            self.lost = None;
-            return Poll::Ready(reason);
-        }
-        self.lost_now().map_or(Poll::Pending, Poll::Ready)
+        self.lost.as_mut().map_or(Poll::Pending, |lost| lost.poll_unpin(cx))
     }
 
     /// Whether it is lost now: an answer must not go out that was made after the lease.
