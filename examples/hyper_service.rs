@@ -26,7 +26,7 @@ async fn transfer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, I
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let layer = LockLayer::new(locks.clone())
-        .key(KeyTemplate::of("account").header("x-tenant").query("account"))
+        .key(KeyTemplate::of("account").header("x-tenant").query_as::<u64>("account")) // `7` and `07` are one
         .methods([http::Method::POST])
         .fail_fast();
     let service = ServiceBuilder::new().layer(layer).service_fn(transfer);
