@@ -120,6 +120,18 @@ async fn a_store_that_is_down_is_503_or_passed_by() {
     }
 }
 
+/// The second waits behind the first, and asks nobody itself.
+#[tokio::test(start_paused = true)]
+async fn failing_open_lets_every_waiter_of_a_name_pass() {
+    for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {
+        let world = World::new();
+        world.faulty.always(Op::Acquire, fault);
+        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
+        let (first, second) = tokio::join!(ask(&open, get("/1")), ask(&open, get("/1")));
+        assert_eq!((text(first).await.as_str(), text(second).await.as_str()), ("served", "served"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_refuses_is_503_and_not_passed_by() {
     let world = World::new();
