@@ -207,8 +207,24 @@ async fn terms_that_do_not_fit_are_found_when_the_layer_is_built() {
     };
     let said = says(&|layer| layer.options(short));
     assert!(said.contains("use at least 100ms"), "{said}");
+    let said = says(&|layer| layer.options(LockOptions::new().operation_timeout(secs(1))).max_hold(secs(1)));
+    assert!(said.contains("max_hold"), "{said}");
     let said = says(&|layer| layer.wait(too_long));
     assert!(said.contains("raise `longest_wait`"), "{said}");
+}
+
+/// The default `max_hold` of 30 s does not fit these options, and an explicit one of that length is refused.
+#[tokio::test(start_paused = true)]
+async fn the_default_max_hold_gives_way_to_slow_operations() {
+    let slow = LockOptions::new().lease(secs(300)).operation_timeout(secs(30));
+    let locks = LockFactory::builder(MemoryBackend::new()).options(slow).build().unwrap();
+    let by_factory = LockLayer::new(locks);
+    let by_layer = LockLayer::new(LockFactory::new(MemoryBackend::new())).try_options(slow).unwrap();
+    for layer in [by_factory, by_layer] {
+        assert_eq!(text(ask(&app(layer.clone().key("k:{id}")), get("/1")).await).await, "served");
+        assert!(layer.clone().max_hold(secs(60)).try_options(slow).is_ok());
+        assert!(catch_unwind(AssertUnwindSafe(|| layer.options(slow).max_hold(secs(30)))).is_err());
+    }
 }
 
 #[tokio::test(start_paused = true)]
