@@ -74,7 +74,8 @@ pub fn options(data: &[u8]) {
     let lease = bytes.duration();
     let fixed = !bytes.flag();
     options = if fixed { options.fixed_lease(lease) } else { options.lease(lease) };
-    let (mut every, mut timeout, mut margin) = (lease / 3, lease / 10, lease / 100);
+    let default_timeout = (lease / 10).min(std::time::Duration::from_secs(3));
+    let (mut every, mut timeout, mut margin) = (lease / 3, default_timeout, lease / 100);
     if bytes.flag() {
         every = bytes.duration();
         options = options.renew_every(every);

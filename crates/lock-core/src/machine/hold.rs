@@ -78,7 +78,7 @@ impl Hold {
     /// Whether every guard was granted half a lease ago or earlier, and none was taken: the futures that asked for them
     /// are not polled. Kept alive, such a hold would keep the lock from the whole fleet.
     pub(super) fn is_unclaimed(&self, s: &mut Step<'_>) -> bool {
-        s.outside.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
+        self.guards > 0 && s.outside.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
     /// Which of its times is over first.
