@@ -9,5 +9,7 @@ mod cells;
 mod explore;
 mod grants;
 mod guards;
+mod losses;
 mod shutdowns;
+mod time;
 mod world;

@@ -1,0 +1,36 @@
+//! The loss of a hold, told without the help of any other task.
+
+use crate::{
+    explore::explore,
+    world::{NAME, Pace, World},
+};
+use lock_explored::{
+    LostReason,
+    explored::{Plant, advance},
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+
+#[test]
+fn a_future_that_was_polled_before_tells_the_loss_at_its_next_poll() {
+    fn story() {
+        let world = World::new(Pace::AtOnce);
+        world.runtime.block_on(async {
+            let lock = world.locks.named(NAME).unwrap().with_fixed_lease(Duration::from_secs(10)).unwrap();
+            let guard = lock.acquire().await.unwrap();
+            let mut lost = pin!(guard.lost());
+            let first = poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx))).await;
+            assert!(first.is_pending());
+            // No other task has run since.
+            advance(Duration::from_secs(20));
+            let second = poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx))).await;
+            assert_eq!(second, Poll::Ready(LostReason::Expired));
+        });
+        world.ends_well();
+    }
+    explore(story, &[Plant::LossIsNotLookedFor]);
+}

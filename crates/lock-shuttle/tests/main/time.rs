@@ -1,0 +1,111 @@
+//! The timekeeper: woken by time alone, and stopped by nobody.
+
+use crate::{
+    explore::{explore, explore_some},
+    world::{NAME, Pace, Store, World, acquire},
+};
+use lock_explored::{
+    Clock, LockFactory, LockOptions, Moment, ServerTime,
+    explored::{ExploredClock, Plant, Runtime, advance, next_timer},
+};
+use shuttle::thread;
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+/// Only the timekeeper reads the wall clock, once in each turn.
+#[derive(Debug, Default)]
+struct Turns(AtomicUsize);
+
+impl Turns {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Clock for Turns {
+    fn now(&self) -> Moment {
+        ExploredClock.now()
+    }
+
+    fn wall(&self) -> ServerTime {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        ExploredClock.wall()
+    }
+}
+
+#[test]
+fn no_use_of_a_lock_wakes_the_timekeeper() {
+    fn story() {
+        let (store, turns) = (Store::new(Pace::AtOnce), Arc::new(Turns::default()));
+        let locks = LockFactory::builder(store.clone()).clock(turns.clone()).build().unwrap();
+        let runtime = Runtime::new(1);
+        runtime.block_on(async {
+            let lock = locks.named(NAME).unwrap();
+            let guard = lock.acquire().await.unwrap();
+            // Its first turns, before anything is used.
+            while turns.count() < 2 {
+                thread::yield_now();
+            }
+            let before = turns.count();
+            assert!(guard.is_held());
+            guard.release().await.unwrap();
+            drop(lock.acquire().await.unwrap());
+            let quick = lock.with_fixed_lease(Duration::from_millis(100)).unwrap();
+            drop(quick.acquire().await.unwrap());
+            (0..50).for_each(|_| thread::yield_now());
+            assert_eq!(turns.count(), before, "a thread that blocks now would keep the timekeeper");
+        });
+        assert!(runtime.block_on(locks.shutdown()).is_clean());
+        runtime.join();
+    }
+    explore(story, &[Plant::CallersWakeTimekeeper]);
+}
+
+struct Panics;
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("as planned");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_stop_the_timekeeper() {
+    fn story() {
+        let world = World::new(Pace::AtOnce);
+        let options = LockOptions::new().lease(Duration::from_millis(300));
+        world.runtime.block_on(async {
+            let kept =
+                world.locks.named("y").unwrap().with_options(options).unwrap().acquire().await.unwrap();
+            let held = acquire(&world.locks).await;
+            let mut waits =
+                pin!(world.locks.named(NAME).unwrap().acquire_timeout(Duration::from_millis(100)));
+            let waker = Waker::from(Arc::new(Panics));
+            assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            // The wait is over, and then the renewal is due, by some turns of the timekeeper.
+            for _ in 0..200 {
+                if let Some(next) = next_timer().filter(|next| *next < Duration::from_millis(90)) {
+                    advance(next);
+                } else {
+                    advance(Duration::from_millis(1));
+                }
+                (0..20).for_each(|_| thread::yield_now());
+                if world.store.renewals.load(Ordering::SeqCst) > 1 {
+                    break;
+                }
+            }
+            assert!(world.store.renewals.load(Ordering::SeqCst) > 0, "nobody renews");
+            assert!(kept.is_held());
+            drop((kept, held));
+        });
+        world.ends_well();
+    }
+    explore_some(10, story, &[Plant::WakersEndTheWorker]);
+}
