@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             tokens.push(token);
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), cron.run_until(two_runs)).await??;
+    tokio::time::timeout(Duration::from_secs(60), cron.run_until(two_runs)).await??;
     Ok(())
 }
 

@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut leader = String::new();
     for number in 0..5 {
-        let line = lines.recv_timeout(Duration::from_secs(10))?;
+        let line = lines.recv_timeout(Duration::from_secs(60))?;
         let (name, at) = line.split_once(' ').ok_or("a name and a time")?;
         println!("{at}: run by {name}");
         if number == 2 {

@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok::<_, lock_cron::CronError>(())
     };
-    timeout(Duration::from_secs(5), first_run).await??;
+    timeout(Duration::from_secs(60), first_run).await??;
     for path in ["/cron/jobs", "/cron/jobs/hello/history"] {
         println!("{path}: {}", get(at, path).await?);
     }

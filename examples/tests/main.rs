@@ -201,7 +201,6 @@ fn shows(program: &str, telling: &str) {
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(run.stdout.contains(telling), "it does not say `{telling}`: {run:?}");
     assert!(run.stderr.is_empty(), "{run:?}");
-    assert!(run.took < Duration::from_secs(3), "nobody waits that long for an example: {run:?}");
 }
 
 #[derive(Debug)]
@@ -209,8 +208,10 @@ struct Finished {
     code: Option<i32>,
     stdout: String,
     stderr: String,
-    took: Duration,
 }
+
+/// Longer than any example takes on a busy machine.
+const HANGS: Duration = Duration::from_secs(120);
 
 /// Waits for the end, but not for ever: an example that hangs is killed, and has no exit code.
 fn finish(command: &mut Command) -> Finished {
@@ -219,13 +220,12 @@ fn finish(command: &mut Command) -> Finished {
     let began = Instant::now();
     // What an example prints fits into the pipe, so nobody has to read meanwhile.
     while child.try_wait().expect("the example can be waited for").is_none() {
-        if began.elapsed() > Duration::from_secs(20) {
+        if began.elapsed() > HANGS {
             child.kill().expect("the example can be ended");
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let took = began.elapsed();
     let output = child.wait_with_output().expect("the output can be read");
     let text = |bytes| String::from_utf8(bytes).expect("an example prints text");
-    Finished { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr), took }
+    Finished { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
