@@ -1,6 +1,6 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
-use crate::support::{client, factory, name, redis};
+use crate::support::{answered, client, factory, long, name, redis};
 use lock_core::{BackendErrorKind, Connectors, ErrorKind, LockError, LockFactory};
 use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
@@ -10,6 +10,8 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
+/// A lease that its watchdog keeps also on a busy machine, and whose end a test can wait for.
+const KEPT: Duration = Duration::from_secs(5);
 
 /// What a person would read of an error: every text of it, which must never have a secret.
 fn texts(error: &LockError) -> String {
@@ -23,11 +25,11 @@ fn texts(error: &LockError) -> String {
     text
 }
 
-/// Connecting must fail at once, as this kind, with these words.
+/// Connecting must fail at the first answer, as this kind, with these words: it is not tried until an hour has passed.
 async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
-    let begin = Instant::now();
-    let error = RedisBackend::connect(url).await.map(drop).expect_err("it cannot be used as it is");
-    assert!(begin.elapsed() < Duration::from_secs(3), "at once, not after {:?}", begin.elapsed());
+    let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
+    let connecting = answered("connecting", patient.connect()).await;
+    let error = connecting.map(drop).expect_err("it cannot be used as it is");
     let text = texts(&error);
     assert_eq!(error.backend_error().expect("the server's fault").kind(), kind, "{text}");
     assert!(text.contains(says), "{says:?} is said: {text}");
@@ -111,10 +113,11 @@ async fn a_server_that_does_not_answer_is_an_error_in_time() {
     let begin = Instant::now();
     let limit = Duration::from_millis(700);
     let builder = RedisBackendBuilder::from_url(&server.url()).unwrap().connect_timeout(limit);
-    let error = builder.connect().await.map(drop).unwrap_err();
+    let error = answered("connecting", builder.connect()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(texts(&error).contains("does it run"), "{}", texts(&error));
-    assert!(begin.elapsed() >= limit && begin.elapsed() < 3 * limit, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= limit, "{:?}", begin.elapsed());
+    assert!(!long() || begin.elapsed() < 3 * limit, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
@@ -135,7 +138,7 @@ async fn something_else_behind_the_address_is_told_apart_from_redis() {
 #[tokio::test]
 async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
     let server = RedisServer::start();
-    let locks = factory(&server.url(), Duration::from_secs(1)).await;
+    let locks = factory(&server.url(), KEPT).await;
     let held = locks.named("held").unwrap().acquire().await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = locks.named("x").unwrap().try_acquire().await.map(drop).unwrap_err();
@@ -144,7 +147,7 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
         (ErrorKind::Unavailable, true, false)
     );
     assert!(texts(&error).contains("raise `maxmemory`"), "{}", texts(&error));
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    tokio::time::sleep(KEPT).await;
     assert!(held.is_held(), "it was renewed");
     assert!(held.release().await.unwrap().was_held());
     // A waiting acquire rides it out.
@@ -157,7 +160,7 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
 #[tokio::test]
 async fn a_server_that_becomes_a_replica_is_unavailable_and_says_why() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
-    let locks = factory(&server.url(), Duration::from_secs(1)).await;
+    let locks = factory(&server.url(), KEPT).await;
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     let error = locks.named("x").unwrap().try_acquire().await.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
@@ -171,9 +174,8 @@ async fn a_key_of_another_type_under_the_name_is_refused_at_once() {
     let server = RedisServer::start();
     server.command(&["SET", "greeting", "hello"]);
     let locks = factory(&server.url(), LEASE).await;
-    let begin = Instant::now();
-    let error = locks.named("greeting").unwrap().acquire().await.map(drop).unwrap_err();
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    let acquiring = locks.named("greeting").unwrap().acquire();
+    let error = answered("the acquire", acquiring).await.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
     assert!(texts(&error).contains("use another lock name"), "{}", texts(&error));
 }
@@ -183,9 +185,7 @@ async fn a_right_that_is_taken_away_is_an_error_at_once() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let locks = factory(&format!("redis://shop:canary@127.0.0.1:{}", server.port()), LEASE).await;
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
-    let begin = Instant::now();
-    let error = locks.named("x").unwrap().acquire().await.map(drop).unwrap_err();
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    let error = answered("the acquire", locks.named("x").unwrap().acquire()).await.map(drop).unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
     assert!(texts(&error).contains("docs/protocol.md"), "{}", texts(&error));
 }

@@ -18,7 +18,7 @@ fn scripts_run(server: &RedisServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_leases_are_renewed_in_few_round_trips() {
     const LEASES: usize = 300;
-    const LEASE: Duration = Duration::from_secs(3);
+    const LEASE: Duration = Duration::from_secs(6);
     let server = RedisServer::start();
     let locks = factory(&server.url(), LEASE).await;
     let taking: Vec<_> = (0..LEASES)

@@ -1,8 +1,8 @@
 //! Subscriptions: acknowledged when they stand, made again when they do not, each for itself.
 
-use crate::support::{factory, name, redis, until};
+use crate::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
-    LockFactory, LockName,
+    LockFactory, LockName, WakeUp,
     backend::{Backend, BackendErrorKind, Signals, WakeReason},
 };
 use lock_testkit::{Direction, RedisServer, TcpProxy};
@@ -69,7 +69,8 @@ async fn a_refused_subscription_is_never_said_to_be_acknowledged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
     let server = RedisServer::start();
-    let (holder, waiter) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
+    let wake_ups = WakeUps::default();
+    let (holder, waiter) = (factory(&server.url(), LEASE).await, wake_ups.of(&server.url(), LEASE).await);
     let (one, two) = (
         holder.named("a").unwrap().acquire().await.unwrap(),
         holder.named("{a}").unwrap().acquire().await.unwrap(),
@@ -78,11 +79,11 @@ async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
     until("the first waits", async || server.subscriptions() == 1).await;
     let second = tokio::spawn(waiter.named("{a}").unwrap().acquire());
     tokio::time::sleep(Duration::from_millis(300)).await;
-    for (guard, waiting) in [(two, second), (one, first)] {
-        let released = Instant::now();
+    for (guard, waiting, lock) in [(two, second, "{a}"), (one, first, "a")] {
+        let before = wake_ups.count(lock, WakeUp::Push);
         guard.release().await.unwrap();
-        waiting.await.unwrap().unwrap().release().await.unwrap();
-        assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
+        answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
+        until("a message woke it", async || wake_ups.count(lock, WakeUp::Push) > before).await;
         // Longer than a subscription outlives its last waiter.
         tokio::time::sleep(Duration::from_millis(2_500)).await;
     }
@@ -204,8 +205,7 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
     let mut raw = server.raw();
     let begun = Instant::now();
     let mut rounds = 0;
-    let long = std::env::var_os("LOCK_LONG").is_some();
-    while begun.elapsed() < Duration::from_secs(if long { 60 } else { 5 }) {
+    while begun.elapsed() < Duration::from_secs(if long() { 60 } else { 5 }) {
         rounds += 1;
         backend.watch(a, name("x")).await.unwrap();
         let together = Arc::new(Barrier::new(2));
@@ -232,7 +232,7 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
             let published = Instant::now();
             while second.heard.load(Ordering::SeqCst) == before {
                 assert!(
-                    published.elapsed() < Duration::from_secs(3),
+                    published.elapsed() < HANGS,
                     "round {rounds}: acknowledged, not given up, and a release is not heard of"
                 );
                 tokio::time::sleep(Duration::from_micros(200)).await;
