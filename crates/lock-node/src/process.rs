@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a process may take for a line, on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends what hangs: a busy machine needs a small part of it for the next line.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running process that says lines.
 #[derive(Debug)]

@@ -1,30 +1,49 @@
-//! A thousand jobs on one node: what they cost while nothing is due, and how late they start when a hundred are due at once.
+//! Many jobs on one node: their requests while nothing is due, and their starts while a tenth of them is due each second.
 
-use lock_core::LockFactory;
+use lock_core::{LockFactory, LockName};
 use lock_cron::{CronEvent, CronObserver, Schedule, Scheduler};
 use lock_fred::RedisBackend;
+use lock_node::process::PATIENCE;
 use lock_testkit::RedisServer;
 use std::{
+    collections::BTreeSet,
+    env,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 
-const JOBS: usize = 1_000;
+/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+fn long() -> bool {
+    env::var_os("LOCK_LONG").is_some()
+}
+
+fn jobs() -> usize {
+    if long() { 1_000 } else { 200 }
+}
 
 #[derive(Debug, Clone, Default)]
-struct Lags(Arc<Mutex<Vec<Duration>>>);
+struct Lags(Arc<Mutex<Vec<(LockName, Duration)>>>);
 
 impl Lags {
-    fn take(&self) -> Vec<Duration> {
+    fn take(&self) -> Vec<(LockName, Duration)> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many jobs have started.
+    fn jobs(&self) -> usize {
+        let starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        starts.iter().map(|(job, _)| job).collect::<BTreeSet<_>>().len()
     }
 }
 
 impl CronObserver for Lags {
     fn observe(&self, _: &str, event: &CronEvent<'_>) {
-        if let CronEvent::Started { lag, .. } = event {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(*lag);
+        if let CronEvent::Started { job, lag, .. } = event {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push((LockName::clone(job), *lag));
         }
     }
 }
@@ -44,7 +63,7 @@ async fn scheduler(server: &RedisServer, lags: &Lags, schedule: impl Fn(usize) -
     let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
     let builder = Scheduler::builder(LockFactory::new(backend)).group("load").observer(lags.clone());
     let cron = builder.build().expect("the options fit together");
-    for number in 0..JOBS {
+    for number in 0..jobs() {
         let schedule = Schedule::cron(&schedule(number)).expect("a good schedule");
         let job = cron.job(&format!("job-{number}"), schedule, |_| async { Ok(()) });
         job.register().await.expect("a server that runs registers");
@@ -57,36 +76,45 @@ fn percentile(sorted: &[Duration], part: f64) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_jobs_cost_little_and_start_on_time() {
+async fn many_jobs_cost_little_and_all_start() {
     let (server, lags) = (RedisServer::start(), Lags::default());
     let cron = scheduler(&server, &lags, |_| "0 0 1 1 *".to_owned()).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let idle = tokio::spawn(async move { cron.run_until(async { drop(stopped.await) }).await });
     sleep(Duration::from_secs(2)).await;
-    let before = requests(&server);
+    let (begun, before) = (Instant::now(), requests(&server));
     sleep(Duration::from_secs(10)).await;
-    let per_second = (requests(&server) - before) as f64 / 10.0;
+    let per_second = (requests(&server) - before) as f64 / begun.elapsed().as_secs_f64();
     drop(stop);
     idle.await.expect("it ends").expect("it ends well");
     assert!(per_second < 5.0, "{per_second} requests a second while nothing is due");
 
     let server = RedisServer::start();
-    // A hundred of them each second, all at the same instant.
+    // A tenth of them each second, all at the same instant.
     let cron = scheduler(&server, &lags, |number| format!("{}/10 * * * * *", number % 10)).await;
-    let running = tokio::spawn(async move { cron.run_until(sleep(Duration::from_secs(14))).await });
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move { cron.run_until(async { drop(stopped.await) }).await });
     // Until it leads, and the server knows the scripts.
     sleep(Duration::from_secs(3)).await;
     lags.take();
+    sleep(Duration::from_secs(10)).await;
+    let all_start = async {
+        while lags.jobs() < jobs() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, all_start).await.expect("every job starts");
+    drop(stop);
     running.await.expect("it ends").expect("it ends well");
-    let mut lags = lags.take();
+    let mut lags: Vec<_> = lags.take().into_iter().map(|(_, lag)| lag).collect();
     lags.sort_unstable();
     let (half, most) = (percentile(&lags, 0.5), percentile(&lags, 0.99));
     eprintln!(
-        "{JOBS} jobs: {per_second} requests a second when idle; 100 due at once each second, {} starts: p50 {half:?}, p99 {most:?}",
+        "{} jobs: {per_second:.1} requests a second when idle; a tenth due at once each second, {} starts: p50 {half:?}, p99 {most:?}",
+        jobs(),
         lags.len()
     );
-    assert!(lags.len() >= 900, "{} starts", lags.len());
     // Without optimisation the client of Redis needs a millisecond for a request.
     let bound = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 50 });
-    assert!(most < bound, "p99 of the lag is {most:?}, above {bound:?}");
+    assert!(!long() || most < bound, "p99 of the lag is {most:?}, above {bound:?}");
 }

@@ -8,7 +8,7 @@ use lock_node::{line::now, process::Process, together::at_once};
 use lock_testkit::{ClockShift, RedisServer};
 use std::{thread::sleep, time::Duration};
 
-const LEASE: u64 = 1_000;
+const LEASE: u64 = 3_000;
 const HOUR: i64 = 3_600;
 const AT_ONCE: usize = 10;
 
@@ -63,7 +63,7 @@ fn the_server_steps_ahead() {
     says(&mut second, &read, "read fresh");
     says(&mut first, "write", "write stale");
     says(&mut second, "write", "write done");
-    sleep(Duration::from_millis(LEASE / 2));
+    sleep(Duration::from_millis(LEASE * 2 / 3));
     says(&mut first, "is_held", "is_held false");
     says(&mut second, "is_held", "is_held true");
 }

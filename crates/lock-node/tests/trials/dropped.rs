@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{factory, lock, on_a_runtime, orphans, redis, until},
+    stage::{ENDLESS, factory, lock, on_a_runtime, orphans, redis, until},
 };
 use lock_core::{LockFactory, LockOptions};
 use lock_testkit::{FaultyBackend, Op, Phase, RedisServer, Seed};
@@ -14,7 +14,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LEASE: Duration = Duration::from_secs(30);
 const TASKS: u64 = 16;
 /// More often than an acquire is polled before it is answered, or sleeps; those that did not come to it are not counted.
 const POLLS: usize = 4;
@@ -25,6 +24,7 @@ pub(crate) fn dropped_acquires(run: &Run) -> Vec<Figure> {
         let (random, after) = at_random(*run).await;
         let polls = after_each_poll().await;
         let gates = at_each_gate(run.times(1, 20)).await;
+        run.bound(after, WITHIN);
         vec![Figure::new(
             "acquire futures are dropped: at random / after each poll / at each gate",
             format!("{random} / {polls} / {gates}"),
@@ -37,7 +37,7 @@ pub(crate) fn dropped_acquires(run: &Run) -> Vec<Figure> {
 async fn at_random(run: Run) -> (u64, Duration) {
     let dropped = run.times(2_000, 10_000) / TASKS;
     let server = RedisServer::start();
-    let options = LockOptions::new().lease(LEASE);
+    let options = LockOptions::new().lease(ENDLESS);
     let clients = [factory(&server.url(), options).await, factory(&server.url(), options).await];
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -70,7 +70,7 @@ async fn at_random(run: Run) -> (u64, Duration) {
 /// With a future that is polled so often and no more, on a lock that is free, and on one that is held.
 async fn after_each_poll() -> usize {
     let server = RedisServer::start();
-    let options = LockOptions::new().lease(LEASE);
+    let options = LockOptions::new().lease(ENDLESS);
     let (holder, locks) = (factory(&server.url(), options).await, factory(&server.url(), options).await);
     let mut dropped = 0;
     for held in [false, true] {
@@ -101,7 +101,7 @@ async fn is_dropped_after<F: Future>(acquiring: F, polls: usize) -> bool {
 /// follows it, and of the one after the wake-up.
 async fn at_each_gate(rounds: usize) -> usize {
     let server = RedisServer::start();
-    let options = LockOptions::new().lease(LEASE);
+    let options = LockOptions::new().lease(ENDLESS);
     let holder = factory(&server.url(), options).await;
     let faulty = FaultyBackend::new(Arc::new(redis(&server.url()).await));
     let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
@@ -138,9 +138,6 @@ async fn at_each_gate(rounds: usize) -> usize {
 /// How long the last key was there. Subscriptions linger for 2 s, in case somebody comes again.
 async fn nothing_is_left(server: &RedisServer, of: &str) -> Duration {
     let begin = Instant::now();
-    while !orphans(server).is_empty() {
-        assert!(begin.elapsed() < WITHIN, "{of}: {:?} is left", orphans(server));
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    until(&format!("nothing is left, dropped {of}"), async || orphans(server).is_empty()).await;
     begin.elapsed()
 }

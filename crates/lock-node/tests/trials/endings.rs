@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{factory, lock, on_a_runtime, orphans, until},
+    stage::{ENDLESS, factory, lock, on_a_runtime, orphans, until},
 };
 use lock_core::{LockFactory, LockGuard, LockOptions};
 use lock_testkit::RedisServer;
@@ -13,8 +13,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// So long that nothing ends by itself in time.
-const LEASE: Duration = Duration::from_secs(30);
 /// How long a release in the background may take.
 const SOON: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_millis(1);
@@ -23,13 +21,13 @@ pub(crate) fn drops_in_odd_places(run: &Run) -> Vec<Figure> {
     let times = run.times(200, 1_000);
     let server = RedisServer::start();
     let places = [
-        outside_of_a_runtime(&server, times),
-        after_its_runtime(&server, times),
-        on_a_runtime(at_shutdown(&server, times)),
-        on_a_runtime(in_a_panic(&server, times)),
+        outside_of_a_runtime(&server, *run, times),
+        after_its_runtime(&server, *run, times),
+        on_a_runtime(at_shutdown(&server, *run, times)),
+        on_a_runtime(in_a_panic(&server, *run, times)),
     ];
     let worst = places.map(|took| took.into_iter().max().unwrap());
-    assert!(worst.iter().all(|&worst| worst <= BOUND), "{worst:?}");
+    run.bound(worst.into_iter().max().unwrap(), BOUND);
     let worst = worst.map(ms).join(" / ");
     vec![Figure::new(
         "guards are dropped outside of a runtime / after its end / at shutdown / in a panic",
@@ -58,25 +56,25 @@ async fn guards(locks: &LockFactory, times: usize) -> Vec<LockGuard> {
     guards
 }
 
-async fn released(server: &RedisServer) {
+async fn released(server: &RedisServer, run: Run) {
     let begin = Instant::now();
     until("all is released", async || orphans(server).is_empty()).await;
-    assert!(begin.elapsed() < SOON, "released after {:?}", begin.elapsed());
+    run.bound(begin.elapsed(), SOON);
 }
 
-fn outside_of_a_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
+fn outside_of_a_runtime(server: &RedisServer, run: Run, times: usize) -> Vec<Duration> {
     on_a_runtime(async {
-        let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
+        let locks = factory(&server.url(), LockOptions::new().lease(ENDLESS)).await;
         let guards = guards(&locks, times).await;
         let dropping = std::thread::spawn(move || guards.into_iter().map(drop_timed).collect::<Vec<_>>());
         let took =
             tokio::task::spawn_blocking(move || dropping.join().expect("no drop panics")).await.unwrap();
-        released(server).await;
+        released(server, run).await;
         took
     })
 }
 
-fn after_its_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
+fn after_its_runtime(server: &RedisServer, run: Run, times: usize) -> Vec<Duration> {
     const LEASE: Duration = Duration::from_secs(2);
     let (_locks, guards) = on_a_runtime(async {
         let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
@@ -86,12 +84,12 @@ fn after_its_runtime(server: &RedisServer, times: usize) -> Vec<Duration> {
     let took = guards.into_iter().map(drop_timed).collect();
     // Nobody is left who could release: the leases end by themselves.
     std::thread::sleep(LEASE);
-    on_a_runtime(released(server));
+    on_a_runtime(released(server, run));
     took
 }
 
-async fn at_shutdown(server: &RedisServer, times: usize) -> Vec<Duration> {
-    let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
+async fn at_shutdown(server: &RedisServer, run: Run, times: usize) -> Vec<Duration> {
+    let locks = factory(&server.url(), LockOptions::new().lease(ENDLESS)).await;
     let mut guards = guards(&locks, times).await;
     let after = guards.split_off(times / 2);
     let dropping =
@@ -99,13 +97,13 @@ async fn at_shutdown(server: &RedisServer, times: usize) -> Vec<Duration> {
     locks.shutdown().await;
     let mut took = dropping.await.unwrap();
     took.extend(after.into_iter().map(drop_timed));
-    released(server).await;
+    released(server, run).await;
     took
 }
 
-async fn in_a_panic(server: &RedisServer, times: usize) -> Vec<Duration> {
+async fn in_a_panic(server: &RedisServer, run: Run, times: usize) -> Vec<Duration> {
     quiet_about_intended_panics();
-    let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
+    let locks = factory(&server.url(), LockOptions::new().lease(ENDLESS)).await;
     let took = guards(&locks, times)
         .await
         .into_iter()
@@ -126,7 +124,7 @@ async fn in_a_panic(server: &RedisServer, times: usize) -> Vec<Duration> {
             took
         })
         .collect();
-    released(server).await;
+    released(server, run).await;
     took
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     assert!(windows > waits.len() as u64, "the referee heard of each hold: {windows}");
-    assert!(worst <= bound, "{worst:?}");
+    run.bound(worst, bound);
     vec![Figure::new(
         "the holder is killed (`kill -9`), lease 2 s, 20 processes wait",
         waits.len(),

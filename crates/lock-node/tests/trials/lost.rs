@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{factory, lock, on_a_runtime, orphans, warm_up},
+    stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{ErrorKind, Lock, LockOptions};
 use lock_fred::fred::util::sha1_hash;
@@ -20,7 +20,7 @@ pub(crate) const ACQUIRE: &str = include_str!("../../../lock-fred/src/scripts/ac
 const RENEW: &str = include_str!("../../../lock-fred/src/scripts/renew.lua");
 const RELEASE: &str = include_str!("../../../lock-fred/src/scripts/release.lua");
 const CLIENTS: usize = 50;
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(5);
 
 /// The operation timeout is a tenth of the lease.
 pub(crate) fn operation_timeout(lease: Duration) -> Duration {
@@ -32,7 +32,7 @@ pub(crate) fn contains(chunk: &[u8], what: &str) -> bool {
 }
 
 pub(crate) fn lost_replies(run: &Run) -> Vec<Figure> {
-    on_a_runtime(replies_are_lost(run.times(200, 1_000)))
+    on_a_runtime(replies_are_lost(run.times(100, 1_000)))
 }
 
 async fn replies_are_lost(each: usize) -> Vec<Figure> {
@@ -66,8 +66,7 @@ async fn replies_are_lost(each: usize) -> Vec<Figure> {
     }
     proxy.pass();
     tokio::time::sleep(2 * operation_timeout(LEASE)).await;
-    let left = orphans(&server);
-    assert_eq!(left, Vec::<String>::new(), "orphans");
+    all_are_given_back(&server, LEASE).await;
     let lost = loser.lost().map(|lost| lost.to_string()).join(" / ");
     vec![Figure::new(
         "replies of acquire / renew / release are lost, 50 clients",

@@ -3,14 +3,14 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{factory, lock, on_a_runtime},
+    stage::{HANGS, factory, lock, on_a_runtime},
 };
 use lock_core::{LockOptions, LostReason};
 use lock_testkit::{Direction, RedisServer, Seed, Stream, TcpProxy};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(9);
 /// How many cases run at a time.
 const AT_ONCE: usize = 25;
 /// How late a task may learn of what was true before, on a machine that does other things.
@@ -42,7 +42,7 @@ pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
             }
         }
     });
-    assert!(latest <= LATE, "{latest:?}");
+    run.bound(latest, LATE);
     vec![
         Figure::new(
             "the holder is cut off for half of its lease",
@@ -84,7 +84,7 @@ fn cut_off(way: &TcpProxy, random: &mut Stream) -> &'static str {
 async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, name).acquire().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(random.below(1_000))).await;
+    tokio::time::sleep(Duration::from_millis(random.below(3_000))).await;
     let (left, how) = (guard.remaining(), cut_off(way, &mut random));
     tokio::time::sleep(LEASE / 2).await;
     way.pass();
@@ -100,7 +100,7 @@ async fn told_alone(
     name: &str,
 ) -> JoinHandle<(LostReason, Instant)> {
     while !waiting.is_finished() {
-        assert!(deadline.elapsed() <= 10 * LATE, "{name}: nobody is told");
+        assert!(deadline.elapsed() < HANGS, "{name}: nobody is told");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     waiting
@@ -111,19 +111,21 @@ async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration 
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, name).acquire().await.unwrap();
     let lost = guard.lost();
-    tokio::time::sleep(Duration::from_millis(random.below(1_000))).await;
+    tokio::time::sleep(Duration::from_millis(random.below(3_000))).await;
     cut_off(way, &mut random);
     let cut = Instant::now();
     // What was under way has come by now, and the deadline stands.
     tokio::time::sleep(LEASE / 10).await;
-    let deadline = Instant::now() + guard.remaining();
-    assert!(deadline <= cut + LEASE, "{name}: it never counts on more than a lease");
+    let (before, left) = (Instant::now(), guard.remaining());
+    // It is between these two: this thread may have stood still while it asked.
+    let (earliest, deadline) = (before + left, Instant::now() + left);
+    assert!(earliest <= cut + LEASE, "{name}: it never counts on more than a lease");
     let waiting = tokio::spawn(async move { (lost.await, Instant::now()) });
     // Who looks tells those who wait: half of the time nobody does.
     let looks = random.chance(0.5);
     while Instant::now() < deadline {
         assert!(
-            !looks || guard.is_held() || Instant::now() >= deadline,
+            !looks || guard.is_held() || Instant::now() >= earliest,
             "{name}: it is held until the deadline"
         );
         tokio::time::sleep(Duration::from_millis(2)).await;

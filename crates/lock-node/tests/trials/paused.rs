@@ -8,12 +8,12 @@ use lock_node::{fenced::FencedTable, line::now, together::at_once};
 use lock_testkit::RedisServer;
 use std::{sync::Arc, thread::sleep, time::Duration};
 
-const LEASE_MS: u64 = 1_000;
+const LEASE_MS: u64 = 3_000;
 /// How many cases run at a time.
 const AT_ONCE: usize = 10;
 
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
-    let rounds = run.times(2, 5);
+    let rounds = run.times(1, 5);
     let (server, referee) = (Arc::new(RedisServer::start()), Referee::appears());
     for round in 0..rounds {
         let (server, bench) = (server.clone(), referee.bench());

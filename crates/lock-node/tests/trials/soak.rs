@@ -6,7 +6,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{Referee, blocking, factory, lock, on_a_runtime, orphans, until},
+    stage::{HANGS, Referee, blocking, factory, lock, on_a_runtime, orphans, until},
 };
 use lock_core::{LockError, LockFactory, LockGuard, LockOptions};
 use lock_node::referee::Witness;
@@ -120,7 +120,7 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
     until("the clients recover", async || world.holds.load(Ordering::Relaxed) > before + CLIENTS).await;
     world.over.store(true, Ordering::Relaxed);
     for work in working {
-        tokio::time::timeout(Duration::from_secs(20), work).await.expect("nobody hangs").unwrap();
+        tokio::time::timeout(HANGS, work).await.expect("nobody hangs").unwrap();
     }
     for resource in &world.resources {
         let resource = resource.lock().unwrap();

@@ -12,8 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What takes no time but that of a slow machine.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// Ends what hangs. It is no bound on anything: a busy machine needs a small part of it.
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
+/// A lease that nobody can mistake for a release: it lasts longer than anything waits.
+pub(crate) const ENDLESS: Duration = Duration::from_secs(300);
 
 /// Carries out an async trial, as an application would: on several threads.
 pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
@@ -48,11 +50,11 @@ pub(crate) fn lock(locks: &LockFactory, name: &str) -> Lock {
     locks.named(name).expect("the trials use good names")
 }
 
-/// Waits until the condition holds, and fails with its words if it does not soon.
+/// Waits until the condition holds, and fails with its words if it never does.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
-        assert!(begin.elapsed() < SOON, "{what} within {SOON:?}");
+        assert!(begin.elapsed() < HANGS, "{what}: still not after {HANGS:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -69,6 +71,23 @@ pub(crate) async fn blocking<T: Send + 'static>(
 /// Keys of the locks, without counters, which stay for a while.
 pub(crate) fn orphans(server: &RedisServer) -> Vec<String> {
     server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect()
+}
+
+/// Fails if a lock is left that nobody gives back: it would end by itself, a lease after it was last renewed. Fails also
+/// if one is given back so late that this cannot be told apart.
+pub(crate) async fn all_are_given_back(server: &RedisServer, lease: Duration) {
+    let late = i64::try_from(lease.as_millis() / 10).expect("a short lease");
+    loop {
+        let left = orphans(server);
+        if left.is_empty() {
+            return;
+        }
+        for key in left {
+            let remaining = server.command(&["PTTL", &key]).integer();
+            assert!(remaining < 0 || remaining > late, "{key} is left to its end");
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// The referee, in a process of its own.

@@ -34,7 +34,7 @@ pub(crate) fn tokens_over_lost_data(run: &Run) -> Vec<Figure> {
     use Disaster::{Empty, Flush, OldDump, Promotion};
     let rounds = run.times(1, 5);
     let disasters = [Empty, OldDump, Flush, Empty, OldDump, Promotion].repeat(rounds);
-    on_a_runtime(data_is_lost(run.times(60_000, 1_000_000), disasters))
+    on_a_runtime(data_is_lost(run.times(50_000, 1_000_000), disasters))
 }
 
 async fn data_is_lost(total: u64, disasters: Vec<Disaster>) -> Vec<Figure> {

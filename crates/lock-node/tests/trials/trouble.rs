@@ -2,7 +2,7 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{blocking, factory, lock, on_a_runtime, redis},
+    stage::{HANGS, blocking, factory, lock, on_a_runtime, redis},
 };
 use lock_core::{ErrorKind, LockFactory, LockOptions, LostReason};
 use lock_testkit::RedisServer;
@@ -11,11 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = Duration::from_secs(9);
 /// Longer than a renewal interval, shorter than a lease.
-const TROUBLE: Duration = Duration::from_millis(1_500);
+const TROUBLE: Duration = Duration::from_millis(4_500);
 
-pub(crate) fn servers_in_trouble(_: &Run) -> Vec<Figure> {
+pub(crate) fn servers_in_trouble(run: &Run) -> Vec<Figure> {
     on_a_runtime(async {
         // Each has a server of its own, and they mostly sleep.
         tokio::join!(
@@ -25,8 +25,8 @@ pub(crate) fn servers_in_trouble(_: &Run) -> Vec<Figure> {
             unable_to_save(),
             busy_with_a_script(),
             loading_its_data(),
-            paused(),
-            rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(),
+            paused(*run),
+            rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(*run),
             eviction_is_a_loss_that_is_told(),
         );
     });
@@ -73,7 +73,7 @@ async fn is_ridden_out(
     tokio::time::sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
     assert!(guard.is_held() && !waiting.is_finished(), "{word}");
     blocking(&server, cure).await;
-    let second = tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("the wait ends");
+    let second = tokio::time::timeout(HANGS, waiting).await.expect("the wait ends");
     second.unwrap().unwrap().release().await.unwrap();
     tokio::time::sleep(LEASE).await;
     assert!(guard.is_held(), "{word}: it was renewed in time");
@@ -146,29 +146,30 @@ async fn unable_to_save() {
 
 async fn busy_with_a_script() {
     let server = RedisServer::builder().config("lua-time-limit", "10").start();
-    let cause = |server: &RedisServer| {
+    // Nobody can log in meanwhile; these are logged in.
+    let (mut killer, mut looks) = (server.raw(), server.raw());
+    let cause = move |server: &RedisServer| {
         server.raw().send(&["EVAL", "while true do end", "0"]).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
+        while !looks.command(&["GET", "x"]).is_error() {}
     };
-    // Nobody can log in meanwhile; this one is logged in.
-    let mut killer = server.raw();
     is_ridden_out(server, "BUSY", cause, move |_| drop(killer.command(&["SCRIPT", "KILL"]))).await;
 }
 
 async fn loading_its_data() {
     let server = RedisServer::builder().config("enable-debug-command", "yes").start();
     let cause = |server: &RedisServer| {
-        server.command(&["DEBUG", "POPULATE", "3000"]);
-        set(server, "key-load-delay", "600");
+        let mut looks = server.raw();
+        server.command(&["DEBUG", "POPULATE", "20000"]);
+        set(server, "key-load-delay", "1000");
         set(server, "loading-process-events-interval-bytes", "1024");
         server.raw().send(&["DEBUG", "RELOAD"]).unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        while !looks.command(&["GET", "x"]).is_error() {}
     };
-    is_ridden_out(server, "LOADING", cause, |_| {}).await;
+    is_ridden_out(server, "LOADING", cause, |server| set(server, "key-load-delay", "0")).await;
 }
 
 /// A stopped process is not a closed connection: nothing is heard until it goes on.
-async fn paused() {
+async fn paused(run: Run) {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, "held").acquire().await.unwrap();
@@ -184,8 +185,8 @@ async fn paused() {
     let paused = Instant::now();
     server.pause();
     guard.lost().await;
-    let after = paused.elapsed();
-    assert!(after < LEASE, "lost at the deadline at the latest, while nobody answers: {after:?}");
+    // At the deadline at the latest, while nobody answers.
+    run.bound(paused.elapsed(), LEASE);
     assert!(!guard.is_held());
     server.resume();
     let again = lock(&locks, "held").acquire().await.unwrap();
@@ -194,7 +195,7 @@ async fn paused() {
 
 /// A refusal that no retry cures is an error for who acquires; a hold lives on until its deadline, for rights come
 /// back as well.
-async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
+async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run: Run) {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let locks =
         factory(&format!("redis://shop:secret@127.0.0.1:{}", server.port()), LockOptions::new().lease(LEASE))
@@ -204,7 +205,7 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
     let asked = Instant::now();
     let error = lock(&locks, "tried").acquire().await.map(drop).expect_err("it has no right to");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false), "{error:?}");
-    assert!(asked.elapsed() < TROUBLE / 3, "at once: {:?}", asked.elapsed());
+    run.bound(asked.elapsed(), TROUBLE / 3);
     tokio::time::sleep(TROUBLE).await;
     assert!(guard.is_held());
     server.command(&["ACL", "SETUSER", "shop", "+evalsha"]);
@@ -212,10 +213,11 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner() {
     assert!(guard.is_held(), "it was renewed in time");
 
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
-    let revoked = Instant::now();
+    let (revoked, left) = (Instant::now(), guard.remaining());
     assert_eq!(guard.lost().await, LostReason::Expired);
     let after = revoked.elapsed();
-    assert!(after > LEASE / 2 && after <= LEASE, "{after:?}");
+    assert!(after >= left, "{after:?}, and it had {left:?}");
+    run.bound(after, LEASE);
 }
 
 /// Every policy but `noeviction` deletes locks sooner or later. The holder is told, and tokens go on rising.
@@ -254,8 +256,8 @@ async fn eviction_is_a_loss_that_is_told() {
             panic!("the lock was never evicted");
         })
         .await;
-        let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("at the next renewal");
-        assert_eq!(lost, LostReason::Gone, "{policy}");
+        let lost = tokio::time::timeout(HANGS, guard.lost()).await.expect("it is told");
+        assert_eq!(lost, LostReason::Gone, "{policy}: at a renewal, before its lease would have ended");
         blocking(&server, |server| drop(server.command(&["FLUSHALL"]))).await;
         let again = lock(&locks, "held").acquire().await.unwrap();
         assert!(again.fencing_token() > guard.fencing_token(), "{policy}");
