@@ -21,11 +21,13 @@ pub const LONG: Duration = Duration::from_secs(20);
 pub const SHORT: Duration = Duration::from_millis(400);
 /// After this time a [`SHORT`] lease is certainly over.
 pub const PAST_SHORT: Duration = Duration::from_millis(500);
+/// A lease that is renewed before its end even on a slow machine, and whose end a property can wait for.
+pub const RENEWED: Duration = Duration::from_secs(3);
 /// A lease was set a moment ago if it lasts at least this much less than asked: room for slow machines.
-pub const SLOW: Duration = Duration::from_secs(5);
+pub const SLOW: Duration = Duration::from_secs(10);
 
 /// How long an acquire of the suite may be under way.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One lease id, asking.
 #[derive(Debug, Clone)]

@@ -68,7 +68,7 @@ pub async fn an_earlier_instant_is_superseded(h: &impl Harness) {
 /// The server's clock decides when an instant has come, whatever the caller's says.
 pub async fn an_instant_that_has_not_come_is_early(h: &impl Harness) {
     let desk = Desk::new(h, "early").await;
-    let ahead = Duration::from_millis(600);
+    let ahead = Duration::from_secs(3);
     let reply = desk.ledger().open(desk.job.group.clone()).await.expect("a ledger answers");
     let soon = RunId::at_millis((reply.now + ahead).as_millis());
     let request = desk.request(soon);

@@ -13,7 +13,7 @@ use std::{
 /// Long enough for a wake-up that must not come to come.
 const QUIET: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(5);
-const STEPS: u32 = 1000;
+const STEPS: u32 = 12_000;
 
 /// Attached to a backend; deaf again when it is dropped.
 #[derive(Debug)]

@@ -61,17 +61,18 @@ pub async fn the_server_time_goes_on(h: &impl Harness) {
     h.pass(Duration::from_millis(100)).await;
     let passed = look(&backend, &name).await.now.since(before);
     assert!(passed >= Duration::from_millis(95), "100 ms are at least 95 ms on the server, not {passed:?}");
-    assert!(passed < Duration::from_secs(5), "100 ms are not {passed:?}");
+    assert!(passed < Duration::from_secs(60), "100 ms are not {passed:?}");
 }
 
 /// After any answer the backend can estimate the server's time, close enough to stamp an acquire with.
 pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
     let (backend, name) = (h.backend().await, h.name("estimate"));
     for _ in 0..5 {
-        let told = look(&backend, &name).await.now;
+        let before = look(&backend, &name).await.now;
         let estimate = backend.server_now().expect("after an answer there is an estimate");
-        let apart = told.since(estimate).max(estimate.since(told));
-        assert!(apart < Duration::from_secs(1), "the estimate is {apart:?} off");
+        let after = look(&backend, &name).await.now;
+        let off = before.since(estimate).max(estimate.since(after));
+        assert!(off < Duration::from_secs(1), "the estimate is {off:?} off");
         h.pass(Duration::from_millis(20)).await;
     }
 }

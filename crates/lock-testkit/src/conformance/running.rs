@@ -2,7 +2,7 @@
 
 use super::{
     Harness,
-    contender::{LONG, PAST_SHORT, SHORT},
+    contender::{LONG, RENEWED, SHORT},
     scheduler::Desk,
 };
 use lock_core::backend::ledger::{
@@ -12,10 +12,10 @@ use lock_core::backend::ledger::{
 /// Keeping is what a live node does; a shorter lease does not lower the end.
 pub async fn a_kept_run_outlives_its_first_end(h: &impl Harness) {
     let desk = Desk::new(h, "kept").await;
-    let run = desk.granted(ClaimRequest { lease: SHORT, ..desk.request(desk.instant(1)) }).await;
+    let run = desk.granted(ClaimRequest { lease: RENEWED, ..desk.request(desk.instant(1)) }).await;
     assert_eq!(desk.keep(&run, LONG).await, KeptRun::Kept);
     assert_eq!(desk.keep(&run, SHORT).await, KeptRun::Kept);
-    h.pass(PAST_SHORT).await;
+    h.pass(RENEWED).await;
     let open = desk.open().await;
     assert_eq!((open.len(), open[0].state), (1, RunState::Running));
     assert!(open[0].remaining <= LONG && open[0].remaining > SHORT, "{:?} are left", open[0].remaining);

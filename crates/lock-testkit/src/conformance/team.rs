@@ -2,15 +2,25 @@
 
 use super::Harness;
 use lock_core::{
-    Backend, Clock, Inspection, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions,
+    Backend, Clock, Inspection, Lock, LockError, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
+    LockOptions, WakeUp,
     backend::{StoredHold, WakeUps},
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
-/// A lease whose end, or whose renewals, a property waits for.
+/// A lease whose end a property waits for.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// What a property gives things that take no time but that of a slow machine.
-pub(super) const SOON: Duration = Duration::from_secs(3);
+/// A lease that its watchdog keeps even on a slow machine, and whose renewals a property waits for.
+pub(super) const KEPT: Duration = Duration::from_secs(4);
+/// Ends what hangs. Shorter than the default lease, so that nothing that ends by itself is taken for a release.
+pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Two processes and what they share.
 pub(super) struct Team {
@@ -19,6 +29,24 @@ pub(super) struct Team {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) name: LockName,
     wake_ups: WakeUps,
+    woken: Arc<Woken>,
+}
+
+/// Counts the messages that came for waiters, and how often waiters looked for themselves.
+#[derive(Debug, Default)]
+struct Woken {
+    messages: AtomicUsize,
+    polls: AtomicUsize,
+}
+
+impl LockObserver for Woken {
+    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+        match event {
+            LockEvent::WakeUp { wake: WakeUp::Push, .. } => self.messages.fetch_add(1, SeqCst),
+            LockEvent::WakeUp { wake: WakeUp::Poll, .. } => self.polls.fetch_add(1, SeqCst),
+            _ => return,
+        };
+    }
 }
 
 impl Team {
@@ -26,21 +54,23 @@ impl Team {
         Self::with(h, hint, LockOptions::new()).await
     }
 
-    /// Two processes with a watchdog for leases of [`LEASE`].
-    pub(super) async fn with_short_leases(h: &impl Harness, hint: &str) -> Self {
-        Self::with(h, hint, LockOptions::new().lease(LEASE)).await
+    /// Two processes with a watchdog for leases of [`KEPT`].
+    pub(super) async fn with_kept_leases(h: &impl Harness, hint: &str) -> Self {
+        Self::with(h, hint, LockOptions::new().lease(KEPT)).await
     }
 
     async fn with(h: &impl Harness, hint: &str, options: LockOptions) -> Self {
         let (backend, clock, name) = (h.backend().await, h.clock(), h.name(hint));
         let wake_ups = backend.capabilities().wake_ups;
         let other = h.another(&backend).await;
+        let woken = Arc::new(Woken::default());
         let factory = |backend: Arc<dyn Backend>| {
             let builder = LockFactory::builder(backend).clock(clock.clone()).options(options);
+            let builder = builder.observer(woken.clone());
             builder.build().expect("the suite's options fit together")
         };
         let (a, b) = (factory(backend), factory(other));
-        Self { a, b, clock, name, wake_ups }
+        Self { a, b, clock, name, wake_ups, woken }
     }
 
     /// The lock of `a`.
@@ -72,12 +102,14 @@ impl Team {
         within(h, SOON, "the lock becomes free", free).await;
     }
 
-    /// How long a waiter of another process may take to hear of a release.
-    pub(super) fn wake_up_time(&self) -> Duration {
-        match self.wake_ups {
-            WakeUps::Push => SOON,
-            _ => Duration::from_secs(6),
-        }
+    /// Waits for a waiter of another process that a release must wake: where the backend can push, no waiter looks for
+    /// itself without any message.
+    pub(super) async fn must_be_woken(&self, h: &impl Harness, waiter: Waiter) -> LockGuard {
+        let guard = within(h, SOON, "a release wakes the waiter", waiter).await;
+        let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
+        let pushes = self.wake_ups == WakeUps::Push;
+        assert!(!pushes || messages > 0 || polls == 0, "no message came: the waiter polled {polls} time(s)");
+        guard.expect("the waiter lives").expect("the waiter gets the lock")
     }
 }
 

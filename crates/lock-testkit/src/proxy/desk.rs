@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::watch;
 
 /// How long the owner waits for cut connections. It takes no time, unless a predicate hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Desk {
     pub(super) switches: watch::Sender<Switches>,

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How long a dump that is under way may hold up ours.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A copy of all data of a server. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
 #[derive(Clone)]

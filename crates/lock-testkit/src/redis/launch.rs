@@ -16,7 +16,7 @@ use std::{
 };
 
 /// How long a start may take in all.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long one question may take meanwhile.
 const QUESTION: Duration = Duration::from_secs(1);

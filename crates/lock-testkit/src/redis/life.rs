@@ -4,7 +4,7 @@ use super::{Dump, RedisServer, launch, process::Process};
 use std::{fs, time::Duration};
 
 /// How long an orderly end may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RedisServer {
     /// The process stands still (`SIGSTOP`): connections stay and are accepted, nothing is answered. Pausing twice is

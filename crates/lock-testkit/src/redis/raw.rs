@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How long an answer may take.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A blocking connection that speaks RESP2. An answer may take 10 seconds.
 #[derive(Debug)]

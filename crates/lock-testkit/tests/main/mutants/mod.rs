@@ -62,6 +62,8 @@ caught! {
     watch_that_is_not_acknowledged: WatchLater by waking::a_release_wakes_who_watches;
     unwatch_that_does_nothing: NeverUnwatches by waking::no_wake_up_after_unwatching;
     release_to_a_depth_that_publishes: PublishesKept by waking::a_release_to_a_depth_wakes_nobody;
+    release_that_wakes_nobody: NeverPublishes
+        by waiting::a_waiter_is_woken_by_a_release_elsewhere, waiting::a_try_does_not_overtake_a_waiter;
     undo_that_publishes: AlwaysPublishes by waking::a_release_without_publishing_wakes_nobody;
     force_without_compare: ForceWithoutCompare
         by freeing::a_repeated_forced_release_leaves_the_next_holder_alone;

@@ -37,6 +37,7 @@ pub(crate) enum Bug {
     NeverUnwatches,
     PublishesKept,
     AlwaysPublishes,
+    NeverPublishes,
     ForceWithoutCompare,
     HidesOther,
     ShufflesRenewals,
@@ -239,6 +240,9 @@ impl Backend for Mutant {
         r.name = self.name(r.name);
         if self.is(Bug::AlwaysPublishes) {
             r.publish = Publish::Yes;
+        }
+        if self.is(Bug::NeverPublishes) {
+            r.publish = Publish::No;
         }
         let name = r.name.clone();
         let mut reply = self.inner.release(r).await?;

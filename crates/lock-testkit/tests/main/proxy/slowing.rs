@@ -65,7 +65,7 @@ fn a_cut_ends_also_a_stalled_connection() {
 
 #[test]
 fn a_delay_keeps_the_order() {
-    const WAY: Duration = Duration::from_millis(40);
+    const WAY: Duration = Duration::from_millis(200);
     let (_server, proxy) = new();
     let mut client = client(&proxy);
     proxy.delay(WAY);
