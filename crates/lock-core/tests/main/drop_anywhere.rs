@@ -1,11 +1,11 @@
 //! A guard may be dropped anywhere, and a factory may outlive its runtime.
 
-use crate::support::{World, secs, until};
+use crate::support::{HANGS, World, secs, until};
 use lock_core::{ErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
-    sync::OnceLock,
-    time::{Duration, Instant},
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -15,14 +15,18 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn a_guard_dropped_outside_of_a_runtime_is_released_by_the_worker() {
     let store = MemoryBackend::new();
-    let locks = LockFactory::new(store.clone());
+    let faulty = FaultyBackend::new(Arc::new(store.clone()));
+    let locks = LockFactory::new(faulty.clone());
     let runtime = runtime();
     for _ in 0..1_000 {
-        let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
-        let begin = Instant::now();
-        drop(guard);
-        assert!(begin.elapsed() < Duration::from_millis(100), "Drop does not wait");
+        drop(runtime.block_on(locks.named("x").unwrap().acquire()).unwrap());
     }
+    until("all are released", || store.held().is_empty());
+    let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
+    let gate = faulty.gate(Op::Release, Phase::Before);
+    drop(guard);
+    assert_eq!(store.held().len(), 1, "Drop does not wait for the release");
+    drop(gate);
     until("released", || store.held().is_empty());
     assert!(runtime.block_on(locks.shutdown()).is_clean());
 }
@@ -81,7 +85,7 @@ fn a_waiter_whose_worker_died_with_another_runtime_goes_on() {
     until("waiting", || store.watched() == 1);
     drop(first);
     second.block_on(held.release()).unwrap();
-    let guard = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiter).await });
+    let guard = second.block_on(async { tokio::time::timeout(HANGS, waiter).await });
     drop(guard.expect("a new worker was started").unwrap().unwrap());
     drop(warm);
 }
@@ -99,7 +103,8 @@ async fn a_panic_releases_its_guard() {
         });
         assert!(panicked.await.unwrap_err().is_panic());
     }
-    let guard = tokio::time::timeout(Duration::from_secs(5), lock.acquire()).await.expect("at once").unwrap();
+    // Long before a lease of 30 s would have ended.
+    let guard = tokio::time::timeout(secs(20), lock.acquire()).await.expect("it is free").unwrap();
     drop(guard);
     assert!(locks.shutdown().await.is_clean());
     assert!(store.held().is_empty());

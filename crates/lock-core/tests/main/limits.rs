@@ -5,7 +5,7 @@ use lock_core::{
     Applied, BackendErrorKind, ErrorKind, Limits, LockEvent, LockFactory, LockObserver, LockOptions,
     LostReason, MemoryBackend,
 };
-use lock_testkit::{Fault, FaultyBackend, Op};
+use lock_testkit::{Fault, Op};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -173,11 +173,10 @@ async fn a_loop_of_acquires_lets_other_tasks_run() {
     assert!(other.is_finished());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_smallest_options_do_not_spin() {
-    let options = LockOptions::new().operation_timeout(millis(1)).renew_every(millis(10));
-    let store = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
-    let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
+    let world = World::with(LockOptions::new().operation_timeout(millis(1)).renew_every(millis(10)));
+    let (locks, store) = (&world.locks, &world.faulty);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     store.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
     let failed = locks.named("y").unwrap().acquire_timeout(millis(200)).await;

@@ -1,13 +1,12 @@
 //! No mutex of ours is held while a waker is woken, replaced or dropped: wakers are other people's code.
 
-use crate::support::{World, millis, secs};
+use crate::support::{HANGS, World, millis, secs};
 use lock_core::{AcquireFuture, Lock, LockFactory, LockName, LockOptions, MemoryBackend};
 use std::{
     future::Future,
     pin::{Pin, pin},
     sync::{Arc, Mutex, mpsc},
     task::{Context, Poll, Wake, Waker},
-    time::Duration,
 };
 
 /// Runs `f` in a thread of its own with a current-thread runtime; `false` if it hangs.
@@ -17,7 +16,7 @@ fn ends(f: impl Future<Output = ()> + Send + 'static) -> bool {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f);
         done.send(()).unwrap();
     });
-    end.recv_timeout(Duration::from_secs(5)).is_ok()
+    end.recv_timeout(HANGS).is_ok()
 }
 
 fn poll_once<F: Future>(f: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
