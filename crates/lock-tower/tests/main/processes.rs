@@ -70,7 +70,7 @@ async fn serve(redis: &str) {
     let locks = LockFactory::new(RedisBackend::connect(redis).await.unwrap());
     let place = Arc::new(PathBuf::from(env::var_os(PLACE).unwrap()));
     let handler = async move |lock: LockHandle| overlap(&place, &lock).await;
-    let layer = LockLayer::new(locks).key("stock:{sku}").wait(secs(60));
+    let layer = LockLayer::new(locks).key("stock:{sku}").wait(secs(600));
     let app = Router::new().route("/skus/{sku}/orders", post(handler)).route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     println!("serves {}", listener.local_addr().unwrap());
