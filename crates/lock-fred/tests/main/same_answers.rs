@@ -1,6 +1,6 @@
 //! Redis and the store rules answer alike, over random sequences of operations.
 
-use crate::support::{client, name};
+use crate::support::{client, long, name};
 use lock_core::{
     Backend, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
     backend::{
@@ -13,12 +13,13 @@ use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 const SEQUENCES: u64 = 10;
-const STEPS: usize = 10_000;
+/// In the long tier; otherwise half of it.
+const STEPS: u64 = 10_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 4;
 /// Redis counts an expiry from the begin of a script, and the rules from the `TIME` that it read: a server that has to
 /// wait for its core between the two lets a lease end a little early. Nothing is compared so close to an end.
-const BLUR: Duration = Duration::from_millis(8);
+const BLUR: Duration = Duration::from_millis(50);
 /// Redis counts in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(3);
 /// How long a server may have waited for its core.
@@ -120,7 +121,7 @@ impl Run {
         });
         match (reply.outcome, expected) {
             (Acquired::Busy { remaining: Some(a), .. }, Acquired::Busy { remaining: Some(b), .. }) => {
-                lasts_as_long(a, b);
+                self.lasts_as_long(&name, a, b).await;
             }
             (answer, expected) => assert_eq!(answer, expected),
         }
@@ -160,10 +161,28 @@ impl Run {
             (Inspected::Free, None) => {}
             (Inspected::Held(StoredHold { lease, depth, remaining: Some(a), .. }), Some((holder, d, b))) => {
                 assert_eq!((lease, depth), (holder.to_string(), d));
-                lasts_as_long(a, b);
+                self.lasts_as_long(&name, a, b).await;
             }
             (answer, expected) => panic!("{answer:?} is not {expected:?}"),
         }
+    }
+
+    /// A lease never lasts longer in Redis than the rules say, and hardly shorter: a holder counts from before its request.
+    /// A server that waits for its core while it answers tells a time that is later than what it says is left: then
+    /// another look decides.
+    async fn lasts_as_long(&mut self, name: &LockName, mut redis: Duration, mut rules: Duration) {
+        for _ in 0..20 {
+            assert!(rules <= redis + WAITED, "{redis:?}, {rules:?} by the rules");
+            if redis <= rules + ROUNDING {
+                return;
+            }
+            let reply = self.store.inspect(name.clone()).await.unwrap();
+            (redis, rules) = match (reply.outcome, self.slot(name).inspect(reply.now)) {
+                (Inspected::Held(StoredHold { remaining: Some(a), .. }), Some((.., b))) => (a, b),
+                (answer, expected) => panic!("{answer:?} is not {expected:?}"),
+            };
+        }
+        panic!("{redis:?}, and {rules:?} by the rules, each time");
     }
 
     async fn force(&mut self, name: LockName, lease: LeaseId) {
@@ -179,14 +198,9 @@ impl Run {
     }
 }
 
-/// A lease never lasts longer in Redis than the rules say, and hardly shorter: a holder counts from before its request.
-fn lasts_as_long(redis: Duration, rules: Duration) {
-    assert!(redis <= rules + ROUNDING && rules <= redis + WAITED, "{redis:?}, {rules:?} by the rules");
-}
-
 /// In several sequences at once, for they mostly wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_thousand_random_operations_are_answered_as_the_store_rules_say() {
+async fn random_operations_are_answered_as_the_store_rules_say() {
     let (server, seed) = (Arc::new(RedisServer::start()), Seed::of_this_run());
     let sequences: Vec<_> = (0..SEQUENCES)
         .map(|number| tokio::spawn(sequence(server.clone(), number, Seed::new(seed.get() ^ number))))
@@ -203,9 +217,10 @@ async fn sequence(server: Arc<RedisServer>, number: u64, seed: Seed) {
     let names = (0..NAMES).map(|which| name(&format!("same:{number}:{which}"))).collect();
     let store = client(&server.url()).await;
     let mut run = Run { store, model: HashMap::new(), random, names, leases, seen: HashMap::new() };
-    for _ in 0..STEPS {
+    let steps = if long() { STEPS } else { STEPS / 2 };
+    for _ in 0..steps {
         run.step().await;
     }
     assert!(run.seen.len() >= 11, "every kind of answer came: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= 20), "and not by chance: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= steps / 500), "and not by chance: {:?}", run.seen);
 }
