@@ -73,7 +73,8 @@ async fn serve(redis: &str) {
     let layer = LockLayer::new(locks).key("stock:{sku}").wait(secs(600));
     let app = Router::new().route("/skus/{sku}/orders", post(handler)).route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    println!("serves {}", listener.local_addr().unwrap());
+    // On one core the test runner has begun a line with the name of this test.
+    println!("\nserves {}", listener.local_addr().unwrap());
     let (end, ended) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().lines().next();
