@@ -42,7 +42,7 @@ struct Dice {
 
 impl Outside for Dice {
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
-        u32::from(self.random() % 16 == 0)
+        u32::from(self.random().is_multiple_of(16))
     }
 
     fn random(&mut self) -> u64 {

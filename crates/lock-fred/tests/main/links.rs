@@ -10,7 +10,7 @@ use lock_testkit::{
     Direction, RedisServer, TcpProxy,
     contender::{Contender, next},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(6);
 
