@@ -37,7 +37,7 @@ impl fmt::Debug for Job {
 /// | --- | --- |
 /// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
 /// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
-/// | [`grace`](Self::grace) | half the distance to the next instant, at most 10 minutes |
+/// | [`grace`](Self::grace) | half the distance to the next instant; 24 h if there is none |
 /// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
 /// | [`retries`](Self::retries) | none |
 /// | [`timeout`](Self::timeout) | none |
@@ -78,13 +78,14 @@ impl JobBuilder {
         self
     }
 
-    /// What becomes of instants that were missed.
+    /// Sets which missed instants are started: those that nobody started within their [grace](Self::grace).
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.terms.misfire = misfire;
         self
     }
 
-    /// How late a missed run may begin and still be worth it.
+    /// Sets how late a run may start before it is missed and the [misfire policy](Self::misfire) decides about it; at least a second.
+    /// An instant is also missed when a later one has come.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.terms.grace = Some(grace);
         self
@@ -153,6 +154,9 @@ impl JobBuilder {
 /// The name of a run's lock has group, job and instant in it.
 pub(crate) const MAX_JOB_NAME: usize = 200;
 
+/// Leaves time to plan and to claim a run.
+const MIN_GRACE: Duration = Duration::from_secs(1);
+
 const LONGEST_JITTER: Duration = Duration::from_secs(86_400);
 
 fn check(terms: &Terms) -> Result<(), CronError> {
@@ -162,6 +166,11 @@ fn check(terms: &Terms) -> Result<(), CronError> {
     }
     if terms.misfire == (Misfire::FireAll { max: 0 }) {
         return refuse("`Misfire::FireAll { max: 0 }` would run nothing: use `Misfire::Skip`");
+    }
+    if terms.grace.is_some_and(|grace| grace < MIN_GRACE) {
+        return refuse(
+            "a grace shorter than a second would miss runs on a busy machine: use at least a second",
+        );
     }
     if terms.timeout == Some(Duration::ZERO) {
         return refuse("a timeout of zero would end every run at once: leave it out for none");

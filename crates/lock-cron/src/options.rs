@@ -21,19 +21,24 @@ pub enum Overlap {
     },
 }
 
-/// What becomes of instants that passed while nobody could start them: an outage, or a change of the leader. A run counts
-/// as missed when it is more than a second late.
+/// Decides which missed instants are started after an outage or a change of the leader.
+///
+/// The latest instant that has come is *late* while it is within its [grace](crate::JobBuilder::grace): it is started under every
+/// policy, and is no catch-up run. Every other instant that nobody started is *missed*.
+///
+/// Catch-up runs of a job queue behind one another, whatever its [`Overlap`] policy. The first run that is on time queues behind
+/// them; later ones follow the policy. At most 1,000 instants are started, and at most 1,000 are counted as skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Misfire {
-    /// They stay missed.
+    /// Missed instants are not started.
     Skip,
-    /// The latest of them is run, if it is within its [grace](crate::JobBuilder::grace).
+    /// The latest instant is started, however late.
     #[default]
     FireOnce,
-    /// The latest of them are run, in ascending order, as far as they are within the grace.
+    /// The latest `max` instants are started in ascending order, however late. A late one is the last of them.
     FireAll {
-        /// How many at most.
+        /// The most instants that are started; at least 1.
         max: u32,
     },
 }
@@ -145,6 +150,7 @@ pub(crate) struct Terms {
     pub(crate) scope: Scope,
     pub(crate) overlap: Overlap,
     pub(crate) misfire: Misfire,
+    /// `None` is half the distance to the next instant.
     pub(crate) grace: Option<Duration>,
     pub(crate) on_orphan: OnOrphan,
     pub(crate) retries: Retries,

@@ -102,7 +102,7 @@ async fn take_and_claim(
         epoch: due.epoch,
         revision: due.revision,
         tolerance: Duration::ZERO,
-        overlap: rule(job.terms.overlap),
+        overlap: rule(due.overlap),
         lease: node.run_lease,
         node: node.name.clone(),
         catch_up: due.catch_up,

@@ -196,6 +196,7 @@ impl Drive {
                 job: orphan.job,
                 run: orphan.run,
                 catch_up: CatchUp::Yes,
+                overlap: job.terms.overlap,
                 missed: 0,
                 revision: 0,
                 epoch,

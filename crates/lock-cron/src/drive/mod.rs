@@ -13,7 +13,7 @@ use crate::{
     node::{Why, lock},
     observe::CronEvent,
     options::Scope,
-    plan::{Answer, Due, Planner},
+    plan::{Answer, Budget, Due, Planner},
     scheduler::Inner,
     start::Granted,
 };
@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    task::{JoinError, JoinSet},
+    task::{JoinError, JoinSet, yield_now},
     time::{Instant, sleep_until},
 };
 
@@ -130,7 +130,7 @@ impl Drive {
         while !self.is_done() {
             self.periodic();
             let mut commands = Vec::new();
-            self.planner.tick(self.now(), &mut commands);
+            self.planner.tick(self.now(), &mut Budget::default(), &mut commands);
             self.obey(commands);
             let wake = self.wake_at();
             let inner = self.inner.clone();
@@ -150,7 +150,7 @@ impl Drive {
                     }
                 }
                 () = inner.nudge.notified() => self.next_orders = Instant::now(),
-                () = sleep_until(wake) => {}
+                () = until(wake) => {}
             }
             self.advance();
         }
@@ -277,6 +277,15 @@ impl Drop for Drive {
     /// Also one that is dropped where it stands leads no more.
     fn drop(&mut self) {
         drop(self.follow());
+    }
+}
+
+/// Yields also if the instant has come: a planner that looks back over a long outage has work left after many ticks in a row.
+async fn until(instant: Instant) {
+    if instant <= Instant::now() {
+        yield_now().await;
+    } else {
+        sleep_until(instant).await;
     }
 }
 

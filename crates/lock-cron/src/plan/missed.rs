@@ -1,67 +1,134 @@
-//! Which of the instants that have come are run, and which stay missed.
+//! Looking back: which of the instants that have come are started, and how many are not.
+//!
+//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy starts; the
+//! others are counted up to a limit. A tick spends a [`Budget`] on it; jobs that are left over are looked at by the next tick.
 
 use crate::{
     options::{Misfire, Terms},
     schedule::{Schedule, UtcTime},
 };
 use lock_core::backend::ledger::CatchUp;
-use std::{collections::VecDeque, time::Duration};
+use std::time::Duration;
 
-/// By how much a run may be late and still be on time: the leader looks at the clock every second.
-pub(super) const ON_TIME: Duration = Duration::from_secs(1);
+/// The grace of an instant that has no successor, unless the job has its own.
+const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The longest grace, unless the job has its own.
-const LONGEST_GRACE: Duration = Duration::from_secs(600);
+/// The most instants of one job that are started after an outage.
+pub(super) const MAX_STARTED: usize = 1_000;
 
-/// How many missed instants are counted.
-const MOST_COUNTED: usize = 10_000;
+/// The most instants of one job that are counted as missed at once.
+const MAX_COUNTED: usize = 1_000;
 
-/// How many are run in all after an outage.
-const MOST_RUN: usize = 1_000;
+/// The searches in a schedule after which a tick leaves the other jobs to the next one.
+const SEARCHES: usize = 2_000;
 
-pub(super) struct Sifted {
-    /// In ascending order.
-    pub(super) run: Vec<(UtcTime, CatchUp)>,
-    pub(super) skipped: u32,
-    /// Nothing up to here has to be looked at again.
-    pub(super) up_to: UtcTime,
+/// The searches in schedules that a tick has spent on looking back.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    pub(super) spent: usize,
 }
 
-/// Looks at the instants after `cursor` up to `now`.
-pub(super) fn sift(schedule: &Schedule, terms: &Terms, cursor: UtcTime, now: UtcTime) -> Sifted {
+impl Budget {
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent >= SEARCHES
+    }
+
+    /// The instants after `after` up to `until`.
+    fn between<'a>(
+        &'a mut self,
+        schedule: &'a Schedule,
+        after: UtcTime,
+        until: UtcTime,
+    ) -> impl Iterator<Item = UtcTime> + 'a {
+        schedule.after(after).inspect(|_| self.spent += 1).take_while(move |at| *at <= until)
+    }
+}
+
+/// An instant that is to be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Come {
+    pub(super) at: UtcTime,
+    pub(super) catch_up: CatchUp,
+    /// The end of its grace.
+    pub(super) until: UtcTime,
+}
+
+#[derive(Debug)]
+pub(super) struct LookBack {
+    /// In ascending order.
+    pub(super) start: Vec<Come>,
+    pub(super) skipped: u32,
+    /// The first instant that has not come yet.
+    pub(super) next: Option<UtcTime>,
+}
+
+/// Decides about `first`, the only instant that has come; `next` is its successor.
+pub(super) fn one(terms: &Terms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
+    decide(terms, vec![first], 0, next, now)
+}
+
+/// Decides about the instants after `cursor` up to `now`. `distance` is that of the first two of them.
+pub(super) fn look_back(
+    schedule: &Schedule,
+    terms: &Terms,
+    cursor: UtcTime,
+    now: UtcTime,
+    distance: Duration,
+    budget: &mut Budget,
+) -> LookBack {
     let most = match terms.misfire {
-        Misfire::Skip => 0,
-        Misfire::FireOnce => 1,
-        Misfire::FireAll { max } => usize::try_from(max).unwrap_or(usize::MAX).min(MOST_RUN),
+        Misfire::Skip | Misfire::FireOnce => 1,
+        Misfire::FireAll { max } => usize::try_from(max).unwrap_or(usize::MAX).clamp(1, MAX_STARTED),
     };
-    // What is too old for any grace is counted, and not kept.
-    let oldest = now.saturating_sub(terms.grace.unwrap_or(LONGEST_GRACE).max(ON_TIME));
-    let mut counted = schedule.after(cursor).take_while(|at| *at < oldest).take(MOST_COUNTED).count();
-    let (mut run, mut missed) = (Vec::new(), VecDeque::new());
-    let recent = schedule.after(cursor.max(oldest.saturating_sub(Duration::from_millis(1))));
-    for at in recent.take_while(|at| *at <= now) {
-        if now.since(at) <= ON_TIME {
-            run.push((at, CatchUp::No));
-            continue;
-        }
-        missed.push_back(at);
-        if missed.len() > most {
-            missed.pop_front();
-            counted += 1;
+    let latest = latest(schedule, cursor, now, most, distance, budget);
+    let before = latest.first().map_or(now, |first| first.saturating_sub(Duration::from_millis(1)));
+    let counted = budget.between(schedule, cursor, before).take(MAX_COUNTED).count();
+    let next = schedule.next_after(now);
+    decide(terms, latest, u32::try_from(counted).unwrap_or(u32::MAX), next, now)
+}
+
+/// The last of `come` is late while it is within its grace, and every other instant is missed.
+fn decide(terms: &Terms, come: Vec<UtcTime>, counted: u32, next: Option<UtcTime>, now: UtcTime) -> LookBack {
+    let Some(last) = come.last().copied() else { return LookBack { start: vec![], skipped: counted, next } };
+    let grace = terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(last) / 2));
+    let until = last.saturating_add(grace);
+    let is_late = now <= until;
+    if !is_late && terms.misfire == Misfire::Skip {
+        return LookBack { start: vec![], skipped: counted.saturating_add(1), next };
+    }
+    let flagged = |at| {
+        let catch_up = if is_late && at == last { CatchUp::No } else { CatchUp::Yes };
+        Come { at, catch_up, until }
+    };
+    LookBack { start: come.into_iter().map(flagged).collect(), skipped: counted, next }
+}
+
+/// The latest `most` instants after `cursor` up to `now`, ascending.
+///
+/// Windows that end now grow until one has enough instants. One that has far too many is halved towards the last that had too few.
+fn latest(
+    schedule: &Schedule,
+    cursor: UtcTime,
+    now: UtcTime,
+    most: usize,
+    distance: Duration,
+    budget: &mut Budget,
+) -> Vec<UtcTime> {
+    let mut width = distance.saturating_mul(u32::try_from(most).unwrap_or(u32::MAX));
+    let (mut too_many, mut too_few) = (None, now);
+    loop {
+        let begin = too_many.map_or_else(
+            || cursor.max(now.saturating_sub(width)),
+            |too_many: UtcTime| too_many.saturating_add(too_few.since(too_many) / 2),
+        );
+        let mut found: Vec<_> = budget.between(schedule, begin, now).take(2 * most + 1).collect();
+        if found.len() > 2 * most {
+            too_many = Some(begin);
+        } else if found.len() >= most || begin <= cursor {
+            return found.split_off(found.len().saturating_sub(most));
+        } else {
+            too_few = begin;
+            width = width.max(Duration::from_millis(1)).saturating_mul(4);
         }
     }
-    let before = missed.len();
-    missed.retain(|at| now.since(*at) <= grace(schedule, terms, *at));
-    counted += before - missed.len();
-    let caught_up = missed.into_iter().map(|at| (at, CatchUp::Yes));
-    run = caught_up.chain(run).collect();
-    Sifted { run, skipped: u32::try_from(counted).unwrap_or(u32::MAX), up_to: now }
-}
-
-/// By default a run that comes nearer to its successor than to its own time is not worth it.
-fn grace(schedule: &Schedule, terms: &Terms, at: UtcTime) -> Duration {
-    terms.grace.unwrap_or_else(|| {
-        let half = schedule.next_after(at).map_or(LONGEST_GRACE, |next| next.since(at) / 2);
-        half.min(LONGEST_GRACE)
-    })
 }

@@ -14,7 +14,7 @@
 //! - nothing is asked for without leadership, while paused, or while draining;
 //! - at most one claim of a job is in flight, and they go in ascending order;
 //! - `cursor` and agenda never go back: what was decided or skipped is not asked for again under the same leadership;
-//! - the length of an agenda is bounded, however long an outage was.
+//! - the length of an agenda and the work of a tick are bounded, however long an outage was.
 
 mod job;
 mod missed;
@@ -28,6 +28,7 @@ use lock_core::{
     FencingToken, LockName,
     backend::ledger::{CatchUp, ClaimId, Claimed, RunId},
 };
+pub(crate) use missed::Budget;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -42,6 +43,8 @@ pub(crate) struct Due {
     pub(crate) job: LockName,
     pub(crate) run: RunId,
     pub(crate) catch_up: CatchUp,
+    /// The overlap policy of this run: catch-up runs queue.
+    pub(crate) overlap: Overlap,
     pub(crate) missed: u32,
     pub(crate) revision: u64,
     pub(crate) epoch: FencingToken,
@@ -113,6 +116,8 @@ impl Planner {
             paused: false,
             cursor: None,
             next: None,
+            behind: None,
+            follows_catch_up: false,
             agenda: VecDeque::new(),
             in_flight: false,
             not_before: UtcTime::from_millis(i64::MIN),
@@ -182,22 +187,32 @@ impl Planner {
         let leading = self.epoch.is_some();
         let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
         if leading && !job.agenda.iter().any(|entry| entry.run == run) {
-            job.agenda.push_back(Entry::new(run, CatchUp::No));
+            job.agenda.push_back(Entry::triggered(run));
         }
     }
 
-    /// Time has passed.
-    pub(crate) fn tick(&mut self, now: UtcTime, out: &mut Vec<Command>) {
+    /// Plans what is due. Jobs that are left over when the budget is spent are due at once in [`wake_at`](Self::wake_at).
+    pub(crate) fn tick(&mut self, now: UtcTime, budget: &mut Budget, out: &mut Vec<Command>) {
         if self.draining {
             return;
         }
-        let epoch = self.epoch;
+        let (leading, epoch) = (self.epoch.is_some(), self.epoch.unwrap_or(FencingToken::new(0)));
+        let mut behind = Vec::new();
         for (name, job) in &mut self.jobs {
-            let per_node = job.terms.scope == Scope::PerNode;
-            if per_node || epoch.is_some() {
+            if leading || job.terms.scope == Scope::PerNode {
                 job.list_due(name, now, out);
-                job.ask(name, now, epoch.unwrap_or(FencingToken::new(0)), out);
+                job.ask(name, now, epoch, out);
+                behind.extend(job.behind.map(|distance| (distance, name, job)));
             }
+        }
+        // A job whose instants are close to each other loses the most by waiting for another tick.
+        behind.sort_by_key(|(distance, ..)| *distance);
+        for (_, name, job) in behind {
+            if budget.is_spent() {
+                return;
+            }
+            job.look_back(name, now, budget, out);
+            job.ask(name, now, epoch, out);
         }
     }
 
@@ -227,7 +242,7 @@ impl Planner {
             Answer::Ledger(Claimed::Early { wait }) => job.not_before = now.saturating_add(wait),
             Answer::Ledger(Claimed::Busy { .. }) => {
                 job.not_before = now.saturating_add(BUSY);
-                if job.terms.overlap == Overlap::CancelPrevious {
+                if due.overlap == Overlap::CancelPrevious {
                     out.push(Command::EndRunning(due.job.clone()));
                 }
             }

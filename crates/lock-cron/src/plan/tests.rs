@@ -1,4 +1,6 @@
-//! Stories of the planner: what comes due, what is asked, what is answered.
+//! The planner: instants that come, claims, and answers to them.
+
+mod catching_up;
 
 use super::*;
 use crate::options::Misfire;
@@ -43,7 +45,7 @@ impl Story {
 
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
-        self.planner.tick(now, &mut out);
+        self.planner.tick(now, &mut Budget::default(), &mut out);
         out
     }
 
@@ -72,6 +74,7 @@ impl Story {
             job: name(),
             run,
             catch_up: CatchUp::No,
+            overlap: self.planner.jobs[&name()].terms.overlap,
             missed: 0,
             revision,
             epoch: EPOCH,
@@ -124,64 +127,6 @@ fn an_early_claim_is_repeated_when_the_server_says() {
     assert_eq!(story.planner.wake_at(), Some(UtcTime::from_millis(60_700)));
     assert_eq!(story.asks(UtcTime::from_millis(60_699)), []);
     assert_eq!(story.asks(UtcTime::from_millis(60_700)), [(run_at(60), CatchUp::No)]);
-}
-
-#[test]
-fn after_half_an_hour_of_outage_the_policy_decides() {
-    let hour = Some(Duration::from_secs(3600));
-    let terms = |misfire| Terms { misfire, grace: hour, ..Terms::default() };
-    let back = at(30 * 60 + 30);
-    let yes = |minutes: std::ops::RangeInclusive<u64>| -> Vec<_> {
-        minutes.map(|minute| (run_at(minute * 60), CatchUp::Yes)).collect()
-    };
-    for (misfire, asked) in [
-        (Misfire::Skip, vec![]),
-        (Misfire::FireOnce, yes(30..=30)),
-        (Misfire::FireAll { max: 5 }, yes(26..=30)),
-        (Misfire::FireAll { max: 50 }, yes(1..=30)),
-    ] {
-        let mut story = Story::led("* * * * *", terms(misfire));
-        let skips = 30 - u32::try_from(asked.len()).unwrap();
-        let first = story.tick(back);
-        let told = first.iter().filter(|command| matches!(command, Command::Skipped { .. })).cloned();
-        let expected = (skips > 0).then(|| skipped(SkipReason::Missed, skips));
-        assert_eq!(told.collect::<Vec<_>>(), expected.into_iter().collect::<Vec<_>>(), "{misfire:?}");
-        if let Some((run, _)) = asked.first() {
-            let claims: Vec<_> = first
-                .iter()
-                .filter_map(|c| if let Command::Claim(due) = c { Some(due) } else { None })
-                .collect();
-            assert_eq!((claims[0].run, claims[0].missed), (*run, skips));
-            story.answer(back, *run, granted());
-            assert_eq!(story.all_asked(back), asked[1..], "{misfire:?}");
-        }
-        assert_eq!(story.all_asked(at(31 * 60)), [(run_at(31 * 60), CatchUp::No)], "then the due one");
-    }
-}
-
-#[test]
-fn without_a_grace_of_its_own_a_run_is_made_up_within_half_its_distance() {
-    for (secs, asked) in [(85, true), (95, false)] {
-        let mut story = Story::led("* * * * *", Terms::default());
-        assert_eq!(!story.asks(at(secs)).is_empty(), asked, "{secs} s");
-    }
-    let mut story = Story::led("0 12 * * *", Terms::default());
-    assert_eq!(story.asks(at(12 * 3600 + 599)).len(), 1);
-    let mut story = Story::led("0 12 * * *", Terms::default());
-    assert_eq!(story.tick(at(12 * 3600 + 601)), [skipped(SkipReason::Missed, 1)], "at most 10 minutes");
-}
-
-#[test]
-fn an_outage_of_years_is_looked_at_in_bounded_time() {
-    let terms = Terms {
-        misfire: Misfire::FireAll { max: u32::MAX },
-        grace: Some(Duration::from_secs(3600)),
-        ..Terms::default()
-    };
-    let mut story = Story::led("* * * * * *", terms);
-    story.planner.registered(&name(), at(0));
-    story.tick(at(3 * 365 * 86_400));
-    assert!(story.planner.jobs[&name()].agenda.len() <= 1_002);
 }
 
 #[test]
@@ -326,19 +271,6 @@ fn a_claim_that_may_still_arrive_is_repeated_and_not_given_up() {
             matches!(&told[..], [Command::Claim(due)] if due.run == run_at(60) && due.in_doubt == Some(claim)),
             "{misfire:?}: {told:?}"
         );
-    }
-}
-
-#[test]
-fn what_the_store_could_not_be_asked_for_in_time_is_missed() {
-    for (misfire, asked, missed) in
-        [(Misfire::Skip, vec![], 1), (Misfire::FireOnce, vec![(run_at(60), CatchUp::Yes)], 0)]
-    {
-        let mut story = Story::led("* * * * *", Terms { misfire, ..Terms::default() });
-        story.asks(at(60));
-        story.answer(at(61), run_at(60), Answer::Failed);
-        assert_eq!(story.asks(UtcTime::from_millis(61_300)), asked, "{misfire:?}");
-        assert_eq!(story.planner.jobs[&name()].missed, missed, "{misfire:?}");
     }
 }
 

@@ -45,6 +45,7 @@ async fn jobs_that_make_no_sense_are_refused() {
         (job().overlap(Overlap::Allow { max: 0 }), "at least 1"),
         (job().misfire(Misfire::FireAll { max: 0 }), "Misfire::Skip"),
         (job().timeout(secs(0)), "timeout"),
+        (job().grace(std::time::Duration::from_millis(999)), "at least a second"),
         (job().scope(Scope::PerNode).retries(Retries { max: 1, ..none }), "each node"),
         (job().scope(Scope::PerNode).on_orphan(OnOrphan::Retry { max: 1 }), "each node"),
     ] {

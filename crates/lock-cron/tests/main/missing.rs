@@ -2,15 +2,17 @@
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
-use lock_cron::{Misfire, SkipReason};
-use tokio::time::sleep;
+use lock_cron::{Misfire, Overlap, Schedule, SkipReason};
+use lock_testkit::{Fault, Op};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, time::sleep};
 
 /// A job every minute; after five of them, half an hour without a node, then two more minutes.
 async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
     let fleet = Fleet::new();
     let node = || async {
         let node = fleet.node("a");
-        let job = node.job("job", "* * * * *", secs(1)).misfire(misfire).grace(secs(3600));
+        let job = node.job("job", "* * * * *", secs(1)).misfire(misfire).grace(secs(20));
         job.register().await.expect("a healthy fleet answers");
         node.start()
     };
@@ -59,26 +61,97 @@ async fn after_an_outage_fire_once_runs_the_latest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_fire_all_runs_the_latest_in_ascending_order_and_then_the_due_one() {
-    // Each body takes a second: the rule for overlaps would skip them otherwise.
+async fn after_an_outage_fire_all_runs_the_latest_in_ascending_order_under_each_overlap_policy() {
+    for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
+        let fleet = Fleet::new();
+        let node = || async {
+            let node = fleet.node("a");
+            let job = node.job("job", "* * * * *", secs(10)).misfire(Misfire::FireAll { max: 5 });
+            job.grace(secs(20)).overlap(overlap).register().await.unwrap();
+            node.start()
+        };
+        node().await.stop().await;
+        sleep(secs(30 * 60 + 30)).await;
+        let running = node().await;
+        sleep(secs(160)).await;
+        let starts = fleet.log.starts();
+        let minutes: Vec<_> = fleet.log.instants().iter().map(|second| second / 60).collect();
+        assert_eq!(minutes, [26, 27, 28, 29, 30, 31, 32, 33], "{overlap:?}");
+        let flags: Vec<_> = starts.iter().map(|start| start.catch_up).collect();
+        assert_eq!(flags, [true, true, true, true, true, false, false, false], "{overlap:?}");
+        assert!(starts[..6].windows(2).all(|pair| pair[1].at >= pair[0].at + 10_000), "one after the other");
+        assert_eq!(Running::count(&running.history().await, RunOutcome::Succeeded), 7, "{overlap:?}");
+        fleet.log.assert_each_once();
+    }
+}
+
+/// A job that is due at 12:00 each day, on a node that comes back after that many hours without one.
+async fn back_at(hour: u64, misfire: Misfire) -> Vec<bool> {
     let fleet = Fleet::new();
     let node = || async {
         let node = fleet.node("a");
-        let job =
-            node.job("job", "* * * * *", secs(0)).misfire(Misfire::FireAll { max: 5 }).grace(secs(3600));
-        job.overlap(lock_cron::Overlap::QueueOne).register().await.unwrap();
+        let job = node.job("job", "0 12 * * *", secs(1)).misfire(misfire);
+        job.register().await.expect("a healthy fleet answers");
         node.start()
     };
     node().await.stop().await;
-    sleep(secs(30 * 60 + 30)).await;
-    let running = node().await;
+    sleep(secs(hour * 3600)).await;
+    let _running = node().await;
     sleep(secs(60)).await;
-    let minutes: Vec<_> = fleet.log.instants().iter().map(|second| second / 60).collect();
-    assert_eq!(minutes, [26, 27, 28, 29, 30, 31]);
-    let flags: Vec<_> = fleet.log.starts().iter().map(|start| start.catch_up).collect();
-    assert_eq!(flags, [true, true, true, true, true, false]);
-    assert_eq!(Running::count(&running.history().await, RunOutcome::Succeeded), 6);
-    fleet.log.assert_each_once();
+    fleet.log.starts().iter().map(|start| start.catch_up).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daily_job_is_late_for_half_a_day_and_missed_after_it() {
+    for misfire in [Misfire::Skip, Misfire::FireOnce, Misfire::FireAll { max: 5 }] {
+        assert_eq!(back_at(12 + 11, misfire).await, [false], "{misfire:?}");
+    }
+    assert_eq!(back_at(12 + 13, Misfire::Skip).await, [false; 0]);
+    assert_eq!(back_at(12 + 13, Misfire::FireOnce).await, [true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_around_the_instant_costs_no_run_within_the_grace() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "* * * * *", secs(0)).misfire(Misfire::Skip).register().await.unwrap();
+    let running = node.start();
+    sleep(secs(59)).await;
+    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    sleep(secs(10)).await;
+    running.faulty.heal();
+    sleep(secs(2)).await;
+    assert_eq!((fleet.log.instants(), fleet.log.skipped(SkipReason::Missed)), (vec![60], 0));
+}
+
+/// 500 jobs that run each minute, and one that runs each second and is the last of them by its name, after a week without a node.
+/// The scheduler is told to end when the job of each second has started.
+#[tokio::test(start_paused = true)]
+async fn after_a_week_away_an_on_time_run_and_the_signal_wait_for_no_look_back() {
+    const JOBS: usize = 500;
+    let (fleet, started) = (Fleet::new(), Arc::new(Notify::new()));
+    let node = || async {
+        let node = fleet.node("a");
+        for number in 0..JOBS {
+            let name = format!("minute-{number:04}");
+            let job = node.job(&name, "* * * * *", secs(0)).grace(secs(60));
+            job.register().await.expect("a healthy fleet answers");
+        }
+        let (tell, every_second) = (started.clone(), Schedule::cron("* * * * * *").expect("a pattern"));
+        let job = node.cron.job("second", every_second, move |_| {
+            tell.notify_one();
+            async { Ok(()) }
+        });
+        job.register().await.expect("a healthy fleet answers");
+        node.start()
+    };
+    node().await.stop().await;
+    sleep(secs(7 * 86_400) - Duration::from_millis(500)).await;
+    let running = node().await;
+    started.notified().await;
+    running.stop().await;
+    let starts = fleet.log.starts().len();
+    assert!(starts < JOBS / 2, "{starts} runs were started before the signal was obeyed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,235 @@
+//! The planner after an outage: late and missed instants, catch-up runs, and the bound of the work.
+
+use super::*;
+
+fn terms(misfire: Misfire, grace: Option<u64>) -> Terms {
+    Terms { misfire, grace: grace.map(Duration::from_secs), ..Terms::default() }
+}
+
+fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(RunId, CatchUp)> {
+    minutes.map(|minute| (run_at(minute * 60), catch_up)).collect()
+}
+
+/// The planned runs and the missed ones of a job that runs each minute, after half an hour.
+fn after_half_an_hour(terms: Terms) -> (Vec<(RunId, CatchUp)>, u32) {
+    let mut story = Story::led("* * * * *", terms);
+    let now = at(30 * 60 + 20);
+    let told = story.tick(now);
+    let missed = told.iter().filter_map(|command| match command {
+        Command::Skipped { reason: SkipReason::Missed, count, .. } => Some(*count),
+        _ => None,
+    });
+    let claims = told.iter().filter_map(|command| match command {
+        Command::Claim(due) => Some((due.run, due.catch_up)),
+        _ => None,
+    });
+    let (mut asked, missed): (Vec<_>, u32) = (claims.collect(), missed.sum());
+    if let [(run, _)] = asked[..] {
+        story.answer(now, run, granted());
+        asked.extend(story.all_asked(now));
+    }
+    assert_eq!(story.all_asked(at(31 * 60)), minutes(31..=31, CatchUp::No), "and then the next one");
+    (asked, missed)
+}
+
+#[test]
+fn the_latest_instant_within_its_grace_is_late_and_others_are_missed() {
+    let late = minutes(30..=30, CatchUp::No);
+    let and_late = |from| [minutes(from..=29, CatchUp::Yes), late.clone()].concat();
+    for grace in [None, Some(30), Some(3600)] {
+        for (misfire, asked) in [
+            (Misfire::Skip, late.clone()),
+            (Misfire::FireOnce, late.clone()),
+            (Misfire::FireAll { max: 5 }, and_late(26)),
+            (Misfire::FireAll { max: 50 }, and_late(1)),
+        ] {
+            let missed = 30 - u32::try_from(asked.len()).unwrap();
+            assert_eq!(after_half_an_hour(terms(misfire, grace)), (asked, missed), "{misfire:?}, {grace:?}");
+        }
+    }
+}
+
+#[test]
+fn beyond_the_grace_the_misfire_policy_decides() {
+    for (misfire, from) in [(Misfire::Skip, 31), (Misfire::FireOnce, 30), (Misfire::FireAll { max: 5 }, 26)] {
+        let asked = minutes(from..=30, CatchUp::Yes);
+        let missed = 30 - u32::try_from(asked.len()).unwrap();
+        assert_eq!(after_half_an_hour(terms(misfire, Some(10))), (asked, missed), "{misfire:?}");
+    }
+}
+
+#[test]
+fn the_default_grace_is_half_the_distance_and_a_day_without_a_successor() {
+    const NOON: i64 = 12 * 3600;
+    const DAY: i64 = 24 * 3600;
+    for (schedule, instant, grace) in
+        [("* * * * *", 60, 30), ("0 12 * * *", NOON, DAY / 2), ("@at 1970-01-01T12:00:00Z", NOON, DAY)]
+    {
+        for (late, asked) in [(grace, 1), (grace + 1, 0)] {
+            let mut story = Story::led(schedule, terms(Misfire::Skip, None));
+            assert_eq!(story.asks(at(instant + late)).len(), asked, "{schedule}, {late} s late");
+            assert_eq!(story.planner.jobs[&name()].missed, u32::from(asked == 0));
+        }
+    }
+}
+
+#[test]
+fn a_run_that_the_store_was_not_asked_for_is_late_within_its_grace_and_missed_after_it() {
+    for (misfire, missed, asked) in
+        [(Misfire::Skip, 1, vec![]), (Misfire::FireOnce, 0, vec![(run_at(60), CatchUp::Yes)])]
+    {
+        let mut story = Story::led("* * * * *", terms(misfire, None));
+        story.asks(at(60));
+        story.answer(at(61), run_at(60), Answer::Failed);
+        assert_eq!(story.asks(at(89)), [(run_at(60), CatchUp::No)], "{misfire:?}");
+        story.answer(at(90), run_at(60), Answer::Failed);
+        assert_eq!(story.asks(at(91)), asked, "{misfire:?}");
+        assert_eq!(story.planner.jobs[&name()].missed, missed, "{misfire:?}");
+    }
+}
+
+#[test]
+fn catch_up_runs_and_the_first_on_time_run_behind_them_queue_under_each_overlap_policy() {
+    for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
+        let terms = Terms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
+        let mut story = Story::led("* * * * *", terms);
+        let claims = |story: &mut Story, now| {
+            let claims = story.tick(now).into_iter().filter_map(|command| match command {
+                Command::Claim(due) => Some((due.run, due.overlap)),
+                _ => None,
+            });
+            let claims: Vec<_> = claims.collect();
+            for (run, _) in &claims {
+                story.answer(now, *run, granted());
+            }
+            claims
+        };
+        let mut planned = Vec::new();
+        for now in [320, 320, 360, 420] {
+            planned.extend(claims(&mut story, at(now)));
+        }
+        let policy = |queues| if queues { Overlap::QueueOne } else { overlap };
+        let expected = [(240, true), (300, true), (360, true), (420, false)];
+        let expected: Vec<_> = expected.map(|(at, queues)| (run_at(at), policy(queues))).into();
+        assert_eq!(planned, expected, "{overlap:?}");
+    }
+}
+
+#[test]
+fn behind_catch_up_runs_the_overlap_policy_holds_from_the_second_on_time_run_on() {
+    for (overlap, reason, kept) in [
+        (Overlap::Skip, SkipReason::Overlap, vec![360]),
+        (Overlap::Allow { max: 2 }, SkipReason::Overlap, vec![360, 420]),
+        (Overlap::QueueOne, SkipReason::Queue, vec![480]),
+    ] {
+        let terms = Terms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
+        let mut story = Story::led("* * * * *", terms);
+        story.asks(at(330));
+        story.answer(at(330), run_at(240), granted());
+        story.asks(at(330));
+        let mut skips = 0;
+        for now in [360, 420, 480] {
+            story.answer(at(now), run_at(300), Answer::Ledger(Busy { running: 1 }));
+            for command in story.tick(at(now)) {
+                if let Command::Skipped { reason: told, count, .. } = command {
+                    assert_eq!(told, reason, "{overlap:?}");
+                    skips += count;
+                }
+            }
+        }
+        let agenda = &story.planner.jobs[&name()].agenda;
+        let waiting: Vec<_> = agenda.iter().map(|entry| entry.run).collect();
+        let expected: Vec<_> = std::iter::once(300).chain(kept.iter().copied()).map(run_at).collect();
+        assert_eq!(waiting, expected, "{overlap:?}");
+        assert_eq!(skips as usize, 3 - kept.len(), "{overlap:?}");
+    }
+}
+
+/// All jobs of a fleet are one week behind, but for one that runs each second.
+fn a_week_behind(jobs: usize, schedule: &str, terms: Terms) -> (Planner, LockName, UtcTime) {
+    const WEEK: i64 = 7 * 86_400;
+    let every_second = LockName::new("zz-every-second").unwrap();
+    let mut planner = Planner::default();
+    planner.led(EPOCH);
+    for number in 0..jobs {
+        let name = LockName::new(format!("job-{number:04}")).unwrap();
+        planner.add(at(0), name.clone(), Schedule::cron(schedule).unwrap(), terms);
+        planner.registered(&name, at(0));
+    }
+    planner.add(at(0), every_second.clone(), Schedule::cron("* * * * * *").unwrap(), Terms::default());
+    planner.registered(&every_second, at(WEEK - 1));
+    (planner, every_second, at(WEEK))
+}
+
+#[test]
+fn a_tick_looks_back_for_a_bounded_number_of_searches_and_plans_what_is_on_time() {
+    let all = Misfire::FireAll { max: u32::MAX };
+    for (schedule, terms, one_job) in [
+        ("CRON_TZ=Europe/Berlin * * * * *", terms(Misfire::FireOnce, None), 1_100),
+        ("CRON_TZ=Europe/Berlin * 9-16 * * MON-FRI", terms(Misfire::FireOnce, Some(600)), 1_300),
+        ("* * * * * *", terms(Misfire::FireOnce, Some(86_400)), 1_100),
+        ("* * * * * *", terms(all, Some(86_400)), 3_100),
+    ] {
+        let (mut planner, every_second, now) = a_week_behind(100, schedule, terms);
+        let (mut ticks, mut searches, mut most) = (0, 0, 0);
+        while planner.jobs.values().any(|job| job.next.is_some_and(|next| next <= now)) {
+            let (mut budget, mut out) = (Budget::default(), Vec::new());
+            planner.tick(now, &mut budget, &mut out);
+            let is_planned =
+                out.iter().any(|command| matches!(command, Command::Claim(due) if due.job == every_second));
+            assert_eq!(is_planned, ticks == 0, "{schedule}: the first tick plans what is on time");
+            assert!(budget.spent > 0, "{schedule}: each tick gets on");
+            if planner.wake_at().is_some_and(|wake| wake > now) {
+                assert!(
+                    planner.jobs.values().all(|job| job.behind.is_none()),
+                    "{schedule}: left over jobs are due"
+                );
+            }
+            (ticks, searches, most) = (ticks + 1, searches + budget.spent, most.max(budget.spent));
+        }
+        println!(
+            "{schedule}: {ticks} ticks, {} searches for a job, at most {most} in a tick",
+            searches / 100
+        );
+        assert!(most <= 2_000 + one_job, "{schedule}: {most} searches in one tick");
+        assert!(searches <= 100 * one_job, "{schedule}: {searches} searches for 100 jobs");
+    }
+}
+
+#[test]
+fn a_look_back_over_years_finds_the_latest_instants_of_any_pattern() {
+    let now = UtcTime::from_millis(1_774_746_000_123);
+    let schedules = [
+        "* * * * * *",
+        "*/7 * * * *",
+        "0 12 * * *",
+        "* 9-16 * * MON-FRI",
+        "0 0 29 2 *",
+        "0-4 0 1 1 *",
+        "*/10 * * * * * 2025",
+        "@every 90s",
+        "@at 2025-06-01T00:00:00Z",
+        "CRON_TZ=Europe/Berlin 30 2 * * *",
+        "CRON_TZ=Europe/Berlin */10 2 * * *",
+    ];
+    for text in schedules {
+        for days in [1, 9, 500].into_iter().filter(|days| *days == 1 || text != "* * * * * *") {
+            let back = Duration::from_secs(days * 86_400);
+            let schedule = Schedule::cron(text).unwrap();
+            let cursor = now.saturating_sub(back);
+            let all: Vec<_> = schedule.after(cursor).take_while(|at| *at <= now).collect();
+            let Some(distance) = all.get(1).map(|second| second.since(all[0])) else { continue };
+            for max in [1, 2, 1_000] {
+                let terms = terms(Misfire::FireAll { max }, None);
+                let found =
+                    missed::look_back(&schedule, &terms, cursor, now, distance, &mut Budget::default());
+                let kept = all.len().min(max as usize);
+                let started: Vec<_> = found.start.iter().map(|come| come.at).collect();
+                assert_eq!(started, all[all.len() - kept..], "{text}, {back:?}, {max}");
+                let missed = all.len() - kept;
+                assert_eq!(found.skipped as usize, missed.min(1_000), "{text}, {back:?}, {max}");
+                assert_eq!(found.next, schedule.next_after(now));
+            }
+        }
+    }
+}
