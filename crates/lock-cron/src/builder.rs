@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 /// | [`node`](Self::node) | the factory's process id | what the history calls this process |
 /// | [`leadership_lease`](Self::leadership_lease) | 10 s | how long runs may wait after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | after which time a run whose node died is an orphan |
-/// | [`shutdown_grace`](Self::shutdown_grace) | 30 s | how long running bodies may take when the scheduler ends |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | how long claims and running bodies may take when the scheduler ends |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
 #[must_use]
@@ -55,7 +55,7 @@ impl SchedulerBuilder {
             node: None,
             leadership_lease: Duration::from_secs(10),
             run_lease: Duration::from_secs(30),
-            shutdown_grace: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(20),
             observers: Vec::new(),
         }
     }
@@ -85,8 +85,9 @@ impl SchedulerBuilder {
         self
     }
 
-    /// How long running bodies may go on when the scheduler ends, before they are told to end; and how long, before that, claims
-    /// are waited for that the store has not answered.
+    /// Sets how long the scheduler waits when it ends: for claims that the store has not answered and for running bodies, together.
+    /// Then bodies are told to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace) for it. The defaults, 20 s
+    /// and 5 s, fit the 30 s after which Kubernetes kills a process. `Duration::MAX` waits for all.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self

@@ -93,8 +93,7 @@ impl Retries {
     pub(crate) fn wait(&self, attempts: u32, random: u64) -> Duration {
         let doubled = self.first.saturating_mul(1 << attempts.saturating_sub(1).min(20));
         let whole = doubled.min(self.longest);
-        let part = f64::from(u32::try_from(random >> 32).unwrap_or(0)) / f64::from(u32::MAX);
-        whole.mul_f64(1.0 - part / 4.0)
+        whole.saturating_sub(part(whole / 4, random))
     }
 }
 
@@ -114,15 +113,19 @@ pub enum StartJitter {
 
 impl StartJitter {
     pub(crate) fn wait(self, job: &str, random: u64) -> Duration {
-        let part = |most: Duration, number: u64| {
-            most.mul_f64(f64::from(u32::try_from(number >> 32).unwrap_or(0)) / f64::from(u32::MAX))
-        };
         match self {
             Self::None => Duration::ZERO,
             Self::Fixed(most) => part(most, fnv(job)),
             Self::Random(most) => part(most, random),
         }
     }
+}
+
+/// The part of a duration that a number from the whole range stands for, up to all of it.
+fn part(whole: Duration, number: u64) -> Duration {
+    let nanos = whole.as_nanos() * u128::from(number >> 32) / u128::from(u32::MAX);
+    let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
+    Duration::new(secs, u32::try_from(nanos % 1_000_000_000).unwrap_or(0))
 }
 
 /// FNV-1a, spread over all bits: the same on every node and in every version.
@@ -200,7 +203,16 @@ mod tests {
         for (attempts, whole) in [(1, 1), (2, 2), (3, 4), (4, 5), (60, 5)] {
             let whole = Duration::from_secs(whole);
             assert_eq!(retries.wait(attempts, 0), whole);
-            assert_eq!(retries.wait(attempts, u64::MAX), whole.mul_f64(0.75));
+            assert_eq!(retries.wait(attempts, u64::MAX), whole * 3 / 4);
+        }
+    }
+
+    #[test]
+    fn the_longest_waits_do_not_overflow() {
+        let retries = Retries { max: 9, first: Duration::MAX, longest: Duration::MAX };
+        for random in [0, 1 << 40, u64::MAX] {
+            let wait = retries.wait(u32::MAX, random);
+            assert!(wait >= Duration::MAX / 4 * 3 - Duration::from_secs(1), "{wait:?}");
         }
     }
 
@@ -213,6 +225,7 @@ mod tests {
         assert!(waits.iter().all(|wait| *wait <= minute));
         let early = waits.iter().filter(|wait| **wait < minute / 2).count();
         assert!((30..70).contains(&early), "{early} of 100 are in the first half");
+        assert_eq!(StartJitter::Random(Duration::MAX).wait("a", u64::MAX), Duration::MAX);
         assert!(
             StartJitter::Random(minute).wait("a", u64::MAX) == minute
                 && StartJitter::None.wait("a", 9).is_zero()

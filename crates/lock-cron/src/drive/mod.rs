@@ -39,6 +39,9 @@ const SLICE: Duration = Duration::from_secs(1);
 /// How often the orders of the fleet are read.
 const ORDERS_EVERY: Duration = Duration::from_secs(1);
 
+/// The longest period of a task that is repeated, whatever the leases.
+const MAX_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+
 type Asked<T> = Result<T, BackendError>;
 
 /// What a task came to.
@@ -54,13 +57,13 @@ enum Effect {
     Resigned,
 }
 
-/// Where the end stands.
+/// The phase of the scheduler. Draining and finishing have one deadline together; `None` is none.
 enum Phase {
     Running,
-    /// No claims any more; waiting for those in flight, until then.
-    Draining(Instant),
-    /// Bodies finish, until then.
-    Finishing(Instant),
+    /// Nothing is claimed; the claims in flight are awaited.
+    Draining(Option<Instant>),
+    /// The leadership is given back; running bodies finish.
+    Finishing(Option<Instant>),
     /// Bodies were told to end.
     Ending,
 }
@@ -175,9 +178,9 @@ impl Drive {
 
     fn wake_at(&self) -> Instant {
         let now = Instant::now();
-        let planned = self.planner.wake_at().map(|at| now + at.since(self.now()));
+        let planned = self.planner.wake_at().and_then(|at| now.checked_add(at.since(self.now())));
         let end = match self.phase {
-            Phase::Draining(deadline) | Phase::Finishing(deadline) => Some(deadline).filter(|at| *at > now),
+            Phase::Draining(deadline) | Phase::Finishing(deadline) => deadline.filter(|at| *at > now),
             _ => None,
         };
         planned.into_iter().chain(end).fold(now + SLICE, Instant::min)
@@ -191,7 +194,7 @@ impl Drive {
             self.read_orders();
         }
         if self.leadership.is_some() && now >= self.next_open {
-            self.next_open = now + self.inner.node.run_lease / 3;
+            self.next_open = now + self.third_of_a_run_lease();
             let node = self.inner.node.clone();
             self.effects.spawn(async move {
                 let asked = node.store.ask(node.store.ledger().open(node.store.group.clone())).await;
@@ -199,9 +202,14 @@ impl Drive {
             });
         }
         if now >= self.next_keep && !self.keeping {
-            self.next_keep = now + self.inner.node.run_lease / 3;
+            self.next_keep = now + self.third_of_a_run_lease();
             self.keep();
         }
+    }
+
+    /// The period of looks at open runs and of renewals.
+    fn third_of_a_run_lease(&self) -> Duration {
+        (self.inner.node.run_lease / 3).min(MAX_PERIOD)
     }
 
     /// All of them, whatever was known.
@@ -245,20 +253,21 @@ impl Drive {
     fn drain(&mut self) {
         if matches!(self.phase, Phase::Running) {
             self.planner.drain();
-            self.phase = Phase::Draining(Instant::now() + self.inner.options.shutdown_grace);
+            self.phase = Phase::Draining(Instant::now().checked_add(self.inner.options.shutdown_grace));
         }
     }
 
     /// Goes on with the end, as far as it has come.
     fn advance(&mut self) {
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match self.phase {
-            Phase::Draining(_) if self.claims == 0 => {
+            Phase::Draining(deadline) if self.claims == 0 => {
                 self.resign(None);
-                self.phase = Phase::Finishing(Instant::now() + self.inner.options.shutdown_grace);
+                self.phase = Phase::Finishing(deadline);
             }
-            // Who leads then finds what they may have started.
-            Phase::Draining(deadline) if Instant::now() >= deadline => self.inner.node.give_up(),
-            Phase::Finishing(deadline) if Instant::now() >= deadline => {
+            // The next leader finds what they may have started.
+            Phase::Draining(deadline) if is_over(deadline) => self.inner.node.give_up(),
+            Phase::Finishing(deadline) if is_over(deadline) => {
                 self.inner.node.cancel(|_, _| true, Why::ShutDown);
                 self.phase = Phase::Ending;
             }

@@ -1,6 +1,7 @@
 //! The scheduler: in virtual time with faults planned, and in real time on real servers.
 
 mod building;
+mod durations;
 mod failing;
 mod fleet;
 mod leading;
