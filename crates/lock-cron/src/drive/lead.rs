@@ -54,6 +54,20 @@ impl Drive {
         self.register(self.fleet_jobs(), Duration::ZERO);
     }
 
+    /// Looks at the clock before anything is planned: in a process that was stopped, no timer has fired yet, and another leader may
+    /// have started the runs that seem to be missed.
+    pub(super) fn look_at_the_hold(&mut self) {
+        if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
+            self.leadership_lost(&"its lease has ended");
+        }
+    }
+
+    pub(super) fn leadership_lost(&mut self, reason: &dyn std::fmt::Display) {
+        tracing::warn!(cron.group = %self.inner.node.store.group, %reason, "leadership lost");
+        self.follow();
+        self.elect(Duration::ZERO);
+    }
+
     /// This node leads no more.
     pub(super) fn follow(&mut self) -> Option<LockGuard> {
         let Leadership { guard, .. } = self.leadership.take()?;

@@ -131,6 +131,7 @@ impl Drive {
         let mut signal = pin!(signal);
         self.elect(Duration::ZERO);
         while !self.is_done() {
+            self.look_at_the_hold();
             self.periodic();
             let mut commands = Vec::new();
             self.planner.tick(self.now(), &mut Budget::default(), &mut commands);
@@ -140,11 +141,7 @@ impl Drive {
             tokio::select! {
                 biased;
                 () = &mut signal, if matches!(self.phase, Phase::Running) => self.drain(),
-                reason = lost(&mut self.leadership) => {
-                    tracing::warn!(cron.group = %self.inner.node.store.group, %reason, "the leadership was lost");
-                    self.follow();
-                    self.elect(Duration::ZERO);
-                }
+                reason = lost(&mut self.leadership) => self.leadership_lost(&reason),
                 Some(done) = self.effects.join_next() => {
                     self.done(done);
                     // Together: planning costs a look at each job, and many runs may be due at once.

@@ -13,4 +13,5 @@ mod overlapping;
 #[cfg(feature = "axum")]
 mod page;
 mod running;
+mod stopped;
 mod telling;

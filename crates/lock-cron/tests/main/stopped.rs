@@ -1,0 +1,61 @@
+//! A process that is stopped while it leads, and goes on after the end of its lease.
+
+use crate::fleet::{Fleet, secs};
+use lock_core::{Clock, LockFactory, Moment, ServerTime, TestClock};
+use lock_cron::{CronEvent, CronObserver, Schedule, Scheduler};
+use std::sync::{Arc, Mutex};
+use tokio::time::sleep;
+
+/// The clock of a process that stops for half a minute when an observer says so: it then shows a later time before any timer fires.
+#[derive(Debug, Clone)]
+struct Process {
+    clock: Arc<TestClock>,
+    stopped_at: Arc<Mutex<Option<Moment>>>,
+    events: Arc<Mutex<Vec<String>>>,
+}
+
+impl Clock for Process {
+    fn now(&self) -> Moment {
+        let stopped = self.stopped_at.lock().expect("no test panics while it writes").is_some();
+        self.clock.now() + if stopped { secs(30) } else { secs(0) }
+    }
+
+    fn wall(&self) -> ServerTime {
+        self.clock.wall()
+    }
+}
+
+impl CronObserver for Process {
+    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+        let mut stopped_at = self.stopped_at.lock().expect("no test panics while it writes");
+        let due = self.clock.now() > Moment::START + secs(5);
+        match event {
+            // Told by a task of the scheduler, whose next step is to plan.
+            CronEvent::ClockOffset { .. } if due && stopped_at.is_none() => {
+                *stopped_at = Some(self.clock.now());
+                self.clock.step_wall(30_000_000);
+            }
+            CronEvent::ClockOffset { .. } => {}
+            _ if stopped_at.is_some() => {
+                self.events.lock().expect("no test panics while it writes").push(format!("{event:?}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_stopped_resigns_before_it_plans() {
+    let fleet = Fleet::new();
+    let process = Process { clock: fleet.clock.clone(), stopped_at: Arc::default(), events: Arc::default() };
+    let locks = LockFactory::builder(fleet.memory.clone()).clock(Arc::new(process.clone()));
+    let locks = locks.build().expect("good options");
+    let cron = Scheduler::builder(locks).observer(process.clone()).build().expect("good options");
+    let every_second = Schedule::cron("* * * * * *").expect("a pattern");
+    cron.job("job", every_second, |_| async { Ok(()) }).register().await.expect("a healthy fleet answers");
+    cron.run_until(sleep(secs(30))).await.expect("it ends in good order");
+    let events = process.events.lock().expect("no test panics while it writes");
+    let at = |word: &str| events.iter().position(|event| event.starts_with(word));
+    assert_eq!(at("Resigned"), Some(0), "{events:#?}");
+    assert!(at("Skipped").is_some() && at("Leading") < at("Skipped"), "{events:#?}");
+}
