@@ -6,18 +6,17 @@ use crate::{
     node::Why,
     observe::CronEvent,
     options::{OnOrphan, Scope},
-    plan::{Command, Due, utc},
+    plan::{Answer, Command, Due, utc},
     run,
     scheduler::effective,
     start::{Granted, adopt, bury, start},
     store::AFTER_FAILURE,
 };
-use futures_util::FutureExt;
 use lock_core::{
     ErrorKind, FencingToken, LockError, LockGuard, LockName,
     backend::ledger::{Again, CatchUp, ClaimId, JobOrders, KeptRun, OpenRun, Orders, RunId, RunState},
 };
-use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 impl Drive {
@@ -55,10 +54,12 @@ impl Drive {
         let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.inner.node.clone();
         self.claims += 1;
-        self.effects.spawn(async move {
+        let failed = Effect::Claimed(due.clone(), Answer::Failed, None);
+        let claim = async move {
             let (answer, granted) = start(&node, &job, &mut due).await;
             Effect::Claimed(due, answer, granted.map(Box::new))
-        });
+        };
+        self.spawn(claim, failed);
     }
 
     pub(super) fn start(&mut self, job: &Arc<Job>, granted: Granted) {
@@ -67,19 +68,20 @@ impl Drive {
         if matches!(self.phase, Phase::Ending) {
             node.cancel(|name, of| *name == job.name && of == run, Why::ShutDown);
         }
-        self.effects.spawn(async move {
-            // Whatever is wrong in there, the run is over: else it would be kept for ever, and no later one could start.
-            if AssertUnwindSafe(run::run(&node, &job, granted, cancel)).catch_unwind().await.is_err() {
-                tracing::error!(cron.job = %job.name, "a run panicked outside of its body");
-            }
+        // Also after a panic outside of the body the run is over: it would be kept for ever otherwise, and no later one could start.
+        let over = Effect::Over(job.name.clone(), run);
+        let body = async move {
+            run::run(&node, &job, granted, cancel).await;
             Effect::Over(job.name.clone(), run)
-        });
+        };
+        self.spawn(body, over);
     }
 
     pub(super) fn handle(&mut self, effect: Effect) {
         let mut commands = Vec::new();
         match effect {
             Effect::Elected(elected) => self.elected(*elected),
+            Effect::NotElected => self.elect(AFTER_FAILURE),
             Effect::Resigned => {
                 self.resigning = false;
                 self.elect(Duration::ZERO);
@@ -207,7 +209,8 @@ impl Drive {
                 .then_some(Again { claim: orphan.claim, most });
             let node = self.inner.node.clone();
             self.claims += 1;
-            self.effects.spawn(async move {
+            let failed = Effect::Adopted(due.job.clone(), due.run, None);
+            let adoption = async move {
                 let granted = match again {
                     Some(again) => adopt(&node, &job, &mut due, again).await,
                     None => {
@@ -221,7 +224,8 @@ impl Drive {
                     node.observers.tell(&CronEvent::Orphan { job: &due.job, again: true });
                 }
                 Effect::Adopted(due.job, due.run, granted.map(Box::new))
-            });
+            };
+            self.spawn(adoption, failed);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Leadership: one leader for all nodes that know the same jobs.
 
-use super::{Drive, Effect, Leadership, Phase, unowned::Unowned};
+use super::{Drive, Effect, Leadership, Phase, of_length, panicked, unowned::Unowned};
 use crate::{
     observe::CronEvent,
     options::{Scope, fnv},
@@ -20,7 +20,7 @@ impl Drive {
             options = options.token_floor(floor);
         }
         let name = format!("leader:{{{}}}:{:016x}", node.store.group, self.fingerprint());
-        self.effects.spawn(async move {
+        let election = async move {
             sleep(after).await;
             let name = LockName::reserved(&name).expect("the group was checked to fit");
             let lock = node.locks.named(name).and_then(|lock| lock.with_options(options));
@@ -29,7 +29,8 @@ impl Drive {
                 Err(error) => Err(error),
             };
             Effect::Elected(Box::new(elected))
-        });
+        };
+        self.spawn(election, Effect::NotElected);
     }
 
     /// The nodes that may lead the same jobs: those who know the same, and mean the same instants by them.
@@ -81,19 +82,22 @@ impl Drive {
         self.floor = floor.max(self.floor);
         let Some(guard) = self.follow() else { return };
         self.resigning = true;
-        self.effects.spawn(async move {
+        let release = async move {
             let _ = guard.release().await;
             Effect::Resigned
-        });
+        };
+        self.spawn(release, Effect::Resigned);
     }
 
     pub(super) fn register(&mut self, jobs: Vec<LockName>, after: Duration) {
-        let node = self.inner.node.clone();
-        self.effects.spawn(async move {
+        let (node, failed) = (self.inner.node.clone(), Effect::Registered(jobs.clone(), Err(panicked())));
+        let ask = async move {
             sleep(after).await;
             let asked =
                 node.store.ask(node.store.ledger().register(node.store.group.clone(), jobs.clone())).await;
-            Effect::Registered(jobs, asked.map(|reply| reply.outcome))
-        });
+            let registered = asked.and_then(|reply| of_length(jobs.len(), reply.outcome));
+            Effect::Registered(jobs, registered)
+        };
+        self.spawn(ask, failed);
     }
 }

@@ -17,13 +17,15 @@ use crate::{
     scheduler::Inner,
     start::Granted,
 };
+use futures_util::FutureExt;
 use lock_core::{
-    BackendError, FencingToken, LockError, LockGuard, LockName, LostReason,
+    Applied, BackendError, BackendErrorKind, FencingToken, LockError, LockGuard, LockName, LostReason,
     backend::ledger::{ClaimId, KeepRun, KeptRun, OpenRun, Orders, Registered, RunId},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
+    panic::AssertUnwindSafe,
     pin::{Pin, pin},
     sync::Arc,
     time::Duration,
@@ -47,6 +49,8 @@ type Asked<T> = Result<T, BackendError>;
 /// What a task came to.
 enum Effect {
     Elected(Box<Result<LockGuard, LockError>>),
+    /// The task of the election panicked.
+    NotElected,
     Registered(Vec<LockName>, Asked<Vec<Registered>>),
     Orders(Asked<Orders>),
     Open(Asked<Vec<OpenRun>>),
@@ -157,10 +161,20 @@ impl Drive {
         self.failure.take().map_or(Ok(()), Err)
     }
 
+    /// Runs a task whose result is an event of the loop. A panic in it is the failure of this task alone: `failed` is the event then.
+    fn spawn(&mut self, task: impl Future<Output = Effect> + Send + 'static, failed: Effect) {
+        self.effects.spawn(async move {
+            AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!("a task of the scheduler panicked");
+                failed
+            })
+        });
+    }
+
     fn done(&mut self, done: Result<Effect, JoinError>) {
         match done {
             Ok(effect) => self.handle(effect),
-            // A body's panic is caught where it runs; this is one of our own.
+            // Only a runtime that shuts down ends them early: panics are caught in the task.
             Err(error) => tracing::error!(%error, "a task of the scheduler ended early"),
         }
     }
@@ -193,10 +207,11 @@ impl Drive {
         if self.leadership.is_some() && now >= self.next_open {
             self.next_open = now + self.third_of_a_run_lease();
             let node = self.inner.node.clone();
-            self.effects.spawn(async move {
+            let ask = async move {
                 let asked = node.store.ask(node.store.ledger().open(node.store.group.clone())).await;
                 Effect::Open(asked.map(|reply| reply.outcome))
-            });
+            };
+            self.spawn(ask, Effect::Open(Err(panicked())));
         }
         if now >= self.next_keep && !self.keeping {
             self.next_keep = now + self.third_of_a_run_lease();
@@ -218,13 +233,14 @@ impl Drive {
         self.next_orders = Instant::now() + ORDERS_EVERY;
         self.reading_orders = true;
         let (node, known) = (self.inner.node.clone(), self.known_orders);
-        self.effects.spawn(async move {
+        let ask = async move {
             let asked = node.store.ask(node.store.ledger().orders(node.store.group.clone(), known)).await;
             if let Some(seconds) = node.store.clock_offset() {
                 node.observers.tell(&CronEvent::ClockOffset { seconds });
             }
             Effect::Orders(asked.map(|reply| reply.outcome))
-        });
+        };
+        self.spawn(ask, Effect::Orders(Err(panicked())));
     }
 
     fn keep(&mut self) {
@@ -233,8 +249,8 @@ impl Drive {
             return;
         }
         self.keeping = true;
-        let node = self.inner.node.clone();
-        self.effects.spawn(async move {
+        let (node, failed) = (self.inner.node.clone(), Effect::Kept(runs.clone(), Err(panicked())));
+        let ask = async move {
             let item = |(job, run, claim): &(LockName, RunId, ClaimId)| KeepRun {
                 job: job.clone(),
                 run: *run,
@@ -243,8 +259,10 @@ impl Drive {
             };
             let items = runs.iter().map(item).collect();
             let asked = node.store.ask(node.store.ledger().keep(node.store.group.clone(), items)).await;
-            Effect::Kept(runs, asked.map(|reply| reply.outcome))
-        });
+            let kept = asked.and_then(|reply| of_length(runs.len(), reply.outcome));
+            Effect::Kept(runs, kept)
+        };
+        self.spawn(ask, failed);
     }
 
     fn drain(&mut self) {
@@ -286,6 +304,23 @@ impl Drop for Drive {
     }
 }
 
+/// The error of a task that panicked; its request may have been carried out.
+fn panicked() -> BackendError {
+    BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a task of the scheduler panicked")
+}
+
+/// Refuses answers that are not one for each question.
+fn of_length<T>(asked: usize, answers: Vec<T>) -> Asked<Vec<T>> {
+    if answers.len() == asked {
+        return Ok(answers);
+    }
+    let about = format!(
+        "the run ledger gave {} answers to {asked} questions: report it to its author",
+        answers.len()
+    );
+    Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
+}
+
 /// Yields also if the instant has come: a planner that looks back over a long outage has work left after many ticks in a row.
 async fn until(instant: Instant) {
     if instant <= Instant::now() {
@@ -300,5 +335,19 @@ async fn lost(leadership: &mut Option<Leadership>) -> LostReason {
     match leadership {
         Some(leadership) => leadership.lost.as_mut().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_are_too_few_or_too_many_are_refused() {
+        assert_eq!(of_length(2, vec![1, 2]).expect("one answer for each question"), [1, 2]);
+        for answers in [vec![], vec![1], vec![1, 2, 3]] {
+            let error = of_length(2, answers).expect_err("another number of answers");
+            assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Protocol, Applied::Unknown));
+        }
     }
 }

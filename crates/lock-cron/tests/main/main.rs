@@ -12,6 +12,7 @@ mod ordering;
 mod overlapping;
 #[cfg(feature = "axum")]
 mod page;
+mod panicking;
 mod running;
 mod stopped;
 mod telling;
