@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let job = cron.job("hello", Schedule::cron("* * * * * *")?, |_| async { Ok(()) });
     job.register().await?;
 
-    let app = axum::Router::new().nest("/cron", lock_cron::router(cron.clone()));
+    let app = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
     // With `PORT` set, it stays until it is stopped: look at http://127.0.0.1:<port>/cron
     let port = env::var("PORT").ok().map(|port| port.parse()).transpose()?;
     let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).await?;

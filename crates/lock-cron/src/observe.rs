@@ -26,6 +26,8 @@ pub enum CronEvent<'a> {
         run: RunId,
         /// The number of the attempt, from 1.
         attempt: u32,
+        /// Whether it makes up for a missed instant.
+        catch_up: bool,
         /// How late it was claimed; zero for a run without an instant, and for an attempt after the first, which waited.
         lag: Duration,
     },
@@ -106,7 +108,7 @@ fn log(group: &str, event: &CronEvent<'_>) {
             tracing::info!(cron.group = group, cron.epoch = epoch.get(), "leading")
         }
         CronEvent::Resigned => tracing::info!(cron.group = group, "leading no more"),
-        CronEvent::Started { job, run, attempt, lag } => {
+        CronEvent::Started { job, run, attempt, lag, .. } => {
             let lag_ms = (*attempt == 1).then_some(lag.as_millis() as u64);
             tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");
         }
@@ -116,6 +118,10 @@ fn log(group: &str, event: &CronEvent<'_>) {
         }
         CronEvent::Skipped { job, reason: reason @ SkipReason::DataLoss, count } => {
             tracing::error!(cron.group = group, cron.job = %job, ?reason, count, "the store lost the watermark: not run");
+        }
+        // The overlap policy at work, which may be once a second.
+        CronEvent::Skipped { job, reason: reason @ (SkipReason::Overlap | SkipReason::Queue), count } => {
+            tracing::debug!(cron.group = group, cron.job = %job, ?reason, count, "not run");
         }
         CronEvent::Skipped { job, reason, count } => {
             tracing::warn!(cron.group = group, cron.job = %job, ?reason, count, "not run");

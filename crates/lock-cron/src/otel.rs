@@ -20,7 +20,7 @@ const SECONDS: [f64; 14] =
 /// | --- | --- | --- |
 /// | `cron.leader` | up-down counter: 1 on the node that leads | |
 /// | `cron.start` | counter | `cron.job` |
-/// | `cron.start.lag` | histogram, s: how late a run was claimed | |
+/// | `cron.start.lag` | histogram, s: how late a run was claimed that is no catch-up run | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
 /// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.again`: whether it is run again |
@@ -88,10 +88,10 @@ impl CronObserver for OtelCronObserver {
         match event {
             CronEvent::Leading { .. } => self.leader.add(1, &group),
             CronEvent::Resigned => self.leader.add(-1, &group),
-            CronEvent::Started { job, lag, attempt, .. } => {
+            CronEvent::Started { job, lag, attempt, catch_up, .. } => {
                 let [of_group] = group.clone();
                 self.start.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
-                if *attempt == 1 {
+                if *attempt == 1 && !catch_up {
                     self.lag.record(lag.as_secs_f64(), &group);
                 }
             }

@@ -13,7 +13,7 @@ use crate::{
 use futures_util::FutureExt;
 use lock_core::{
     FencingToken, Hold,
-    backend::ledger::{Again, Attempt, ClaimId, ClaimRequest, Claimed, RunOutcome, Then},
+    backend::ledger::{Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, RunOutcome, Then},
 };
 use std::{
     error::Error,
@@ -171,7 +171,8 @@ async fn attempt(
     // A later one waited for its turn, and that is not lateness.
     let first = run.scheduled().filter(|_| attempt == 1);
     let lag = first.map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
-    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, lag });
+    let catch_up = granted.catch_up == CatchUp::Yes;
+    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, catch_up, lag });
     let began = tokio::time::Instant::now();
     let verdict = supervised(job, granted, cancel.clone()).await;
     let took = began.elapsed();

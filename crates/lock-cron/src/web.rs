@@ -26,7 +26,7 @@ const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsa
                         style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
 
 /// A router to nest into your own, behind your own authentication: it changes nothing, but names of jobs and texts of errors
-/// are not for everybody.
+/// are not for everybody. Use `nest_service`: below `nest` the page has no path that ends with a slash.
 ///
 /// | path | answers |
 /// | --- | --- |
@@ -39,7 +39,7 @@ const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsa
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let cron = lock_cron::Scheduler::builder(lock_core::LockFactory::new(lock_core::MemoryBackend::new())).build()?;
-/// let app: axum::Router = axum::Router::new().nest("/cron", lock_cron::router(cron.clone()));
+/// let app: axum::Router = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
 /// # let _ = app;
 /// # Ok(()) }
 /// ```

@@ -24,7 +24,7 @@ impl io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_logged_with_its_run_its_attempt_and_its_cause() {
+async fn a_failure_is_logged_with_its_cause_and_a_skip_for_overlap_only_for_debugging() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
@@ -39,9 +39,17 @@ async fn a_failure_is_logged_with_its_run_its_attempt_and_its_cause() {
         Err(std::io::Error::other(cause).into())
     });
     job.register().await.expect("a store in memory");
+    let job = cron.job("slow", Schedule::cron("* * * * * *").expect("a schedule"), |_| async {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        Ok(())
+    });
+    job.register().await.expect("a store in memory");
     cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
     let run = cron.history("job", 1).await.expect("a store in memory")[0].run;
+    let skips = cron.history("slow", 100).await.expect("a store in memory");
+    assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
     let log = log.0.lock().expect("nobody panicked").clone();
+    assert!(!log.contains("Overlap"), "{log}");
     let line = log.lines().find(|line| line.contains("run ended")).expect("a failure is logged");
     let which = format!("cron.job=job cron.run={run} cron.attempt=1");
     for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "again=false"] {

@@ -79,3 +79,27 @@ async fn starts_skips_lags_and_durations_are_recorded() {
     assert_eq!(of("cron.run.duration g job succeeded"), 10);
     assert_eq!(of("cron.clock.offset g"), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_lag_of_a_catch_up_run_is_not_recorded() {
+    let exporter = InMemoryMetricExporter::default();
+    let provider =
+        SdkMeterProvider::builder().with_reader(PeriodicReader::builder(exporter.clone()).build()).build();
+    let meter = opentelemetry::metrics::MeterProvider::meter(&provider, "test");
+    let fleet = Fleet::new();
+    fleet.simple("a", "0 * * * *", Duration::ZERO).await.stop().await;
+    tokio::time::sleep(Duration::from_secs(7_200 - 60)).await;
+    let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
+    let cron = Scheduler::builder(locks.expect("good options")).group("g");
+    let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("good options");
+    let job = cron.job("job", Schedule::cron("0 * * * *").expect("a pattern"), |_| async { Ok(()) });
+    job.register().await.expect("a store in memory");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(120))).await.expect("it ends well");
+    provider.force_flush().expect("it is exported");
+    let sums = sums(&exporter);
+    assert_eq!(
+        (sums.get("cron.start g job"), sums.get("cron.start.lag g")),
+        (Some(&2), Some(&1)),
+        "{sums:?}"
+    );
+}

@@ -26,7 +26,7 @@ async fn json(app: &mut axum::Router, path: &str) -> (StatusCode, Value) {
 async fn the_list_and_the_history_are_told_and_the_page_is_there() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(90)).await;
-    let mut app = axum::Router::new().nest("/cron", lock_cron::router(running.cron.clone()));
+    let mut app = axum::Router::new().nest_service("/cron", lock_cron::router(running.cron.clone()));
     sleep(secs(130)).await;
     let (status, jobs) = json(&mut app, "/cron/jobs").await;
     assert_eq!(status, StatusCode::OK);
@@ -41,7 +41,10 @@ async fn the_list_and_the_history_are_told_and_the_page_is_there() {
         (&history[0]["outcome"], &history[0]["scheduled"]),
         (&"skipped".into(), &"2026-01-01T00:02:00Z".into())
     );
-    assert_eq!(get(&mut app, "/cron").await.0, StatusCode::OK);
+    for path in ["/cron", "/cron/"] {
+        assert_eq!(get(&mut app, path).await.0, StatusCode::OK, "{path}");
+    }
+    assert_eq!(get(&mut app, "/cron/other").await.0, StatusCode::NOT_FOUND);
     assert!(get(&mut app, "/cron").await.1.contains("<title>Jobs</title>"));
 }
 
