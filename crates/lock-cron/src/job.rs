@@ -4,7 +4,7 @@ use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
     options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter, Terms},
-    schedule::Schedule,
+    schedule::{Schedule, UtcTime},
     scheduler::Scheduler,
 };
 use lock_core::LockName;
@@ -116,7 +116,7 @@ impl JobBuilder {
         self
     }
 
-    /// A wait before the body begins, at most a day.
+    /// Sets a wait before the body begins: at most a day, and at most the distance between two instants of the schedule.
     pub fn jitter(mut self, jitter: StartJitter) -> Self {
         self.terms.jitter = jitter;
         self
@@ -147,6 +147,7 @@ impl JobBuilder {
         }
         check(&self.terms)?;
         let schedule = self.schedule.for_job(name.as_str())?;
+        check_jitter(self.terms.jitter, &schedule, self.scheduler.inner.node.store.now())?;
         self.scheduler.register(Job { name, schedule, terms: self.terms, body: self.body.0 }).await
     }
 }
@@ -158,6 +159,24 @@ pub(crate) const MAX_JOB_NAME: usize = 200;
 const MIN_GRACE: Duration = Duration::from_secs(1);
 
 const LONGEST_JITTER: Duration = Duration::from_secs(86_400);
+
+/// How many instants of a schedule are compared with the jitter.
+const COMPARED: usize = 100;
+
+/// A wait that is longer than the distance between two instants would make the job skip instants.
+fn check_jitter(jitter: StartJitter, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
+    let (StartJitter::Fixed(most) | StartJitter::Random(most)) = jitter else { return Ok(()) };
+    let instants: Vec<_> = schedule.after(now).take(COMPARED).collect();
+    let shortest = instants.windows(2).map(|pair| pair[1].since(pair[0])).min();
+    match shortest.filter(|shortest| most > *shortest) {
+        Some(shortest) => {
+            let about =
+                format!("the jitter is longer than the {shortest:?} between two instants: use at most that");
+            Err(CronError::new(CronErrorKind::InvalidOptions).about(about))
+        }
+        None => Ok(()),
+    }
+}
 
 fn check(terms: &Terms) -> Result<(), CronError> {
     let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));

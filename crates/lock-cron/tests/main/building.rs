@@ -93,3 +93,19 @@ async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
     }
     node.job("job", "@daily", secs(1)).jitter(StartJitter::Fixed(secs(86_400))).register().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_jitter_above_the_distance_of_two_instants_is_refused() {
+    let node = Fleet::new().node("a");
+    let mut number = 0;
+    let mut register = |schedule: &str, jitter| {
+        number += 1;
+        node.job(&format!("job-{number}"), schedule, secs(1)).jitter(StartJitter::Random(jitter)).register()
+    };
+    for (schedule, most) in [("* * * * *", 60), ("0,50 * * * *", 600), ("@at 2030-01-01T00:00:00Z", 86_400)] {
+        register(schedule, secs(most)).await.unwrap();
+        let error = register(schedule, secs(most + 1)).await.unwrap_err();
+        assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{schedule}");
+        assert!(error.to_string().contains("jitter"), "{error}");
+    }
+}
