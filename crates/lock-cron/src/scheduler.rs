@@ -60,6 +60,9 @@ use tokio::sync::Notify;
 /// run *does* happens once only if the resource checks the [token](RunContext::fencing_token) or the [id](RunContext::id) of
 /// the run. A node that dies takes its runs with it, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise.
 ///
+/// # What stays in the store
+/// The watermark and the history of every job name, at most 100 attempts, have no expiry, also after the job was removed.
+///
 /// Clones are the same scheduler.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
@@ -103,8 +106,13 @@ impl Scheduler {
         SchedulerBuilder::new(locks)
     }
 
-    /// Describes a job; [`register`](JobBuilder::register) makes it known. All nodes should register the same jobs; one that
-    /// knows others, in a rolling deployment, elects a leader for those with its equals.
+    /// Describes a job; [`register`](JobBuilder::register) makes it known. All nodes should register the same jobs. Nodes that know
+    /// the same jobs elect a leader of their own.
+    ///
+    /// # Rolling deployments
+    /// While nodes of the old and the new program run side by side, a job whose schedule was changed runs at the instants of both
+    /// schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice in that night. A removed job runs
+    /// until the last node ends that has it, and a new job runs from the first one on.
     pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
@@ -163,6 +171,9 @@ impl Scheduler {
 
     /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It
     /// holds when this returns, on all nodes. Runs under way go on; runs by hand are possible.
+    ///
+    /// A job that is removed from the program while it is paused is still paused when it returns. A job of each node
+    /// ([`Scope::PerNode`]) cannot be paused: it takes no orders of the fleet.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).

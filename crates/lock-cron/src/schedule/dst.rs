@@ -34,7 +34,8 @@ pub struct DstPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Gap {
-    /// One run right after the gap, however many times fell into it. The default, and what Vixie cron does.
+    /// One run right after the gap, however many times fell into it. The default. Vixie cron runs a job once for each time that fell
+    /// into the gap: `0,30 2 * * *` twice.
     #[default]
     RunOnce,
     /// No run that day.

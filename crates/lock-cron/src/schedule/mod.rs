@@ -65,7 +65,12 @@ use zone::Zone;
 /// | `H`, `H(0-29)`, `H/15` | a value that the job's name decides, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
 ///
 /// If both the day of the month and that of the week are given (neither is `*`), a day matches that matches one of
-/// them, as in every cron; with a `+` before the days of the week it has to match both: `0 9 1-7 * +MON`.
+/// them; with a `+` before the days of the week it has to match both: `0 9 1-7 * +MON`. A step is no star here:
+/// `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie take a field that begins with a star as a
+/// star, and run it on Mondays that are a tenth day.
+///
+/// In numbers `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday: `5/1` is
+/// Friday and Saturday.
 ///
 /// Instead of fields there may be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`;
 /// `@every 1h30m`, see [`every`](Self::every); and `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
@@ -80,6 +85,10 @@ use zone::Zone;
 /// a repeated hour as well. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once where its time exists twice
 /// (in the first pass), and once, right after the gap, where its times do not exist. [`on_dst`](Self::on_dst) chooses
 /// otherwise.
+///
+/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed times: 24
+/// runs on the day of 25 hours, and an hour without a run. Write `0 * * * *` for each hour. A step after `H`, as in `H/15`, counts as
+/// a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
 #[derive(Clone)]
 pub struct Schedule {
     text: Arc<str>,

@@ -170,3 +170,16 @@ fn samoa_had_no_30_december_2011() {
     assert_eq!(apia("0 * * * *", once).len(), 48);
     assert!(apia("* * 30 12 *", once).is_empty());
 }
+
+#[test]
+fn only_a_star_follows_real_time_and_a_range_or_a_start_does_not() {
+    for (pattern, on_a_day_of_25_hours) in [
+        ("0 * * * *", 25),
+        ("0 0-23 * * *", 24),
+        ("0 0 0/1 * * ?", 24),
+        ("H/15 2 * * *", 8),
+        ("H(0-29)/15 2 * * *", 2),
+    ] {
+        assert_eq!(berlin_in_autumn(pattern, DEFAULT).len(), on_a_day_of_25_hours, "{pattern}");
+    }
+}

@@ -166,3 +166,10 @@ fn a_machine_without_zone_data_has_that_of_the_binary() {
     let bundled = jiff::tz::TimeZoneDatabase::bundled();
     assert!(bundled.get("Australia/Lord_Howe").is_ok());
 }
+
+#[test]
+fn a_step_of_days_beside_a_day_of_the_week_matches_either() {
+    let january = ["01", "05", "11", "12", "19", "21", "26", "31"].map(|day| format!("2026-01-{day} 00:00"));
+    assert_eq!(first("0 0 */10 * MON", 8), january);
+    assert_eq!(first("0 0 * * 5/1", 3), ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-09 00:00"]);
+}
