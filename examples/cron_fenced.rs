@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     // A run whose node dies is run again, with a higher token.
-    job.on_orphan(OnOrphan::Retry { max: 1 }).register().await?;
+    job.on_orphan(OnOrphan::Retry { max: 1 }).register()?;
 
     let mut tokens = Vec::new();
     let two_runs = async {

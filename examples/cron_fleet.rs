@@ -41,7 +41,7 @@ async fn node(name: String) -> Result<(), Box<dyn Error>> {
         println!("{name} {}", run.scheduled_at());
         async { Ok(()) }
     });
-    job.register().await?;
+    job.register()?;
     cron.run_until(std::future::pending()).await?;
     Ok(())
 }

@@ -27,8 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .overlap(Overlap::Skip)
     .misfire(Misfire::FireOnce)
     .timeout(Duration::from_secs(600))
-    .register()
-    .await?;
+    .register()?;
 
     // In production, until a signal: `tokio::signal::ctrl_c()`.
     let two_runs = async {

@@ -16,7 +16,7 @@ use tokio::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new())).node("example").build()?;
     let job = cron.job("hello", Schedule::cron("* * * * * *")?, |_| async { Ok(()) });
-    job.register().await?;
+    job.register()?;
 
     let app = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
     // With `PORT` set, it stays until it is stopped: look at http://127.0.0.1:<port>/cron

@@ -25,8 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(run.scheduled_at());
         async { Ok(()) }
     })
-    .register()
-    .await?;
+    .register()?;
 
     let night = Duration::from_secs(6 * 60 * 60);
     cron.run_until(tokio::time::sleep(night)).await?;

@@ -8,7 +8,10 @@ use crate::{
     scheduler::{Inner, Scheduler},
     store::Store,
 };
-use lock_core::{LockFactory, LockName, LockOptions, backend::ledger::GroupName};
+use lock_core::{
+    LockFactory, LockName, LockOptions,
+    backend::ledger::{GroupName, HISTORY, LONGEST_HISTORY},
+};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -24,6 +27,8 @@ use tokio::sync::Notify;
 /// | [`leadership_lease`](Self::leadership_lease) | 10 s | how long runs may wait after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | after which time a run whose node died is an orphan |
 /// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | how long claims and running bodies may take when the scheduler ends |
+/// | [`trigger_life`](Self::trigger_life) | 10 min | how long a trigger may wait for a leader |
+/// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
 #[must_use]
@@ -34,6 +39,8 @@ pub struct SchedulerBuilder {
     leadership_lease: Duration,
     run_lease: Duration,
     shutdown_grace: Duration,
+    trigger_life: Duration,
+    history: u32,
     observers: Vec<Arc<dyn CronObserver>>,
 }
 
@@ -43,6 +50,17 @@ pub(crate) struct Options {
     pub(crate) leadership: LockOptions,
     pub(crate) shutdown_grace: Duration,
 }
+
+/// The terms of all runs of a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunTerms {
+    pub(crate) lease: Duration,
+    pub(crate) history: u32,
+    pub(crate) trigger_life: Duration,
+}
+
+/// The longest life of a trigger.
+const LONGEST_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The longest name of a node, in characters.
 const MAX_NODE_NAME: usize = 200;
@@ -56,6 +74,8 @@ impl SchedulerBuilder {
             leadership_lease: Duration::from_secs(10),
             run_lease: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(20),
+            trigger_life: Duration::from_secs(600),
+            history: HISTORY,
             observers: Vec::new(),
         }
     }
@@ -93,6 +113,20 @@ impl SchedulerBuilder {
         self
     }
 
+    /// Sets the time after which a [trigger](Scheduler::trigger_now) of this node is not started any more: from a second to a
+    /// week.
+    pub fn trigger_life(mut self, life: Duration) -> Self {
+        self.trigger_life = life;
+        self
+    }
+
+    /// Sets the length of the history of each job: from 1 to 1000 entries. Skips for one reason that follow one another are one
+    /// entry.
+    pub fn history(mut self, entries: u32) -> Self {
+        self.history = entries;
+        self
+    }
+
     /// Adds an observer, for example `OtelCronObserver`.
     pub fn observer(mut self, observer: impl CronObserver) -> Self {
         self.observers.push(Arc::new(observer));
@@ -104,7 +138,7 @@ impl SchedulerBuilder {
     /// # Errors
     /// [`CronErrorKind::NoLedger`] if the store of the factory has no run ledger, such as a quorum;
     /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
-    /// refuses, or that is shorter than a second.
+    /// refuses or that is shorter than a second, and for an option that is out of its range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
             let about = "the group is empty: name it, as in `billing`, or leave it out for `default`";
@@ -126,6 +160,18 @@ impl SchedulerBuilder {
                 return Err(invalid(format!("`{option}`: {error:#}")));
             }
         }
+        if !(1..=LONGEST_HISTORY).contains(&self.history) {
+            return Err(invalid(format!(
+                "`history` is {}: use 1 to {LONGEST_HISTORY} entries",
+                self.history
+            )));
+        }
+        if !(Duration::from_secs(1)..=LONGEST_TRIGGER_LIFE).contains(&self.trigger_life) {
+            return Err(invalid(format!(
+                "`trigger_life` is {:?}: use a second to a week",
+                self.trigger_life
+            )));
+        }
         let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
         if name.chars().count() > MAX_NODE_NAME {
             return Err(invalid(format!(
@@ -134,8 +180,9 @@ impl SchedulerBuilder {
         }
         let store = Store::new(&self.locks, group, self.leadership_lease / 10)?;
         let observers = Observers { group: self.group.into(), all: self.observers.into() };
-        let run_lock = LockOptions::new().lease(self.run_lease);
-        let node = Node::new(name, self.locks, store, run_lock, self.run_lease, observers);
+        let terms =
+            RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life };
+        let node = Node::new(name, self.locks, store, terms, observers);
         let leadership = LockOptions::new().lease(self.leadership_lease);
         let inner = Inner {
             node: Arc::new(node),

@@ -1,11 +1,11 @@
 //! What a body is told of its run.
 
-use crate::schedule::UtcTime;
+use crate::{hold::RunHold, schedule::UtcTime};
 use lock_core::{
-    FencingToken, Hold, LockName, LostReason,
+    FencingToken, LockName, LostReason,
     backend::ledger::{CatchUp, RunId},
 };
-use std::future::Future;
+use std::{future::Future, time::Duration};
 use tokio::sync::watch;
 
 /// A run, as its body sees it. Clones are the same run.
@@ -21,8 +21,8 @@ pub struct RunContext {
     pub(crate) attempt: u32,
     pub(crate) token: FencingToken,
     pub(crate) catch_up: CatchUp,
-    /// Of a job of each node there is none.
-    pub(crate) hold: Option<Hold>,
+    /// None in a job of each node.
+    pub(crate) hold: Option<RunHold>,
     pub(crate) cancel: watch::Receiver<bool>,
 }
 
@@ -77,16 +77,18 @@ impl RunContext {
         matches!(self.run, RunId::Triggered(_))
     }
 
-    /// The hold of the run's own lock; `None` in a job of each node.
-    #[must_use]
-    pub fn hold(&self) -> Option<&Hold> {
-        self.hold.as_ref()
-    }
-
-    /// Whether the run is still this node's; compares the clock and asks nobody.
+    /// Returns whether the run is still this node's. Compares the clock and asks nobody: after a pause of the process the first
+    /// call already tells the truth. Always `true` in a job of each node.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold.as_ref().is_none_or(Hold::is_held)
+        self.hold.as_ref().is_none_or(RunHold::is_held)
+    }
+
+    /// Returns the time for which the run stays this node's without a further renewal; zero if it is lost. `None` in a job of
+    /// each node.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.hold.as_ref().map(RunHold::remaining)
     }
 
     /// Completes when the run is lost: from then on, another node may run it.

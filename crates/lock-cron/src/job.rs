@@ -128,18 +128,15 @@ impl JobBuilder {
         self
     }
 
-    /// Makes the job known to this node and to the store. A job that the store has never seen begins now: it never runs for the
-    /// past.
+    /// Adds the job to this scheduler. It does no IO: the leader makes the job known to the store, and from then on its instants
+    /// count. A new job, a job whose schedule was changed, and a job that comes back never run for the past. A job comes back if no
+    /// leader had it for 10 minutes while the group had a leader. A schedule without an instant left is logged as a warning.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`InvalidOptions`](CronErrorKind::InvalidOptions),
-    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) if it is one of `H` that fits no date with this name,
-    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running); and
-    /// [`Store`](CronErrorKind::Store) if the store does not answer. The job is not registered then.
-    ///
-    /// # Cancel safety
-    /// A dropped call may have made the job known to the store, which is harmless, but not to this node.
-    pub async fn register(self) -> Result<(), CronError> {
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that fits no date with this name,
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running). The job is not registered then.
+    pub fn register(self) -> Result<(), CronError> {
         let name = LockName::new(&self.name)?;
         if name.as_str().len() > MAX_JOB_NAME {
             let about = format!("a job name has {} bytes: use at most {MAX_JOB_NAME}", name.as_str().len());
@@ -147,12 +144,16 @@ impl JobBuilder {
         }
         check(&self.terms)?;
         let schedule = self.schedule.for_job(name.as_str())?;
-        check_jitter(self.terms.jitter, &schedule, self.scheduler.inner.node.store.now())?;
-        self.scheduler.register(Job { name, schedule, terms: self.terms, body: self.body.0 }).await
+        let now = self.scheduler.inner.node.store.now();
+        check_jitter(self.terms.jitter, &schedule, now)?;
+        if schedule.next_after(now).is_none() {
+            tracing::warn!(cron.job = %name, %schedule, "the schedule has no instant left, so the job never runs");
+        }
+        self.scheduler.register(Job { name, schedule, terms: self.terms, body: self.body.0 })
     }
 }
 
-/// The name of a run's lock has group, job and instant in it.
+/// The longest name of a group or a job, in bytes.
 pub(crate) const MAX_JOB_NAME: usize = 200;
 
 /// Leaves time to plan and to claim a run.

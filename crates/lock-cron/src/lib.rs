@@ -16,8 +16,7 @@
 //!     println!("{}: write the invoices with token {}", run.scheduled_at(), run.fencing_token());
 //!     Ok(())
 //! })
-//! .register()
-//! .await?;
+//! .register()?;
 //! cron.run_until(shutdown()).await?;
 //! # Ok(()) }
 //!
@@ -40,7 +39,9 @@
 //! - Once in *effect* only if what the run writes to checks its [token](RunContext::fencing_token) or its
 //!   [id](RunContext::id).
 //! - After the death of the leader another goes on within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and
-//!   a second; after a shutdown by the signal, at once.
+//!   a second; after a shutdown by the signal, at once, and runs whose
+//!   body had not begun go on there.
+//! - A changed schedule, a new job and a job that comes back run from then on, never for the past.
 //! - A run whose node dies is over, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise; one that was missed is made up
 //!   for once ([`misfire`](JobBuilder::misfire)), one that is due while another is open is skipped
 //!   ([`overlap`](JobBuilder::overlap)).
@@ -52,18 +53,22 @@
 //! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
 //! | `otel` | off | `OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
+mod body;
 mod builder;
 mod context;
 mod drive;
 mod error;
+mod hold;
 mod job;
 mod node;
 mod observe;
 mod options;
+mod orders;
 #[cfg(feature = "otel")]
 mod otel;
 mod plan;
 mod run;
+mod running;
 mod schedule;
 mod scheduler;
 mod start;

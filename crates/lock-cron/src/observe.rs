@@ -14,7 +14,7 @@ pub enum CronEvent<'a> {
     /// This node leads from now on.
     Leading {
         /// The fencing token of its leadership.
-        epoch: FencingToken,
+        token: FencingToken,
     },
     /// It leads no more.
     Resigned,
@@ -69,7 +69,21 @@ pub enum CronEvent<'a> {
         /// The job.
         job: &'a LockName,
     },
-    /// The store was asked in vain.
+    /// The watermark of a job is in the future: the server's clock was ahead, and the job starts nothing until then. Told every
+    /// minute. [`Scheduler::reset`](crate::Scheduler::reset) ends it.
+    Ahead {
+        /// The job.
+        job: &'a LockName,
+        /// The time until the watermark.
+        by: Duration,
+    },
+    /// The store no longer had a job that this node had registered before as a leader: it lost its data. The job begins again now; its history, a
+    /// pause and a replaced schedule are gone.
+    DataLost {
+        /// The job.
+        job: &'a LockName,
+    },
+    /// A request to the store failed.
     StoreFailed,
     /// By how much the wall clock of this node is ahead of the server's, in seconds.
     ClockOffset {
@@ -104,8 +118,8 @@ impl Observers {
 
 fn log(group: &str, event: &CronEvent<'_>) {
     match event {
-        CronEvent::Leading { epoch } => {
-            tracing::info!(cron.group = group, cron.epoch = epoch.get(), "leading")
+        CronEvent::Leading { token } => {
+            tracing::info!(cron.group = group, cron.token = token.get(), "leading")
         }
         CronEvent::Resigned => tracing::info!(cron.group = group, "leading no more"),
         CronEvent::Started { job, run, attempt, lag, .. } => {
@@ -143,7 +157,14 @@ fn log(group: &str, event: &CronEvent<'_>) {
         CronEvent::Unowned { job } => {
             tracing::error!(cron.group = group, cron.job = %job, "no node that leads has this job: nobody runs it");
         }
-        CronEvent::StoreFailed => tracing::debug!(cron.group = group, "the store was asked in vain"),
+        CronEvent::Ahead { job, by } => {
+            let ahead_s = by.as_secs();
+            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "the watermark is in the future: no runs until then, unless the job is reset");
+        }
+        CronEvent::DataLost { job } => {
+            tracing::error!(cron.group = group, cron.job = %job, "the store lost the data of the job: it begins again now");
+        }
+        CronEvent::StoreFailed => tracing::debug!(cron.group = group, "a request to the store failed"),
         CronEvent::ClockOffset { .. } => {}
     }
 }

@@ -12,7 +12,9 @@ pub enum Overlap {
     /// It waits for them; if another comes due meanwhile, that one waits in its place. A waiting run that its node does not
     /// live to start is, for the next leader, one that was missed: see [`Misfire`].
     QueueOne,
-    /// They are asked to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and it starts when they have.
+    /// They are asked to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and it starts when they have. A run on
+    /// another node is asked with the next renewal of its lease: within a third of
+    /// [`run_lease`](crate::SchedulerBuilder::run_lease), 10 s by default.
     CancelPrevious,
     /// It starts beside them, while fewer than so many are open.
     Allow {
@@ -47,17 +49,20 @@ pub enum Misfire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOrphan {
-    /// It is recorded as abandoned: each run is started at most once.
+    /// It is recorded as abandoned: each body is started at most once. A run whose body had not begun, or that was waiting for its
+    /// next [attempt](Retries), goes on elsewhere all the same.
     #[default]
     Skip,
-    /// It is run again, with a higher fencing token.
+    /// It is run again, with a higher fencing token. A body that a shutdown cancels counts as orphaned too: the next leader
+    /// runs it again at once. Failures have a budget of their own, see [`Retries`].
     Retry {
         /// How many times at most.
         max: u32,
     },
 }
 
-/// Whether and when a run that failed, panicked or took too long is tried again: by the same node, under the same lease.
+/// Whether and when a run that failed, panicked or took too long is tried again: by the same node, or by
+/// the next leader if that node ends. A run that waits for its next attempt is open, and the overlap policy counts it.
 ///
 /// | option | default |
 /// | --- | --- |
@@ -174,21 +179,6 @@ impl Default for Terms {
             timeout: None,
             jitter: StartJitter::None,
             cancel_grace: Duration::from_secs(5),
-        }
-    }
-}
-
-impl Terms {
-    /// How many attempts a run may have in all.
-    pub(crate) fn attempts(&self) -> u32 {
-        self.retries.max.saturating_add(1)
-    }
-
-    /// … and when it was orphaned.
-    pub(crate) fn attempts_of_orphan(&self) -> u32 {
-        match self.on_orphan {
-            OnOrphan::Skip => 0,
-            OnOrphan::Retry { max } => self.attempts().saturating_add(max),
         }
     }
 }

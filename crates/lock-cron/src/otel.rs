@@ -22,9 +22,11 @@ const SECONDS: [f64; 14] =
 /// | `cron.start` | counter | `cron.job` |
 /// | `cron.start.lag` | histogram, s: how late a run was claimed that is no catch-up run | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
-/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, decided_elsewhere, data_loss |
+/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.again`: whether it is run again |
 /// | `cron.unowned` | counter: jobs that no node that leads has registered | `cron.job` |
+/// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |
+/// | `cron.data_lost` | counter: jobs whose data the store lost | `cron.job` |
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
@@ -37,6 +39,8 @@ pub struct OtelCronObserver {
     skipped: Counter<u64>,
     orphan: Counter<u64>,
     unowned: Counter<u64>,
+    ahead: Counter<u64>,
+    data_lost: Counter<u64>,
     failure: Counter<u64>,
     offset: Gauge<f64>,
 }
@@ -62,6 +66,8 @@ impl OtelCronObserver {
             skipped: count("cron.skipped", "Runs that will not be"),
             orphan: count("cron.orphan", "Runs whose node died, or lost them"),
             unowned: count("cron.unowned", "Jobs that no node that leads has registered"),
+            ahead: count("cron.ahead", "Minutes in which the watermark of a job was in the future"),
+            data_lost: count("cron.data_lost", "Jobs whose data the store lost"),
             failure: count("cron.store.failure", "Questions that the store did not answer"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
@@ -85,12 +91,15 @@ impl CronObserver for OtelCronObserver {
             let [group] = group.clone();
             [group, KeyValue::new("cron.job", job.to_string()), KeyValue::new(key, value)]
         };
+        let of_job = |job: &lock_core::LockName| {
+            let [group] = group.clone();
+            [group, KeyValue::new("cron.job", job.to_string())]
+        };
         match event {
             CronEvent::Leading { .. } => self.leader.add(1, &group),
             CronEvent::Resigned => self.leader.add(-1, &group),
             CronEvent::Started { job, lag, attempt, catch_up, .. } => {
-                let [of_group] = group.clone();
-                self.start.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
+                self.start.add(1, &of_job(job));
                 if *attempt == 1 && !catch_up {
                     self.lag.record(lag.as_secs_f64(), &group);
                 }
@@ -104,10 +113,9 @@ impl CronObserver for OtelCronObserver {
             CronEvent::Orphan { job, again } => {
                 self.orphan.add(1, &with(job, "cron.again", if *again { "yes" } else { "no" }));
             }
-            CronEvent::Unowned { job } => {
-                let [of_group] = group.clone();
-                self.unowned.add(1, &[of_group, KeyValue::new("cron.job", job.to_string())]);
-            }
+            CronEvent::Unowned { job } => self.unowned.add(1, &of_job(job)),
+            CronEvent::Ahead { job, .. } => self.ahead.add(1, &of_job(job)),
+            CronEvent::DataLost { job } => self.data_lost.add(1, &of_job(job)),
             CronEvent::StoreFailed => self.failure.add(1, &group),
             CronEvent::ClockOffset { seconds } => self.offset.record(*seconds, &group),
         }
@@ -119,6 +127,7 @@ fn reason_word(reason: SkipReason) -> &'static str {
         SkipReason::Overlap => "overlap",
         SkipReason::Missed => "missed",
         SkipReason::Queue => "queue",
+        SkipReason::Expired => "expired",
         SkipReason::DecidedElsewhere => "decided_elsewhere",
         SkipReason::DataLoss => "data_loss",
     }

@@ -1,157 +1,174 @@
-//! A run, from its claim to its recorded end: the body, what may stop it, and the attempts after a failure.
+//! A run, from its claim to its recorded end: the attempts, and the waits before them.
+//!
+//! ```text
+//!   claimed ──jitter──▶ body ──ends──▶ over
+//!      ▲         │        │ failed, and attempts are left ──▶ back-off ──claim again──▶ claimed
+//!      │         │        │ shutdown, and the orphan policy retries ──▶ handed over
+//!   (adopted)    └────────┴── shutdown before a body begins ──▶ given back
+//! ```
+//!
+//! Invariants:
+//! - a body begins only while the hold of its claim is valid;
+//! - a shutdown never ends a run that the death of the node would not end;
+//! - each attempt whose body began has one record, except one that was lost and that the next leader may retry.
 
 use crate::{
-    context::RunContext,
-    job::{Job, RunResult},
-    node::{Node, Why},
+    body::{self, Ended},
+    job::Job,
+    node::{Ending, Node},
     observe::CronEvent,
-    options::Scope,
+    options::{OnOrphan, Scope, fnv},
     plan::utc,
-    start::{Granted, end, rule},
+    running::Why,
+    start::{Granted, again, end, granted},
     store::AFTER_FAILURE,
 };
-use futures_util::FutureExt;
-use lock_core::{
-    FencingToken, Hold,
-    backend::ledger::{Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, RunOutcome, Then},
-};
-use std::{
-    error::Error,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    task::Poll,
-    time::Duration,
-};
+use lock_core::backend::ledger::{Attempt, CatchUp, Claimed, RunOutcome, Then};
+use std::time::Duration;
 use tokio::sync::watch;
 
-/// The longest text of an error that is recorded, in characters.
-const LONGEST_DETAIL: usize = 300;
-
-/// An error may name itself as its cause: no chain is followed for ever.
-const MOST_CAUSES: usize = 16;
-
-/// How an attempt went.
-struct Verdict {
-    outcome: RunOutcome,
-    detail: String,
-}
-
-impl Verdict {
-    fn new(outcome: RunOutcome, detail: impl ToString) -> Self {
-        let detail = detail.to_string().chars().take(LONGEST_DETAIL).collect();
-        Self { outcome, detail }
-    }
-
-    /// Whether trying again is for the node that ran it.
-    fn is_failure(&self) -> bool {
-        matches!(self.outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut)
-    }
-}
+/// Told to end, with the reason.
+pub(crate) type Cancel = watch::Receiver<Option<Why>>;
 
 /// Runs it to its end.
-pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: watch::Receiver<Option<Why>>) {
+pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: Cancel) {
     loop {
-        let (verdict, tries_again) = attempt(node, job, &granted, cancel.clone()).await;
-        if job.terms.scope == Scope::PerNode {
-            remember(node, job, &granted, verdict);
-            return;
-        }
-        let claim = granted.claim;
-        let finish = |verdict: Verdict, then| {
-            let Verdict { outcome, detail } = verdict;
-            end(node, job.name.clone(), granted.run, claim, outcome, detail, then)
+        let ended = match before_body(node, job, &granted, cancel.clone()).await {
+            Some(ended) => ended,
+            None => attempt(node, job, &granted, cancel.clone()).await,
         };
-        let lost = verdict.outcome == RunOutcome::Abandoned;
-        if lost && granted.attempt < job.terms.attempts_of_orphan() {
-            // Whoever leads finds it, and runs it again.
+        if job.terms.scope == Scope::PerNode {
+            remember(node, job, &granted, ended);
             return;
         }
-        if !tries_again {
-            finish(verdict, Then::Over).await;
-            break;
+        // The next leader finds it, and goes on.
+        let Some(then) = ended.then else { return };
+        let Ended { outcome, detail, .. } = ended;
+        let recorded = end(node, job, granted.run, granted.claim, outcome, detail, then).await;
+        if then != Then::Again || recorded.is_none() {
+            return;
         }
-        if !finish(verdict, Then::Again).await {
-            break;
+        match retry(node, job, &granted, cancel.clone()).await {
+            Some(next) => granted = next,
+            None => return,
         }
-        match again(node, job, &granted, cancel.clone()).await {
-            Some((claim, token, attempt, started)) => {
-                granted = Granted { claim, token, attempt, started, ..granted };
-            }
-            None => {
-                let detail = "no further attempt".to_owned();
-                end(
-                    node,
-                    job.name.clone(),
-                    granted.run,
-                    granted.claim,
-                    RunOutcome::Cancelled,
-                    detail,
-                    Then::Over,
-                )
-                .await;
-                break;
-            }
-        }
-    }
-    // After the record: else the next leader would find a run without lock and end.
-    if let Some(guard) = granted.guard.take() {
-        let _ = guard.release().await;
     }
 }
 
-/// Waits, and claims the next attempt under the same lock; `None` if it shall not or may not be.
-async fn again(
-    node: &Node,
-    job: &Job,
-    granted: &Granted,
-    cancel: watch::Receiver<Option<Why>>,
-) -> Option<(ClaimId, FencingToken, u32, crate::UtcTime)> {
-    let hold = granted.guard.as_ref()?.hold();
-    let claim = ClaimId::random();
-    // A claim id is random, and fit to draw the jitter from.
-    let mut wait = job.terms.retries.wait(granted.attempt, crate::options::fnv(&claim.to_string()));
-    let request = ClaimRequest {
-        job: node.store.job(&job.name),
-        run: granted.run,
-        claim,
-        again: Some(Again { claim: granted.claim, most: job.terms.attempts() }),
-        epoch: FencingToken::new(0),
-        revision: 0,
-        tolerance: Duration::ZERO,
-        overlap: rule(job.terms.overlap),
-        lease: node.run_lease,
-        node: node.name.clone(),
-        catch_up: granted.catch_up,
-        missed: granted.missed,
+/// Waits for the jitter. Gives the end of an attempt whose body does not begin.
+async fn before_body(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Option<Ended> {
+    let jitter = match granted.attempt {
+        1 => job.terms.jitter.wait(job.name.as_str(), fnv(&granted.claim.to_string())),
+        _ => Duration::ZERO,
     };
+    let waits = async {
+        if !jitter.is_zero() {
+            tokio::select! {
+                () = node.ends(Ending::Draining) => return true,
+                () = tokio::time::sleep(jitter) => {}
+            }
+        }
+        false
+    };
+    let given_back = tokio::select! {
+        biased;
+        // Also if the policy is not to retry: the body has not begun.
+        _ = body::lost(granted.hold.as_ref()) => true,
+        why = body::asked_to_end(cancel) => match why {
+            Why::ShutDown => true,
+            Why::Replaced => return Some(Ended::new(RunOutcome::Cancelled, "a later run replaced it", Some(Then::Over))),
+        },
+        given_back = waits => given_back,
+    };
+    given_back.then(|| Ended::new(RunOutcome::Cancelled, "its body had not begun", Some(Then::GiveBack)))
+}
+
+/// One attempt of the body, and what comes after it.
+async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Ended {
+    let (job_name, run, attempt) = (&job.name, granted.run, granted.attempt);
+    // A later one waited for its turn, and that is not lateness.
+    let first = run.scheduled().filter(|_| attempt == 1);
+    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
+    let catch_up = granted.catch_up == CatchUp::Yes;
+    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, catch_up, lag });
+    let began = tokio::time::Instant::now();
+    let body::Verdict { outcome, detail, told } = body::supervised(job, granted, cancel).await;
+    let took = began.elapsed();
+    let is_failure = matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
+    let retried = job.terms.on_orphan != OnOrphan::Skip;
+    let then = match (outcome, told) {
+        (RunOutcome::Abandoned, _) if retried => None,
+        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retried => Some(Then::HandOver),
+        _ if is_failure && granted.failures < job.terms.retries.max => Some(Then::Again),
+        _ => Some(Then::Over),
+    };
+    let again = then == Some(Then::Again);
+    node.observers.tell(&CronEvent::Ended {
+        job: job_name,
+        run,
+        attempt,
+        outcome,
+        detail: &detail,
+        again,
+        took,
+    });
+    Ended { outcome, detail, then }
+}
+
+/// Waits, and claims the next attempt; `None` if this node makes none.
+async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Option<Granted> {
+    let hold = failed.hold.as_ref()?;
+    let request = again(node, job, failed.run, failed.catch_up, failed.claim);
+    let finish = |detail: &str, then| {
+        end(node, job, failed.run, failed.claim, RunOutcome::Cancelled, detail.to_owned(), then)
+    };
+    // A claim id is random, and fit to draw the jitter from.
+    let mut wait = job.terms.retries.wait(failed.failures + 1, fnv(&request.claim.to_string()));
     loop {
         tokio::select! {
             biased;
-            () = lost(Some(&hold)) => return None,
-            _ = asked_to_end(cancel.clone()) => return None,
+            _ = hold.lost() => return None,
+            why = body::asked_to_end(cancel.clone()) => {
+                let then = if why == Why::ShutDown { Then::GiveBack } else { Then::Over };
+                finish("a later run replaced it", then).await;
+                return None;
+            }
+            () = node.ends(Ending::Draining) => {
+                finish("the scheduler shut down", Then::GiveBack).await;
+                return None;
+            }
             () = tokio::time::sleep(wait) => {}
         }
-        node.changes(&job.name, granted.run);
-        let give_up = async {
+        // Not `lost`: the ledger does not have this attempt any more as soon as the next one is claimed.
+        let left = hold.remaining();
+        let given_up = async {
             tokio::select! {
-                () = lost(Some(&hold)) => {}
-                _ = asked_to_end(cancel.clone()) => {}
+                () = tokio::time::sleep(left) => {}
+                () = node.ends(Ending::GivingUp) => {}
             }
         };
-        match node.store.claim(&request, give_up).await.answer {
-            Ok(reply) => match reply.outcome {
-                Claimed::Claimed { token, attempt } if hold.is_held() => {
-                    node.follow(&job.name, granted.run, claim);
-                    return Some((claim, token, attempt, node.store.now()));
+        let asked = node.store.claim(&request, given_up).await;
+        match asked.answer {
+            Ok(reply) => {
+                let hold = node.store.hold(asked.sent, node.terms.lease);
+                if let Some(next) = granted(&request, &reply.outcome, utc(reply.now), hold) {
+                    node.running.follow(&job.name, failed.run, next.held()?);
+                    return Some(next);
                 }
-                _ => return None,
-            },
+                // Another run of the job began meanwhile, or another node has this one.
+                if matches!(reply.outcome, Claimed::Busy { .. }) {
+                    finish("another run began meanwhile", Then::Over).await;
+                }
+                return None;
+            }
             // Nothing was claimed, and the run is still ours: a store that is away for a moment costs no attempt.
             Err(error) => {
                 node.store_failed(&error);
-                node.follow(&job.name, granted.run, granted.claim);
+                if asked.in_doubt {
+                    return None;
+                }
                 if !error.is_retryable() {
+                    finish("the store refused another attempt", Then::Over).await;
                     return None;
                 }
                 wait = AFTER_FAILURE;
@@ -160,163 +177,24 @@ async fn again(
     }
 }
 
-/// One attempt of the body, and whether another shall follow.
-async fn attempt(
-    node: &Node,
-    job: &Job,
-    granted: &Granted,
-    cancel: watch::Receiver<Option<Why>>,
-) -> (Verdict, bool) {
-    let (job_name, run, attempt) = (&job.name, granted.run, granted.attempt);
-    // A later one waited for its turn, and that is not lateness.
-    let first = run.scheduled().filter(|_| attempt == 1);
-    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
-    let catch_up = granted.catch_up == CatchUp::Yes;
-    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, catch_up, lag });
-    let began = tokio::time::Instant::now();
-    let verdict = supervised(job, granted, cancel.clone()).await;
-    let took = began.elapsed();
-    let again = verdict.is_failure() && attempt < job.terms.attempts() && cancel.borrow().is_none();
-    let Verdict { outcome, detail } = &verdict;
-    node.observers.tell(&CronEvent::Ended {
-        job: job_name,
-        run,
-        attempt,
-        outcome: *outcome,
-        detail,
-        again,
-        took,
-    });
-    (verdict, again)
-}
-
-/// An error with its causes, each once: many an error says itself what its cause says.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MOST_CAUSES) {
-        let says = cause.to_string();
-        if !text.ends_with(&says) {
-            text = format!("{text}: {says}");
-        }
-    }
-    text
-}
-
-/// The body, until it ends or has to.
-async fn supervised(job: &Job, granted: &Granted, cancel: watch::Receiver<Option<Why>>) -> Verdict {
-    let hold = granted.guard.as_ref().map(lock_core::LockGuard::hold);
-    let (tell, told) = watch::channel(false);
-    let context = RunContext {
-        job: job.name.clone(),
-        run: granted.run,
-        started: granted.started,
-        attempt: granted.attempt,
-        token: granted.token,
-        catch_up: granted.catch_up,
-        hold: hold.clone(),
-        cancel: told,
-    };
-    let random = crate::options::fnv(&granted.claim.to_string());
-    let jitter = match granted.attempt {
-        1 => job.terms.jitter.wait(job.name.as_str(), random),
-        _ => Duration::ZERO,
-    };
-    let body = async {
-        tokio::time::sleep(jitter).await;
-        // Here, so that an error that panics is a body that panics.
-        (job.body)(context).await.map_err(|error| with_causes(&*error).into())
-    };
-    let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
-    let verdict = until_it_ends_or_has_to(job, hold.as_ref(), cancel, jitter, &tell, &mut body).await;
-    // What a body leaves behind is the application's as well, and may panic.
-    if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
-        tracing::error!(cron.job = %job.name, "a body panicked when it was dropped");
-    }
-    verdict
-}
-
-/// Polls the body, and tells it to end when it has to.
-async fn until_it_ends_or_has_to(
-    job: &Job,
-    hold: Option<&Hold>,
-    cancel: watch::Receiver<Option<Why>>,
-    jitter: Duration,
-    tell: &watch::Sender<bool>,
-    body: &mut (impl Future<Output = std::thread::Result<RunResult>> + Unpin),
-) -> Verdict {
-    let stopped = tokio::select! {
-        biased;
-        _ = lost(hold) => Verdict::new(RunOutcome::Abandoned, "its lease was lost"),
-        why = asked_to_end(cancel) => match why {
-            Why::ShutDown => Verdict::new(RunOutcome::Cancelled, "the scheduler shut down"),
-            Why::Replaced => Verdict::new(RunOutcome::Cancelled, "a later run replaced it"),
-            Why::Gone => Verdict::new(RunOutcome::Abandoned, "the ledger no longer had it"),
-        },
-        () = time_out(job.terms.timeout, jitter) => Verdict::new(RunOutcome::TimedOut, "it took longer than it may"),
-        done = &mut *body => return judge(done),
-    };
-    tell.send_replace(true);
-    // What it says now is not asked for: it was told to end.
-    let _ = tokio::time::timeout(job.terms.cancel_grace, body).await;
-    stopped
-}
-
-fn judge(done: std::thread::Result<RunResult>) -> Verdict {
-    match done {
-        Ok(Ok(())) => Verdict::new(RunOutcome::Succeeded, ""),
-        Ok(Err(error)) => match catch_unwind(AssertUnwindSafe(move || error.to_string())) {
-            Ok(text) => Verdict::new(RunOutcome::Failed, text),
-            Err(_) => Verdict::new(RunOutcome::Panicked, "its error panicked when it was asked what it is"),
-        },
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Verdict::new(RunOutcome::Panicked, text.unwrap_or_default())
-        }
-    }
-}
-
-/// Looks at the clock whenever it is polled: after a pause of the process, all its timers are due at once, and the body must
-/// not be polled before it is known that the run is lost.
-async fn lost(hold: Option<&Hold>) {
-    let Some(hold) = hold else { return std::future::pending().await };
-    let mut told = pin!(hold.lost());
-    poll_fn(|cx| if hold.is_held() { told.as_mut().poll(cx).map(drop) } else { Poll::Ready(()) }).await;
-}
-
-async fn asked_to_end(mut cancel: watch::Receiver<Option<Why>>) -> Why {
-    let asked = cancel.wait_for(Option::is_some).await.map(|why| *why);
-    match asked {
-        Ok(Some(why)) => why,
-        // The sender is gone with the scheduler.
-        _ => Why::ShutDown,
-    }
-}
-
-async fn time_out(timeout: Option<Duration>, jitter: Duration) {
-    match timeout {
-        Some(time) => tokio::time::sleep(time.saturating_add(jitter)).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// The record of a job of each node is this process's own.
-fn remember(node: &Node, job: &Job, granted: &Granted, verdict: Verdict) {
+fn remember(node: &Node, job: &Job, granted: &Granted, ended: Ended) {
     let micros = |time: crate::UtcTime| {
         lock_core::ServerTime::from_micros(u64::try_from(time.as_millis()).unwrap_or(0).saturating_mul(1000))
     };
     let attempt = Attempt {
         run: granted.run,
+        first: granted.run,
+        count: 1,
         attempt: granted.attempt,
         claim: granted.claim,
         token: granted.token,
         node: node.name.clone(),
         catch_up: granted.catch_up,
-        missed: granted.missed,
         started: micros(granted.started),
         ended: micros(node.store.now()),
-        outcome: verdict.outcome,
-        detail: verdict.detail,
+        outcome: ended.outcome,
+        detail: ended.detail,
     };
     node.remember(&job.name, attempt);
 }

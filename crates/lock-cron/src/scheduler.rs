@@ -8,11 +8,12 @@ use crate::{
     job::{Job, JobBuilder, RunResult},
     node::{Node, lock},
     options::Scope,
+    plan::utc,
     schedule::{Schedule, UtcTime},
 };
 use lock_core::{
     LockFactory, LockName,
-    backend::ledger::{Attempt, JobOrders, OpenRun, Order, Ordered, Orders, RunId},
+    backend::ledger::{Attempt, JobOrders, OpenRun, Orders, Registration},
 };
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use tokio::sync::Notify;
 
@@ -47,8 +49,7 @@ use tokio::sync::Notify;
 /// })
 /// .overlap(Overlap::Skip)
 /// .timeout(Duration::from_secs(600))
-/// .register()
-/// .await?;
+/// .register()?;
 ///
 /// cron.run_until(tokio::time::sleep(Duration::from_secs(24 * 60 * 60))).await?; // until a signal, in production
 /// assert_eq!(cron.history("invoices", 10).await?.len(), 1);
@@ -61,7 +62,7 @@ use tokio::sync::Notify;
 /// the run. A node that dies takes its runs with it, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise.
 ///
 /// # What stays in the store
-/// The watermark and the history of every job name, at most 100 attempts, have no expiry, also after the job was removed.
+/// The watermark and the history of every job name have no expiry, also after the job was removed.
 ///
 /// Clones are the same scheduler.
 #[derive(Debug, Clone)]
@@ -96,6 +97,9 @@ pub struct JobView {
     pub scope: Scope,
     /// Its next run, unless it is paused.
     pub next_run: Option<UtcTime>,
+    /// The time for which nothing runs because its watermark is in the future; zero unless the server's clock was ahead.
+    /// [`Scheduler::reset`] ends it.
+    pub ahead_by: Duration,
     /// Its runs that have not ended, anywhere in the fleet.
     pub open: Vec<OpenRun>,
 }
@@ -106,7 +110,7 @@ impl Scheduler {
         SchedulerBuilder::new(locks)
     }
 
-    /// Describes a job; [`register`](JobBuilder::register) makes it known. All nodes should register the same jobs. Nodes that know
+    /// Describes a job; [`register`](JobBuilder::register) adds it. All nodes should register the same jobs. Nodes that know
     /// the same jobs elect a leader of their own.
     ///
     /// # Rolling deployments
@@ -121,25 +125,16 @@ impl Scheduler {
         JobBuilder::new(self.clone(), name, schedule, body)
     }
 
-    pub(crate) async fn register(&self, job: Job) -> Result<(), CronError> {
+    pub(crate) fn register(&self, job: Job) -> Result<(), CronError> {
         let refused = |kind| Err(CronError::new(kind).about(format_args!("job `{}`", job.name)));
-        let check = |jobs: &BTreeMap<LockName, Arc<Job>>| {
-            if self.inner.running.load(Ordering::SeqCst) {
-                return refused(CronErrorKind::Running);
-            }
-            match jobs.contains_key(&job.name) {
-                true => refused(CronErrorKind::DuplicateJob),
-                false => Ok(()),
-            }
-        };
-        check(&lock(&self.inner.jobs))?;
-        if job.terms.scope == Scope::Fleet {
-            let store = &self.inner.node.store;
-            store.ask(store.ledger().register(store.group.clone(), vec![job.name.clone()])).await?;
-        }
-        // In one step: whoever runs takes the jobs after it has said so.
+        // In one step: `run_until` takes the jobs after it has set `running`.
         let mut jobs = lock(&self.inner.jobs);
-        check(&jobs)?;
+        if self.inner.running.load(Ordering::SeqCst) {
+            return refused(CronErrorKind::Running);
+        }
+        if jobs.contains_key(&job.name) {
+            return refused(CronErrorKind::DuplicateJob);
+        }
         jobs.insert(job.name.clone(), Arc::new(job));
         Ok(())
     }
@@ -154,8 +149,7 @@ impl Scheduler {
     /// [`CronErrorKind::Running`] if it runs already, or did; [`CronErrorKind::Store`] if the lock factory was shut down.
     ///
     /// # Cancel safety
-    /// Dropping it drops every body where it stands. Their locks are released in the background, and what they did not end
-    /// is an orphan: prefer the signal.
+    /// Dropping it drops every body where it stands, and their runs are orphans: prefer the signal.
     pub async fn run_until(&self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
         if self.inner.running.swap(true, Ordering::SeqCst) {
             return Err(CronError::new(CronErrorKind::Running));
@@ -167,88 +161,6 @@ impl Scheduler {
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.inner.leading.load(Ordering::SeqCst)
-    }
-
-    /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It
-    /// holds when this returns, on all nodes. Runs under way go on; runs by hand are possible.
-    ///
-    /// A job that is removed from the program while it is paused is still paused when it returns. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it takes no orders of the fleet.
-    ///
-    /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
-    pub async fn pause(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Pause).await
-    }
-
-    /// Lets the scheduled runs of a job start again, from now on: those that were due meanwhile are not made up.
-    ///
-    /// # Errors
-    /// As [`pause`](Self::pause).
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
-    pub async fn resume(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Resume).await
-    }
-
-    /// Gives a job another schedule in the whole fleet, over restarts as well, until it is
-    /// [restored](Self::restore). An invalid one changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not stored: the
-    /// program's stays.
-    ///
-    /// # Errors
-    /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
-    pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
-        let schedule = Schedule::cron(schedule)?;
-        schedule.for_job(job)?;
-        self.order(job, Order::Replace(schedule.to_string())).await
-    }
-
-    /// Gives a job the schedule of the program back.
-    ///
-    /// # Errors
-    /// As [`pause`](Self::pause).
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
-    pub async fn restore(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Restore).await
-    }
-
-    /// Has a job run now, once, by whichever node leads: within a second, if there is one. The rule for overlaps
-    /// holds; the schedule is not touched. The run's id is given back, to look for in the history.
-    ///
-    /// # Errors
-    /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 1000 wait already.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
-    pub async fn trigger_now(&self, job: &str) -> Result<RunId, CronError> {
-        let id = *lock_core::ProcessId::random().as_uuid();
-        self.order(job, Order::Trigger(id)).await?;
-        Ok(RunId::Triggered(id))
-    }
-
-    async fn order(&self, job: &str, order: Order) -> Result<(), CronError> {
-        let store = &self.inner.node.store;
-        let name = LockName::new(job)?;
-        let answer = store.ask(store.ledger().order(store.job(&name), order)).await?.outcome;
-        self.inner.nudge.notify_one();
-        match answer {
-            Ordered::Unregistered => {
-                let about =
-                    format!("no node of this group registered `{job}`: register it on some node first");
-                Err(CronError::new(CronErrorKind::UnknownJob).about(about))
-            }
-            Ordered::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
-            _ => Ok(()),
-        }
     }
 
     /// The jobs that this node registered, in the order of their names, with the orders of the fleet and their open runs.
@@ -263,15 +175,22 @@ impl Scheduler {
         let orders = self.orders().await?;
         let open = node.store.ask(node.store.ledger().open(node.store.group.clone())).await?.outcome;
         let jobs: Vec<_> = lock(&self.inner.jobs).values().cloned().collect();
+        let fleet = jobs.iter().filter(|job| job.terms.scope == Scope::Fleet);
+        let registrations: Vec<_> = fleet.map(|job| registration(job, orders.get(&job.name))).collect();
+        let watermarks = self.watermarks(registrations).await?;
+        let now = node.store.now();
         let view = |job: Arc<Job>| {
             let orders = orders.get(&job.name);
             let schedule = effective(&job, orders);
             let paused = orders.is_some_and(|orders| orders.paused);
+            let watermark = watermarks.get(&job.name).copied();
+            let from = watermark.map_or(now, |watermark| now.max(watermark));
             JobView {
+                ahead_by: from.since(now),
                 replaced: orders.is_some_and(|orders| orders.schedule.is_some()),
                 paused,
                 scope: job.terms.scope,
-                next_run: if paused { None } else { schedule.next_after(node.store.now()) },
+                next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == job.name).cloned().collect(),
                 name: job.name.clone(),
                 schedule,
@@ -296,11 +215,17 @@ impl Scheduler {
             not_registered_here(&name, "and `next_runs` and `list` tell of jobs that it knows")
         })?;
         let orders = self.orders().await?;
-        let schedule = effective(&job, orders.get(&job.name));
-        Ok(schedule.after(self.inner.node.store.now()).take(n).collect())
+        let orders = orders.get(&job.name);
+        let watermarks = match job.terms.scope {
+            Scope::Fleet => self.watermarks(vec![registration(&job, orders)]).await?,
+            Scope::PerNode => BTreeMap::new(),
+        };
+        let now = self.inner.node.store.now();
+        let from = watermarks.get(&job.name).map_or(now, |watermark| now.max(*watermark));
+        Ok(effective(&job, orders).after(from).take(n).collect())
     }
 
-    /// The last attempts of a job that have ended or were skipped, the newest first: `n` of them, at most 100. Of a job of
+    /// The last attempts of a job that have ended or were skipped, the newest first: at most `n` entries. Of a job of
     /// each node, those of this process. Another node's job is found in the store, so that a tool without jobs may look.
     ///
     /// # Errors
@@ -325,7 +250,18 @@ impl Scheduler {
         Ok(history)
     }
 
-    /// What the fleet was told, whatever this node knew.
+    /// The watermarks of those jobs that the store has.
+    async fn watermarks(&self, jobs: Vec<Registration>) -> Result<BTreeMap<LockName, UtcTime>, CronError> {
+        if jobs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let store = &self.inner.node.store;
+        let asked = store.ask(store.ledger().watermarks(store.group.clone(), jobs.clone())).await?;
+        let known = jobs.into_iter().zip(asked.outcome);
+        Ok(known.filter_map(|(job, watermark)| Some((job.job, utc(watermark?)))).collect())
+    }
+
+    /// The orders of the fleet, whatever this node knows of them.
     async fn orders(&self) -> Result<BTreeMap<LockName, JobOrders>, CronError> {
         let store = &self.inner.node.store;
         match store.ask(store.ledger().orders(store.group.clone(), u64::MAX)).await?.outcome {
@@ -338,6 +274,11 @@ impl Scheduler {
 fn not_registered_here(job: &LockName, more: &str) -> CronError {
     CronError::new(CronErrorKind::UnknownJob)
         .about(format_args!("this node did not register a job of the name `{job}`, {more}"))
+}
+
+/// A job as the ledger knows it.
+pub(crate) fn registration(job: &Job, orders: Option<&JobOrders>) -> Registration {
+    Registration { job: job.name.clone(), schedule: effective(job, orders).identity() }
 }
 
 /// The schedule that the fleet was told, or else that of the program.

@@ -1,13 +1,14 @@
-//! The run ledger as the scheduler asks it: each call with a time-out, and some until the answer is certain.
+//! Requests to the run ledger: each has a timeout, and some are repeated until the answer is certain.
 
 use crate::{
     error::{CronError, CronErrorKind},
+    hold::RunHold,
     plan::utc,
     schedule::UtcTime,
 };
 use futures_util::FutureExt;
 use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind, LockFactory,
+    Applied, Backend, BackendError, BackendErrorKind, LockFactory, LockName, Moment,
     backend::{
         Reply,
         ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger},
@@ -15,16 +16,18 @@ use lock_core::{
 };
 use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-/// Waits between questions that were not answered.
+/// Waits between requests that were not answered.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// How long to wait after a failure of the store, before asking again.
+/// The wait after a failure of the store, before it is asked again.
 pub(crate) const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// What became of a claim.
+/// The result of a claim.
 pub(crate) struct Claiming {
     pub(crate) answer: Result<Reply<Claimed>, BackendError>,
+    /// The moment before the request that was answered.
+    pub(crate) sent: Moment,
     /// A request of this claim id was not answered, and may still be carried out.
     pub(crate) in_doubt: bool,
 }
@@ -53,7 +56,17 @@ impl Store {
         utc(self.backend.server_now().unwrap_or_else(|| self.clock.wall()))
     }
 
-    /// By how many seconds the wall clock of this node is ahead.
+    /// The moment now, by which leases are measured.
+    pub(crate) fn moment(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// The hold of a run whose claim was granted by the request sent at this moment.
+    pub(crate) fn hold(&self, sent: Moment, lease: Duration) -> RunHold {
+        RunHold::new(self.clock.clone(), sent, lease)
+    }
+
+    /// The seconds by which the wall clock of this node is ahead.
     pub(crate) fn clock_offset(&self) -> Option<f64> {
         let server = self.backend.server_now()?.as_micros();
         let wall = self.clock.wall().as_micros();
@@ -64,11 +77,11 @@ impl Store {
         self.backend.ledger().expect("it had a ledger when the scheduler was built")
     }
 
-    pub(crate) fn job(&self, name: &lock_core::LockName) -> JobId {
+    pub(crate) fn job(&self, name: &LockName) -> JobId {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// One question, which is answered or fails in time.
+    /// One request, which is answered or fails in time.
     pub(crate) async fn ask<T>(
         &self,
         call: impl Future<Output = Result<Reply<T>, BackendError>>,
@@ -90,12 +103,13 @@ impl Store {
         let until_certain = async {
             let mut wait = FIRST_WAIT;
             loop {
+                let sent = self.moment();
                 match self.ask(self.ledger().claim(request.clone())).await {
-                    Ok(reply) => return Ok(reply),
+                    Ok(reply) => return (Ok(reply), sent),
                     Err(error) => {
                         in_doubt |= error.applied() != Applied::No;
                         if !in_doubt {
-                            return Err(error);
+                            return (Err(error), sent);
                         }
                     }
                 }
@@ -108,15 +122,15 @@ impl Store {
             answer = until_certain => Some(answer),
             () = give_up => None,
         };
-        let Some(answer) = answer else {
-            let message = "whether the run was claimed is not known";
-            let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
-            return Claiming { answer: Err(error), in_doubt: true };
-        };
-        Claiming { answer, in_doubt }
+        if let Some((answer, sent)) = answer {
+            return Claiming { answer, sent, in_doubt };
+        }
+        let message = "whether the run was claimed is not known";
+        let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
+        Claiming { answer: Err(error), sent: self.moment(), in_doubt: true }
     }
 
-    /// Records an end, as long as the run's lease may last at the longest; then it is an orphan's end anyway.
+    /// Records an end, for at most the lease of the run: afterwards it is an orphan anyway.
     pub(crate) async fn end(&self, request: EndRequest, within: Duration) -> Option<Ended> {
         let until_recorded = async {
             let mut wait = FIRST_WAIT;

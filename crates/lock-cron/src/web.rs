@@ -14,7 +14,7 @@ use axum::{
 };
 use lock_core::{
     ServerTime,
-    backend::ledger::{Attempt, CatchUp, HISTORY, OpenRun},
+    backend::ledger::{Attempt, CatchUp, OpenRun},
 };
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsa
 /// | --- | --- |
 /// | `/` | a small page |
 /// | `/jobs` | the jobs of this node, with their next and open runs, as JSON |
-/// | `/jobs/{name}/history` | the last 100 attempts of a job of the group, the newest first, as JSON |
+/// | `/jobs/{name}/history` | the last entries of the history of a job of the group, the newest first, as JSON |
 ///
 /// Failures are `{"error": "…"}`: 404 for an unknown job, 503 when the store does not answer.
 ///
@@ -59,7 +59,8 @@ async fn jobs(State(cron): State<Scheduler>) -> Response {
 }
 
 async fn history(State(cron): State<Scheduler>, Path(name): Path<String>) -> Response {
-    match cron.history(&name, HISTORY).await {
+    let most = usize::try_from(cron.inner.node.terms.history).unwrap_or(usize::MAX);
+    match cron.history(&name, most).await {
         Ok(history) => told(StatusCode::OK, &history.iter().map(attempt).collect()),
         Err(error) => failed(&error),
     }
@@ -69,7 +70,7 @@ async fn list(cron: &Scheduler) -> Result<Vec<Value>, CronError> {
     let jobs = cron.list().await?;
     let now = cron.inner.node.store.now();
     let of_job = |view: &JobView| {
-        let next = view.schedule.after(now).take(NEXT_RUNS);
+        let next = view.schedule.after(now.saturating_add(view.ahead_by)).take(NEXT_RUNS);
         job(view, &next.map(|at| at.to_string()).collect::<Vec<_>>())
     };
     Ok(jobs.iter().map(of_job).collect())
@@ -81,6 +82,7 @@ fn job(view: &JobView, next: &[String]) -> Value {
         "schedule": view.schedule.to_string(),
         "replaced": view.replaced,
         "paused": view.paused,
+        "ahead_s": view.ahead_by.as_secs(),
         "next_runs": next,
         "open": view.open.iter().map(open).collect::<Value>(),
     })
@@ -110,7 +112,8 @@ fn attempt(attempt: &Attempt) -> Value {
         "node": attempt.node,
         "token": attempt.token.get(),
         "catch_up": attempt.catch_up == CatchUp::Yes,
-        "missed_before": attempt.missed,
+        "first": attempt.first.scheduled().map(at),
+        "count": attempt.count,
         "started": at(attempt.started),
         "ended": at(attempt.ended),
         "lag_ms": scheduled.filter(|_| attempt.attempt == 1).map(|due| attempt.started.since(due).as_millis() as u64),

@@ -38,18 +38,22 @@ async fn a_failure_is_logged_with_its_cause_and_a_skip_for_overlap_only_for_debu
         let cause = "x".parse::<u8>().expect_err("no number");
         Err(std::io::Error::other(cause).into())
     });
-    job.register().await.expect("a store in memory");
+    job.register().expect("a store in memory");
     let job = cron.job("slow", Schedule::cron("* * * * * *").expect("a schedule"), |_| async {
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         Ok(())
     });
-    job.register().await.expect("a store in memory");
+    job.register().expect("a store in memory");
+    let past = Schedule::cron("@at 2020-01-01T00:00:00Z").expect("a schedule");
+    cron.job("past", past, |_| async { Ok(()) }).register().expect("it may be registered");
     cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
     let run = cron.history("job", 1).await.expect("a store in memory")[0].run;
     let skips = cron.history("slow", 100).await.expect("a store in memory");
     assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
     let log = log.0.lock().expect("nobody panicked").clone();
     assert!(!log.contains("Overlap"), "{log}");
+    let never: Vec<_> = log.lines().filter(|line| line.contains("no instant left")).collect();
+    assert!(matches!(never[..], [line] if line.contains("cron.job=past")), "{never:?}");
     let line = log.lines().find(|line| line.contains("run ended")).expect("a failure is logged");
     let which = format!("cron.job=job cron.run={run} cron.attempt=1");
     for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "again=false"] {

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use fred::interfaces::ClientLike;
 use futures_util::future::join_all;
 use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ServerTime,
+    Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
         Released, RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, Wish, ledger::RunLedger,
@@ -23,7 +23,10 @@ use lock_core::{
 };
 use std::{
     fmt,
-    sync::{Arc, Once, Weak},
+    sync::{
+        Arc, Once, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -44,6 +47,8 @@ struct Inner {
     retention: Option<Duration>,
     /// Said once: in a fleet that shares fenced locks with Redisson it concerns every name.
     foreign_counters: Once,
+    /// Whether the rights that the ledger needs were tried.
+    ledger_probed: AtomicBool,
 }
 
 /// How long the counter of a lock for one piece of work is kept. Tokens follow the clock, so that a lost counter is
@@ -116,6 +121,7 @@ impl RedisBackend {
             clock: ServerClock::default(),
             retention,
             foreign_counters: Once::new(),
+            ledger_probed: AtomicBool::new(false),
         };
         Self { inner: Arc::new(inner), warnings: Arc::new([]) }
     }
@@ -136,10 +142,16 @@ impl RedisBackend {
         self.run(&script::PROBE, vec![lock, counter], vec![channel, String::new()]).await?.probed()
     }
 
-    /// Tries every command that the ledger needs.
-    pub(crate) async fn probe_ledger(&self, keys: Keys) -> Result<(), BackendError> {
-        let Keys { lock, counter, channel } = keys;
-        self.run(&script::PROBE, vec![lock, counter], vec![channel, "ledger".to_owned()]).await?.probed()
+    /// Tries every command that the ledger needs, once for this backend.
+    pub(crate) async fn probe_ledger(&self) -> Result<(), BackendError> {
+        if self.inner.ledger_probed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
+        let args = vec![channel, "ledger".to_owned()];
+        self.run(&script::PROBE, vec![lock, counter], args).await?.probed()?;
+        self.inner.ledger_probed.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Runs a script and learns the server's clock from its answer.

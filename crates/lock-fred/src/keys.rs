@@ -32,13 +32,13 @@ impl Keys {
 pub(crate) struct GroupKeys {
     /// HASH of the runs that have not ended.
     pub(crate) open: String,
-    /// HASH of what the fleet was told.
-    pub(crate) orders: String,
+    /// HASH of the orders and triggers, and their revision.
+    pub(crate) group: String,
 }
 
 impl GroupKeys {
     pub(crate) fn of(group: &GroupName) -> Self {
-        Self { open: ledger("open", group), orders: ledger("orders", group) }
+        Self { open: ledger("open", group), group: ledger("group", group) }
     }
 }
 
@@ -58,7 +58,7 @@ impl JobKeys {
 }
 
 fn ledger(what: &str, group: &GroupName) -> String {
-    wrap(&format!("distlock:ledger:{what}"), group.as_str())
+    wrap(&format!("distlock:ledger:2:{what}"), group.as_str())
 }
 
 /// Where the releases of a lock are told.
@@ -94,12 +94,12 @@ mod tests {
     fn all_keys_of_a_group_share_its_tag() {
         let group = GroupName::new("billing").expect("a good name");
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
-        assert_eq!(job.job, "distlock:ledger:job:{billing}:a{b}");
-        assert_eq!(job.history, "distlock:ledger:history:{billing}:a{b}");
-        let GroupKeys { open, orders } = GroupKeys::of(&group);
+        assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
+        assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
+        let GroupKeys { open, group } = GroupKeys::of(&group);
         assert_eq!(
-            (&*open, &*orders),
-            ("distlock:ledger:open:{billing}", "distlock:ledger:orders:{billing}")
+            (&*open, &*group),
+            ("distlock:ledger:2:open:{billing}", "distlock:ledger:2:group:{billing}")
         );
     }
 

@@ -63,6 +63,7 @@ scripts! {
 scripts! {
     LEDGER_TEXTS ledger!
     LEDGER_REGISTER "register jobs" "ledger_register"
+    LEDGER_WATERMARKS "read watermarks" "ledger_watermarks"
     LEDGER_CLAIM "claim a run" "ledger_claim"
     LEDGER_KEEP "keep runs" "ledger_keep"
     LEDGER_END "end a run" "ledger_end"

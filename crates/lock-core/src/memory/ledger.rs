@@ -6,10 +6,9 @@ use crate::{
         BackendError, Reply,
         ledger::{
             Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, OpenRun,
-            Order, Ordered, Orders, Registered, RunLedger,
+            Order, Ordered, Orders, Registered, Registration, RunLedger,
         },
     },
-    name::LockName,
     store::GroupLedger,
     sync::lock,
     time::ServerTime,
@@ -45,9 +44,17 @@ impl RunLedger for MemoryBackend {
     async fn register(
         &self,
         group: GroupName,
-        jobs: Vec<LockName>,
+        jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Registered>>, BackendError> {
         self.with_ledger(&group, |ledger, now| ledger.register(now, &jobs))
+    }
+
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+        self.with_ledger(&group, |ledger, _| ledger.watermarks(&jobs))
     }
 
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {

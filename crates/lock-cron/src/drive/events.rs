@@ -3,18 +3,18 @@
 use super::{Drive, Effect, Phase};
 use crate::{
     job::Job,
-    node::Why,
     observe::CronEvent,
-    options::{OnOrphan, Scope},
-    plan::{Answer, Command, Due, utc},
+    options::Scope,
+    plan::{Answer, Command, Due},
     run,
+    running::Why,
     scheduler::effective,
-    start::{Granted, adopt, bury, start},
+    start::{Granted, start, take_over},
     store::AFTER_FAILURE,
 };
 use lock_core::{
     ErrorKind, FencingToken, LockError, LockGuard, LockName,
-    backend::ledger::{Again, CatchUp, ClaimId, JobOrders, KeptRun, OpenRun, Orders, RunId, RunState},
+    backend::ledger::{ClaimId, JobOrders, OpenRun, Orders, RunId, RunState},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -28,21 +28,22 @@ impl Drive {
                     let Some(job) = self.jobs.get(&due.job).cloned() else { continue };
                     let granted = Granted {
                         run: due.run,
-                        guard: None,
                         claim: ClaimId::random(),
                         token: FencingToken::new(0),
                         attempt: 1,
+                        failures: 0,
                         catch_up: due.catch_up,
-                        missed: due.missed,
                         started: self.now(),
+                        hold: None,
                     };
                     self.start(&job, granted);
                 }
-                Command::EndRunning(job) => self.inner.node.cancel(|name, _| *name == job, Why::Replaced),
+                Command::EndRunning(job) => {
+                    self.inner.node.running.cancel(|name, _| *name == job, Why::Replaced)
+                }
                 Command::Register(job) => self.register(vec![job], Duration::ZERO),
                 // The store does not have those that are known here, whatever their number says.
                 Command::ReadOrders => self.read_all_orders(),
-                Command::Resign { floor } => self.resign(Some(floor)),
                 Command::Skipped { job, reason, count } => {
                     self.inner.node.observers.tell(&CronEvent::Skipped { job: &job, reason, count });
                 }
@@ -51,12 +52,11 @@ impl Drive {
     }
 
     pub(super) fn claim(&mut self, mut due: Due) {
-        let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.inner.node.clone();
         self.claims += 1;
         let failed = Effect::Claimed(due.clone(), Answer::Failed, None);
         let claim = async move {
-            let (answer, granted) = start(&node, &job, &mut due).await;
+            let (answer, granted) = start(&node, &mut due).await;
             Effect::Claimed(due, answer, granted.map(Box::new))
         };
         self.spawn(claim, failed);
@@ -64,9 +64,9 @@ impl Drive {
 
     pub(super) fn start(&mut self, job: &Arc<Job>, granted: Granted) {
         let (node, job, run) = (self.inner.node.clone(), job.clone(), granted.run);
-        let cancel = node.begin(&job, run, granted.claim);
+        let cancel = node.running.begin(&job.name, run, granted.held());
         if matches!(self.phase, Phase::Ending) {
-            node.cancel(|name, of| *name == job.name && of == run, Why::ShutDown);
+            node.running.cancel(|name, of| *name == job.name && of == run, Why::ShutDown);
         }
         // Also after a panic outside of the body the run is over: it would be kept for ever otherwise, and no later one could start.
         let over = Effect::Over(job.name.clone(), run);
@@ -86,14 +86,13 @@ impl Drive {
                 self.resigning = false;
                 self.elect(Duration::ZERO);
             }
-            Effect::Registered(jobs, Ok(registered)) => {
-                for (job, of_job) in jobs.iter().zip(registered) {
-                    self.planner.registered(job, utc(of_job.watermark));
-                }
-            }
-            Effect::Registered(jobs, Err(error)) => {
+            Effect::Registered(registrations, Ok(answers)) => self.registered(&registrations, &answers),
+            Effect::Registered(registrations, Err(error)) => {
                 self.inner.node.store_failed(&error);
-                if self.leadership.is_some() {
+                // A sign of life is repeated with the next one.
+                let waits = |job: &LockName| self.planner.waits_for_watermark(job);
+                let jobs: Vec<_> = registrations.into_iter().map(|r| r.job).filter(waits).collect();
+                if self.leadership.is_some() && !jobs.is_empty() {
                     self.register(jobs, AFTER_FAILURE);
                 }
             }
@@ -106,10 +105,10 @@ impl Drive {
             }
             Effect::Open(Ok(open)) => self.look_for_orphans(open),
             Effect::Open(Err(error)) => self.inner.node.store_failed(&error),
-            Effect::Kept(runs, asked) => {
+            Effect::Kept(sent, held, asked) => {
                 self.keeping = false;
                 match asked {
-                    Ok(answers) => self.kept(&runs, &answers),
+                    Ok(answers) => self.inner.node.running.kept(sent, &held, &answers),
                     // One failed renewal is no loss: there is time for another.
                     Err(error) => {
                         self.next_keep = Instant::now() + AFTER_FAILURE;
@@ -132,7 +131,7 @@ impl Drive {
                 }
             }
             Effect::Over(job, run) => {
-                self.inner.node.over(&job, run);
+                self.inner.node.running.over(&job, run);
                 self.planner.ended(&job);
             }
         }
@@ -166,64 +165,32 @@ impl Drive {
         }
         if self.leadership.is_some() {
             self.see_triggers(&triggers);
+            // A run that another node has released raises the revision.
+            self.next_open = Instant::now();
         }
         for trigger in triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
         }
     }
 
-    pub(super) fn kept(&mut self, runs: &[(LockName, RunId, ClaimId)], answers: &[KeptRun]) {
-        let node = &self.inner.node;
-        for ((job, run, claim), answer) in runs.iter().zip(answers) {
-            match answer {
-                KeptRun::Replaced => node.cancel(|name, of| name == job && of == *run, Why::Replaced),
-                KeptRun::Gone => node.gone(job, *run, *claim),
-                _ => {}
-            }
-        }
-    }
-
     pub(super) fn look_for_orphans(&mut self, open: Vec<OpenRun>) {
-        let Some(epoch) = self.leadership.as_ref().map(|leadership| leadership.guard.fencing_token()) else {
+        if self.leadership.is_none() {
             return;
-        };
+        }
         self.see_open(&open);
-        for orphan in open.into_iter().filter(|run| run.state == RunState::Orphaned) {
-            let Some(job) = self.jobs.get(&orphan.job).cloned() else { continue };
-            let key = (orphan.job.clone(), orphan.run);
+        let left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
+        for left in open.into_iter().filter(left) {
+            let Some(job) = self.jobs.get(&left.job).cloned() else { continue };
+            let key = (left.job.clone(), left.run);
             if !matches!(self.phase, Phase::Running) || !self.adopting.insert(key) {
                 continue;
             }
-            let mut due = Due {
-                job: orphan.job,
-                run: orphan.run,
-                catch_up: CatchUp::Yes,
-                overlap: job.terms.overlap,
-                missed: 0,
-                revision: 0,
-                epoch,
-                in_doubt: None,
-            };
-            let most = job.terms.attempts_of_orphan();
-            let again = (job.terms.on_orphan != OnOrphan::Skip && orphan.attempt < most)
-                .then_some(Again { claim: orphan.claim, most });
             let node = self.inner.node.clone();
             self.claims += 1;
-            let failed = Effect::Adopted(due.job.clone(), due.run, None);
+            let failed = Effect::Adopted(left.job.clone(), left.run, None);
             let adoption = async move {
-                let granted = match again {
-                    Some(again) => adopt(&node, &job, &mut due, again).await,
-                    None => {
-                        if bury(&node, &due, orphan.claim).await {
-                            node.observers.tell(&CronEvent::Orphan { job: &due.job, again: false });
-                        }
-                        None
-                    }
-                };
-                if granted.is_some() {
-                    node.observers.tell(&CronEvent::Orphan { job: &due.job, again: true });
-                }
-                Effect::Adopted(due.job, due.run, granted.map(Box::new))
+                let granted = take_over(&node, &job, &left).await;
+                Effect::Adopted(left.job, left.run, granted.map(Box::new))
             };
             self.spawn(adoption, failed);
         }

@@ -4,10 +4,20 @@ use super::{Drive, Effect, Leadership, Phase, of_length, panicked, unowned::Unow
 use crate::{
     observe::CronEvent,
     options::{Scope, fnv},
+    plan::utc,
 };
-use lock_core::{FencingToken, LockGuard, LockName};
+use lock_core::{
+    LockGuard, LockName,
+    backend::ledger::{Known, Registered, Registration},
+};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
+
+/// The time between the registrations of a leader.
+pub(super) const REGISTER_EVERY: Duration = Duration::from_secs(60);
+
+/// A watermark that is further in the future was set by a clock that was ahead.
+const AHEAD: Duration = Duration::from_secs(60);
 
 impl Drive {
     pub(super) fn elect(&mut self, after: Duration) {
@@ -15,10 +25,7 @@ impl Drive {
             return;
         }
         let node = self.inner.node.clone();
-        let mut options = self.inner.options.leadership;
-        if let Some(floor) = self.floor.take() {
-            options = options.token_floor(floor);
-        }
+        let options = self.inner.options.leadership;
         let name = format!("leader:{{{}}}:{:016x}", node.store.group, self.fingerprint());
         let election = async move {
             sleep(after).await;
@@ -33,25 +40,24 @@ impl Drive {
         self.spawn(election, Effect::NotElected);
     }
 
-    /// The nodes that may lead the same jobs: those who know the same, and mean the same instants by them.
-    pub(super) fn fingerprint(&self) -> u64 {
-        // All nodes choose the same year for what they compare of the zones.
-        const YEAR_MS: i64 = 31_557_600_000;
-        let year = crate::UtcTime::from_millis(self.now().as_millis() / YEAR_MS * YEAR_MS);
+    /// Equal on nodes that know the same jobs with the same schedules. Such nodes elect one leader. Versions of the zone data are
+    /// not in it: nodes that were started before and after an update elect one leader all the same.
+    fn fingerprint(&self) -> u64 {
         let fleet = self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet);
-        let lines = fleet.map(|job| format!("{}\n{}\n", job.name, job.schedule.fingerprint(year)));
+        let lines = fleet.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
         fnv(&lines.collect::<String>())
     }
 
     pub(super) fn lead(&mut self, guard: LockGuard) {
-        let epoch = guard.fencing_token();
+        let token = guard.fencing_token();
         self.leadership = Some(Leadership { lost: Box::pin(guard.lost()), guard });
         self.inner.leading.store(true, Ordering::SeqCst);
-        self.inner.node.observers.tell(&CronEvent::Leading { epoch });
-        self.planner.led(epoch);
+        self.inner.node.observers.tell(&CronEvent::Leading { token });
+        self.planner.led();
         self.read_all_orders();
         self.next_open = Instant::now();
         self.unowned = Unowned::default();
+        self.next_register = Instant::now() + REGISTER_EVERY;
         self.register(self.fleet_jobs(), Duration::ZERO);
     }
 
@@ -78,8 +84,7 @@ impl Drive {
         Some(guard)
     }
 
-    pub(super) fn resign(&mut self, floor: Option<FencingToken>) {
-        self.floor = floor.max(self.floor);
+    pub(super) fn resign(&mut self) {
         let Some(guard) = self.follow() else { return };
         self.resigning = true;
         let release = async move {
@@ -89,15 +94,38 @@ impl Drive {
         self.spawn(release, Effect::Resigned);
     }
 
+    /// Makes jobs known to the store and reads their watermarks. Also a sign of life: a job that no leader has registered for a
+    /// while counts as removed.
     pub(super) fn register(&mut self, jobs: Vec<LockName>, after: Duration) {
-        let (node, failed) = (self.inner.node.clone(), Effect::Registered(jobs.clone(), Err(panicked())));
+        let node = self.inner.node.clone();
+        let registrations: Vec<_> = jobs.iter().filter_map(|job| self.planner.registration(job)).collect();
+        let failed = Effect::Registered(registrations.clone(), Err(panicked()));
         let ask = async move {
             sleep(after).await;
-            let asked =
-                node.store.ask(node.store.ledger().register(node.store.group.clone(), jobs.clone())).await;
-            let registered = asked.and_then(|reply| of_length(jobs.len(), reply.outcome));
-            Effect::Registered(jobs, registered)
+            let register = node.store.ledger().register(node.store.group.clone(), registrations.clone());
+            let asked = node.store.ask(register).await;
+            let answers = asked.and_then(|reply| of_length(registrations.len(), reply.outcome));
+            Effect::Registered(registrations, answers)
         };
         self.spawn(ask, failed);
+    }
+
+    pub(super) fn registered(&mut self, registrations: &[Registration], answers: &[Registered]) {
+        if self.leadership.is_none() {
+            return;
+        }
+        let now = self.now();
+        for (registration, answer) in registrations.iter().zip(answers) {
+            let (job, watermark) = (&registration.job, utc(answer.watermark));
+            let known = !self.registered.insert(job.clone());
+            if known && answer.state == Known::New {
+                self.inner.node.observers.tell(&CronEvent::DataLost { job });
+            }
+            let by = watermark.since(now);
+            if by > AHEAD {
+                self.inner.node.observers.tell(&CronEvent::Ahead { job, by });
+            }
+            self.planner.registered(registration, watermark);
+        }
     }
 }

@@ -10,17 +10,18 @@ mod unowned;
 use crate::{
     error::CronError,
     job::Job,
-    node::{Why, lock},
+    node::{Ending, lock},
     observe::CronEvent,
     options::Scope,
     plan::{Answer, Budget, Due, Planner},
+    running::{Held, Why},
     scheduler::Inner,
     start::Granted,
 };
 use futures_util::FutureExt;
 use lock_core::{
-    Applied, BackendError, BackendErrorKind, FencingToken, LockError, LockGuard, LockName, LostReason,
-    backend::ledger::{ClaimId, KeepRun, KeptRun, OpenRun, Orders, Registered, RunId},
+    Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason, Moment,
+    backend::ledger::{KeepRun, KeptRun, OpenRun, Orders, Registered, Registration, RunId},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -51,10 +52,10 @@ enum Effect {
     Elected(Box<Result<LockGuard, LockError>>),
     /// The task of the election panicked.
     NotElected,
-    Registered(Vec<LockName>, Asked<Vec<Registered>>),
+    Registered(Vec<Registration>, Asked<Vec<Registered>>),
     Orders(Asked<Orders>),
     Open(Asked<Vec<OpenRun>>),
-    Kept(Vec<(LockName, RunId, ClaimId)>, Asked<Vec<KeptRun>>),
+    Kept(Moment, Vec<(LockName, RunId, Held)>, Asked<Vec<KeptRun>>),
     Claimed(Due, Answer, Option<Box<Granted>>),
     Adopted(LockName, RunId, Option<Box<Granted>>),
     Over(LockName, RunId),
@@ -83,8 +84,9 @@ pub(crate) struct Drive {
     planner: Planner,
     effects: JoinSet<Effect>,
     leadership: Option<Leadership>,
-    /// A token that the next leadership has to exceed.
-    floor: Option<FencingToken>,
+    /// The jobs that this node has registered: one that is new again was lost.
+    registered: BTreeSet<LockName>,
+    next_register: Instant,
     known_orders: u64,
     reading_orders: bool,
     keeping: bool,
@@ -114,7 +116,8 @@ impl Drive {
             planner,
             effects: JoinSet::new(),
             leadership: None,
-            floor: None,
+            registered: BTreeSet::new(),
+            next_register: begin,
             known_orders: u64::MAX,
             reading_orders: false,
             keeping: false,
@@ -213,6 +216,15 @@ impl Drive {
             };
             self.spawn(ask, Effect::Open(Err(panicked())));
         }
+        if self.leadership.is_some() && now >= self.next_register {
+            self.next_register = now + lead::REGISTER_EVERY;
+            // A job without a watermark has a registration under way.
+            let mut jobs = self.fleet_jobs();
+            jobs.retain(|job| !self.planner.waits_for_watermark(job));
+            if !jobs.is_empty() {
+                self.register(jobs, Duration::ZERO);
+            }
+        }
         if now >= self.next_keep && !self.keeping {
             self.next_keep = now + self.third_of_a_run_lease();
             self.keep();
@@ -221,7 +233,7 @@ impl Drive {
 
     /// The period of looks at open runs and of renewals.
     fn third_of_a_run_lease(&self) -> Duration {
-        (self.inner.node.run_lease / 3).min(MAX_PERIOD)
+        (self.inner.node.terms.lease / 3).min(MAX_PERIOD)
     }
 
     /// All of them, whatever was known.
@@ -244,23 +256,24 @@ impl Drive {
     }
 
     fn keep(&mut self) {
-        let runs = self.inner.node.to_keep();
-        if runs.is_empty() {
+        let held = self.inner.node.running.to_keep();
+        if held.is_empty() {
             return;
         }
         self.keeping = true;
-        let (node, failed) = (self.inner.node.clone(), Effect::Kept(runs.clone(), Err(panicked())));
+        let (node, sent) = (self.inner.node.clone(), self.inner.node.store.moment());
+        let failed = Effect::Kept(sent, held.clone(), Err(panicked()));
         let ask = async move {
-            let item = |(job, run, claim): &(LockName, RunId, ClaimId)| KeepRun {
+            let item = |(job, run, held): &(LockName, RunId, Held)| KeepRun {
                 job: job.clone(),
                 run: *run,
-                claim: *claim,
-                lease: node.run_lease,
+                claim: held.claim,
+                lease: node.terms.lease,
             };
-            let items = runs.iter().map(item).collect();
+            let items = held.iter().map(item).collect();
             let asked = node.store.ask(node.store.ledger().keep(node.store.group.clone(), items)).await;
-            let kept = asked.and_then(|reply| of_length(runs.len(), reply.outcome));
-            Effect::Kept(runs, kept)
+            let kept = asked.and_then(|reply| of_length(held.len(), reply.outcome));
+            Effect::Kept(sent, held, kept)
         };
         self.spawn(ask, failed);
     }
@@ -268,6 +281,7 @@ impl Drive {
     fn drain(&mut self) {
         if matches!(self.phase, Phase::Running) {
             self.planner.drain();
+            self.inner.node.end(Ending::Draining);
             self.phase = Phase::Draining(Instant::now().checked_add(self.inner.options.shutdown_grace));
         }
     }
@@ -277,13 +291,13 @@ impl Drive {
         let is_over = |deadline: Option<Instant>| deadline.is_some_and(|deadline| Instant::now() >= deadline);
         match self.phase {
             Phase::Draining(deadline) if self.claims == 0 => {
-                self.resign(None);
+                self.resign();
                 self.phase = Phase::Finishing(deadline);
             }
             // The next leader finds what they may have started.
-            Phase::Draining(deadline) if is_over(deadline) => self.inner.node.give_up(),
+            Phase::Draining(deadline) if is_over(deadline) => self.inner.node.end(Ending::GivingUp),
             Phase::Finishing(deadline) if is_over(deadline) => {
-                self.inner.node.cancel(|_, _| true, Why::ShutDown);
+                self.inner.node.running.cancel(|_, _| true, Why::ShutDown);
                 self.phase = Phase::Ending;
             }
             _ => {}
@@ -292,7 +306,7 @@ impl Drive {
 
     fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ending)
-            && self.inner.node.is_idle()
+            && self.inner.node.running.is_empty()
             && !self.resigning
     }
 }

@@ -45,7 +45,7 @@ impl Drive {
     pub(super) fn see_open(&mut self, open: &[OpenRun]) {
         let foreign: Vec<_> = open.iter().filter(|run| !self.jobs.contains_key(&run.job)).collect();
         let (orphans, alive): (Vec<_>, Vec<_>) =
-            foreign.into_iter().partition(|run| run.state == RunState::Orphaned);
+            foreign.into_iter().partition(|run| matches!(run.state, RunState::Orphaned | RunState::Released));
         self.unowned.busy = alive.into_iter().map(|run| run.job.clone()).collect();
         let before = std::mem::take(&mut self.unowned.orphans);
         for orphan in orphans {

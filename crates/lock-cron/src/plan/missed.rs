@@ -57,14 +57,34 @@ pub(super) struct Come {
 pub(super) struct LookBack {
     /// In ascending order.
     pub(super) start: Vec<Come>,
-    pub(super) skipped: u32,
+    /// Before those that are started.
+    pub(super) skipped: Option<Skipped>,
     /// The first instant that has not come yet.
     pub(super) next: Option<UtcTime>,
 }
 
+/// Instants that are not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Skipped {
+    pub(super) first: UtcTime,
+    /// The last of them, or a time after it and before the first that is started.
+    pub(super) last: UtcTime,
+    pub(super) count: u32,
+}
+
+impl Skipped {
+    fn one(at: UtcTime) -> Self {
+        Self { first: at, last: at, count: 1 }
+    }
+
+    fn and(self, at: UtcTime) -> Self {
+        Self { last: at, count: self.count.saturating_add(1), ..self }
+    }
+}
+
 /// Decides about `first`, the only instant that has come; `next` is its successor.
 pub(super) fn one(terms: &Terms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
-    decide(terms, vec![first], 0, next, now)
+    decide(terms, vec![first], None, next, now)
 }
 
 /// Decides about the instants after `cursor` up to `now`. `distance` is that of the first two of them.
@@ -82,25 +102,39 @@ pub(super) fn look_back(
     };
     let latest = latest(schedule, cursor, now, most, distance, budget);
     let before = latest.first().map_or(now, |first| first.saturating_sub(Duration::from_millis(1)));
-    let counted = budget.between(schedule, cursor, before).take(MAX_COUNTED).count();
+    let mut skipped: Option<Skipped> = None;
+    for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
+        skipped = Some(skipped.map_or(Skipped::one(at), |skipped| skipped.and(at)));
+    }
+    // Also those that were not counted are skipped.
+    if let Some(skipped) = skipped.as_mut().filter(|skipped| skipped.count as usize == MAX_COUNTED) {
+        skipped.last = before;
+    }
     let next = schedule.next_after(now);
-    decide(terms, latest, u32::try_from(counted).unwrap_or(u32::MAX), next, now)
+    decide(terms, latest, skipped, next, now)
 }
 
 /// The last of `come` is late while it is within its grace, and every other instant is missed.
-fn decide(terms: &Terms, come: Vec<UtcTime>, counted: u32, next: Option<UtcTime>, now: UtcTime) -> LookBack {
-    let Some(last) = come.last().copied() else { return LookBack { start: vec![], skipped: counted, next } };
+fn decide(
+    terms: &Terms,
+    come: Vec<UtcTime>,
+    skipped: Option<Skipped>,
+    next: Option<UtcTime>,
+    now: UtcTime,
+) -> LookBack {
+    let Some(last) = come.last().copied() else { return LookBack { start: vec![], skipped, next } };
     let grace = terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(last) / 2));
     let until = last.saturating_add(grace);
     let is_late = now <= until;
     if !is_late && terms.misfire == Misfire::Skip {
-        return LookBack { start: vec![], skipped: counted.saturating_add(1), next };
+        let skipped = Some(skipped.map_or(Skipped::one(last), |skipped| skipped.and(last)));
+        return LookBack { start: vec![], skipped, next };
     }
     let flagged = |at| {
         let catch_up = if is_late && at == last { CatchUp::No } else { CatchUp::Yes };
         Come { at, catch_up, until }
     };
-    LookBack { start: come.into_iter().map(flagged).collect(), skipped: counted, next }
+    LookBack { start: come.into_iter().map(flagged).collect(), skipped, next }
 }
 
 /// The latest `most` instants after `cursor` up to `now`, ascending.

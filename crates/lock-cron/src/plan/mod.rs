@@ -3,12 +3,12 @@
 //! ```text
 //!  of each job              instant comes              asked                 claimed, skipped, decided elsewhere
 //!      decided up to `cursor` ────────▶ on the agenda ─────▶ in flight ─────────────────────────────────▶ decided
-//!                                            ▲                  │  early · busy · taken · outdated
+//!                                            ▲                  │  early · busy · outdated
 //!                                            └──────────────────┘
 //! ```
 //!
-//! Events: led, resigned, registered (with the watermark), orders, tick, answered, ended. Commands: claim, start here (jobs of
-//! each node), end the running ones, register, read the orders, resign, count what is skipped.
+//! Events: led, resigned, registered (with the watermark), orders, tick, answered, ended. Commands: claim (or skip), start here
+//! (jobs of each node), end the running ones, register, read the orders, count what is skipped.
 //!
 //! Invariants:
 //! - nothing is asked for without leadership, while paused, or while draining;
@@ -16,6 +16,7 @@
 //! - `cursor` and agenda never go back: what was decided or skipped is not asked for again under the same leadership;
 //! - the length of an agenda and the work of a tick are bounded, however long an outage was.
 
+mod agenda;
 mod job;
 mod missed;
 
@@ -23,19 +24,21 @@ use crate::{
     options::{Overlap, Scope, Terms},
     schedule::{Schedule, UtcTime},
 };
-use job::{Entry, Job};
+use agenda::{Agenda, Entry};
+use job::Job;
 use lock_core::{
-    FencingToken, LockName,
-    backend::ledger::{CatchUp, ClaimId, Claimed, RunId},
+    LockName,
+    backend::ledger::{CatchUp, ClaimId, Claimed, Registration, RunId, Skip},
 };
 pub(crate) use missed::Budget;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-/// How long a claim waits that others are in the way of, unless one of them ends before.
+/// The first wait of a claim that other runs are in the way of. It doubles up to [`LONGEST_BUSY`], and is over when a run of
+/// this node ends.
 const BUSY: Duration = Duration::from_millis(250);
+
+/// The longest wait of such a claim.
+const LONGEST_BUSY: Duration = Duration::from_secs(5);
 
 /// A run to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,9 +48,10 @@ pub(crate) struct Due {
     pub(crate) catch_up: CatchUp,
     /// The overlap policy of this run: catch-up runs queue.
     pub(crate) overlap: Overlap,
-    pub(crate) missed: u32,
+    /// It is decided and not started.
+    pub(crate) skip: Option<Skip>,
+    pub(crate) schedule: u64,
     pub(crate) revision: u64,
-    pub(crate) epoch: FencingToken,
     /// The claim of an earlier request that may still be carried out.
     pub(crate) in_doubt: Option<ClaimId>,
 }
@@ -55,7 +59,7 @@ pub(crate) struct Due {
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Take the run's lock and claim it.
+    /// Claim it, or have it skipped.
     Claim(Due),
     /// Start it, on this node, without a claim.
     StartHere(Due),
@@ -65,8 +69,6 @@ pub(crate) enum Command {
     Register(LockName),
     /// Read the orders.
     ReadOrders,
-    /// Give the leadership back, and take it again with a later epoch than this.
-    Resign { floor: FencingToken },
     /// Count runs that will not be.
     Skipped { job: LockName, reason: SkipReason, count: u32 },
 }
@@ -81,10 +83,26 @@ pub enum SkipReason {
     Missed,
     /// It waited in the queue, and a later one took its place.
     Queue,
+    /// It was triggered, and waited for longer than the life of a trigger.
+    Expired,
     /// Another leader had decided this instant, or a later one.
     DecidedElsewhere,
     /// The store lost the watermark of the job, so nobody knows what was run.
     DataLoss,
+}
+
+impl SkipReason {
+    /// The reason in words, as the history has it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Overlap => "other runs were open",
+            Self::Missed => "missed",
+            Self::Queue => "a later run took its place",
+            Self::Expired => "the trigger expired",
+            Self::DecidedElsewhere => "decided elsewhere",
+            Self::DataLoss => "the store lost its data",
+        }
+    }
 }
 
 /// The answer to a [`Command::Claim`].
@@ -92,8 +110,6 @@ pub enum SkipReason {
 pub(crate) enum Answer {
     /// The ledger said so.
     Ledger(Claimed),
-    /// The run's lock is held, and its instant is not decided yet.
-    Taken,
     /// The store could not be asked; nothing was claimed.
     Failed,
 }
@@ -102,7 +118,7 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     jobs: BTreeMap<LockName, Job>,
-    epoch: Option<FencingToken>,
+    leading: bool,
     draining: bool,
 }
 
@@ -110,6 +126,7 @@ impl Planner {
     /// Takes a job in. One of each node begins at once.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: Terms) {
         let mut job = Job {
+            identity: schedule.identity(),
             schedule,
             terms,
             revision: 0,
@@ -118,10 +135,9 @@ impl Planner {
             next: None,
             behind: None,
             follows_catch_up: false,
-            agenda: VecDeque::new(),
-            in_flight: false,
+            agenda: Agenda::default(),
             not_before: UtcTime::from_millis(i64::MIN),
-            missed: 0,
+            busy: BUSY,
             running: 0,
         };
         if job.terms.scope == Scope::PerNode {
@@ -131,13 +147,13 @@ impl Planner {
     }
 
     /// This node leads from now on; the watermarks come with [`registered`](Self::registered).
-    pub(crate) fn led(&mut self, epoch: FencingToken) {
-        self.epoch = Some(epoch);
+    pub(crate) fn led(&mut self) {
+        self.leading = true;
     }
 
     /// This node leads no more. What is in flight is answered all the same.
     pub(crate) fn resigned(&mut self) {
-        self.epoch = None;
+        self.leading = false;
         for job in self.fleet_jobs() {
             job.forget();
         }
@@ -148,17 +164,31 @@ impl Planner {
         self.draining = true;
     }
 
-    /// The watermark of a job. Instants before it are no longer asked for.
-    pub(crate) fn registered(&mut self, name: &LockName, watermark: UtcTime) {
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
+    /// A job as the store is to know it.
+    pub(crate) fn registration(&self, name: &LockName) -> Option<Registration> {
+        let job = self.jobs.get(name)?;
+        Some(Registration { job: name.clone(), schedule: job.identity })
+    }
+
+    /// Whether nothing of the job is planned before its watermark is known.
+    pub(crate) fn waits_for_watermark(&self, name: &LockName) -> bool {
+        self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
+    }
+
+    /// The watermark of a job with this schedule. Instants before it are no longer asked for.
+    pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime) {
+        let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
+        else {
+            return;
+        };
+        // The orders have changed it meanwhile: another registration is under way.
+        if job.identity != registration.schedule {
+            return;
+        }
         if job.cursor.is_none_or(|cursor| cursor < watermark) {
             job.decided_up_to(watermark);
         }
-        let front = usize::from(job.in_flight);
-        let decided = |entry: &Entry| entry.run.scheduled().is_some_and(|at| utc(at) <= watermark);
-        while job.agenda.get(front).is_some_and(decided) {
-            job.agenda.remove(front);
-        }
+        job.agenda.drop_decided(watermark);
     }
 
     /// The orders for a job. With others than before, what was planned is forgotten, and its watermark has to be told again.
@@ -170,11 +200,12 @@ impl Planner {
         schedule: Schedule,
         out: &mut Vec<Command>,
     ) {
-        let leading = self.epoch.is_some();
+        let leading = self.leading;
         let Some(job) = self.jobs.get_mut(name) else { return };
         if job.revision == revision {
             return;
         }
+        job.identity = schedule.identity();
         (job.revision, job.paused, job.schedule) = (revision, paused, schedule);
         job.forget();
         if leading {
@@ -184,10 +215,10 @@ impl Planner {
 
     /// A run that was triggered by hand.
     pub(crate) fn triggered(&mut self, name: &LockName, run: RunId) {
-        let leading = self.epoch.is_some();
+        let leading = self.leading;
         let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
-        if leading && !job.agenda.iter().any(|entry| entry.run == run) {
-            job.agenda.push_back(Entry::triggered(run));
+        if leading && !job.agenda.has(run) {
+            job.agenda.push(Entry::triggered(run));
         }
     }
 
@@ -196,12 +227,12 @@ impl Planner {
         if self.draining {
             return;
         }
-        let (leading, epoch) = (self.epoch.is_some(), self.epoch.unwrap_or(FencingToken::new(0)));
+        let leading = self.leading;
         let mut behind = Vec::new();
         for (name, job) in &mut self.jobs {
             if leading || job.terms.scope == Scope::PerNode {
                 job.list_due(name, now, out);
-                job.ask(name, now, epoch, out);
+                job.ask(name, now, out);
                 behind.extend(job.behind.map(|distance| (distance, name, job)));
             }
         }
@@ -212,15 +243,14 @@ impl Planner {
                 return;
             }
             job.look_back(name, now, budget, out);
-            job.ask(name, now, epoch, out);
+            job.ask(name, now, out);
         }
     }
 
     /// A claim was answered.
     pub(crate) fn answered(&mut self, now: UtcTime, due: &Due, answer: Answer, out: &mut Vec<Command>) {
-        let current = self.epoch == Some(due.epoch);
         let Some(job) = self.jobs.get_mut(&due.job) else { return };
-        let asked = std::mem::take(&mut job.in_flight);
+        let asked = std::mem::take(&mut job.agenda.in_flight);
         if !asked || job.agenda.front().is_none_or(|entry| entry.run != due.run) {
             return;
         }
@@ -228,20 +258,26 @@ impl Planner {
             front.in_doubt = due.in_doubt;
             front.early = matches!(answer, Answer::Ledger(Claimed::Early { .. }));
         }
+        let row = job.agenda.front().and_then(|entry| entry.skip);
+        let (reason, count) = row.map_or((SkipReason::Overlap, 1), |row| (row.reason, row.count));
         let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
         match answer {
             Answer::Ledger(Claimed::Claimed { .. }) => job.decided(),
-            Answer::Ledger(Claimed::Skipped { .. }) => {
-                skipped(SkipReason::Overlap, 1);
+            Answer::Ledger(Claimed::Skipped) => {
+                skipped(reason, count);
+                job.decided();
+            }
+            Answer::Ledger(Claimed::Expired) => {
+                skipped(SkipReason::Expired, 1);
                 job.decided();
             }
             Answer::Ledger(Claimed::Duplicate | Claimed::Superseded | Claimed::Gone) => {
-                skipped(SkipReason::DecidedElsewhere, 1);
+                skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
             Answer::Ledger(Claimed::Early { wait }) => job.not_before = now.saturating_add(wait),
             Answer::Ledger(Claimed::Busy { .. }) => {
-                job.not_before = now.saturating_add(BUSY);
+                job.ask_later(now);
                 if due.overlap == Overlap::CancelPrevious {
                     out.push(Command::EndRunning(due.job.clone()));
                 }
@@ -251,14 +287,9 @@ impl Planner {
                 out.push(Command::ReadOrders);
             }
             Answer::Ledger(Claimed::Unregistered) => {
-                let lost = u32::try_from(job.agenda.len()).unwrap_or(u32::MAX);
-                skipped(SkipReason::DataLoss, lost);
+                skipped(SkipReason::DataLoss, job.agenda.count());
                 job.forget();
                 out.push(Command::Register(due.job.clone()));
-            }
-            Answer::Ledger(Claimed::Fenced { epoch }) if current => {
-                job.not_before = now.saturating_add(BUSY);
-                out.push(Command::Resign { floor: epoch });
             }
             _ => job.not_before = now.saturating_add(BUSY),
         }
@@ -268,7 +299,7 @@ impl Planner {
     pub(crate) fn ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.running = job.running.saturating_sub(1);
-            job.not_before = UtcTime::from_millis(i64::MIN);
+            job.ask_at_once();
         }
     }
 
@@ -277,7 +308,7 @@ impl Planner {
         if self.draining {
             return None;
         }
-        let leading = self.epoch.is_some();
+        let leading = self.leading;
         let led = |job: &&Job| leading || job.terms.scope == Scope::PerNode;
         self.jobs.values().filter(led).filter_map(Job::wake_at).min()
     }

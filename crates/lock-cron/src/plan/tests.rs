@@ -4,10 +4,10 @@ mod catching_up;
 
 use super::*;
 use crate::options::Misfire;
-use Claimed::{Busy, Duplicate, Early, Fenced, Unregistered};
+use Claimed::{Busy, Duplicate, Early, Unregistered};
+use lock_core::FencingToken;
 
 const JOB: &str = "job";
-const EPOCH: FencingToken = FencingToken::new(7);
 
 fn at(secs: i64) -> UtcTime {
     UtcTime::from_millis(secs * 1000)
@@ -22,7 +22,7 @@ fn name() -> LockName {
 }
 
 fn granted() -> Answer {
-    Answer::Ledger(Claimed::Claimed { token: FencingToken::new(1), attempt: 1 })
+    Answer::Ledger(Claimed::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 })
 }
 
 struct Story {
@@ -30,6 +30,14 @@ struct Story {
     schedule: Schedule,
     /// With what requests come back that were not all answered.
     in_doubt: Option<ClaimId>,
+    /// The instants that were told as missed.
+    missed: u32,
+}
+
+/// The store has this watermark for a job.
+fn register(planner: &mut Planner, name: &LockName, watermark: UtcTime) {
+    let registration = planner.registration(name).unwrap();
+    planner.registered(&registration, watermark);
 }
 
 impl Story {
@@ -38,14 +46,22 @@ impl Story {
         let schedule = Schedule::cron(schedule).unwrap();
         let mut planner = Planner::default();
         planner.add(at(0), name(), schedule.clone(), terms);
-        planner.led(EPOCH);
-        planner.registered(&name(), at(0));
-        Self { planner, schedule, in_doubt: None }
+        planner.led();
+        register(&mut planner, &name(), at(0));
+        Self { planner, schedule, in_doubt: None, missed: 0 }
     }
 
+    /// The store skips at once what it is asked to skip.
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
-        self.planner.tick(now, &mut Budget::default(), &mut out);
+        loop {
+            self.planner.tick(now, &mut Budget::default(), &mut out);
+            let is_row = |command: &Command| matches!(command, Command::Claim(due) if due.skip.is_some());
+            let Some(row) = out.iter().position(is_row) else { break };
+            let Command::Claim(due) = out.remove(row) else { unreachable!("it is a claim") };
+            self.planner.answered(now, &due, Answer::Ledger(Claimed::Skipped), &mut out);
+        }
+        self.missed += out.iter().map(missed).sum::<u32>();
         out
     }
 
@@ -75,9 +91,9 @@ impl Story {
             run,
             catch_up: CatchUp::No,
             overlap: self.planner.jobs[&name()].terms.overlap,
-            missed: 0,
+            skip: None,
+            schedule: self.schedule.identity(),
             revision,
-            epoch: EPOCH,
             in_doubt: self.in_doubt,
         };
         self.planner.answered(now, &due, answer, &mut out);
@@ -88,6 +104,13 @@ impl Story {
         let mut out = Vec::new();
         self.planner.ordered(&name(), revision, paused, self.schedule.clone(), &mut out);
         out
+    }
+}
+
+fn missed(command: &Command) -> u32 {
+    match command {
+        Command::Skipped { reason: SkipReason::Missed, count, .. } => *count,
+        _ => 0,
     }
 }
 
@@ -112,9 +135,9 @@ fn who_does_not_lead_asks_for_nothing() {
     let mut story = Story::led("* * * * *", Terms::default());
     story.planner.resigned();
     assert_eq!((story.tick(at(600)), story.planner.wake_at()), (vec![], None));
-    story.planner.led(EPOCH);
+    story.planner.led();
     assert_eq!(story.asks(at(600)), [], "not before the watermark is known");
-    story.planner.registered(&name(), at(540));
+    register(&mut story.planner, &name(), at(540));
     assert_eq!(story.asks(at(600)), [(run_at(600), CatchUp::No)]);
 }
 
@@ -157,7 +180,7 @@ fn what_another_leader_decided_is_not_asked_for_again() {
     let told = story.answer(at(60), run_at(60), Answer::Ledger(Duplicate));
     assert_eq!(told, [skipped(SkipReason::DecidedElsewhere, 1)]);
     assert_eq!(story.asks(at(90)), []);
-    story.planner.registered(&name(), at(180));
+    register(&mut story.planner, &name(), at(180));
     assert_eq!(story.asks(at(180)), [], "a watermark that is ahead");
     assert_eq!(story.asks(at(240)), [(run_at(240), CatchUp::No)]);
 }
@@ -169,26 +192,9 @@ fn a_store_that_lost_its_data_makes_nothing_run_twice() {
     let told = story.answer(at(60), run_at(60), Answer::Ledger(Unregistered));
     assert_eq!(told, [skipped(SkipReason::DataLoss, 1), Command::Register(name())]);
     assert_eq!(story.asks(at(61)), []);
-    story.planner.registered(&name(), at(61));
+    register(&mut story.planner, &name(), at(61));
     assert_eq!(story.asks(at(119)), []);
     assert_eq!(story.asks(at(120)), [(run_at(120), CatchUp::No)]);
-}
-
-#[test]
-fn an_old_leader_resigns_and_comes_back_with_a_later_epoch() {
-    let mut story = Story::led("* * * * *", Terms::default());
-    story.asks(at(60));
-    let floor = FencingToken::new(900);
-    let told = story.answer(at(60), run_at(60), Answer::Ledger(Fenced { epoch: floor }));
-    assert_eq!(told, [Command::Resign { floor }]);
-    story.planner.resigned();
-    story.planner.led(FencingToken::new(901));
-    story.planner.registered(&name(), at(0));
-    let told = story.tick(at(61));
-    assert!(
-        matches!(&told[0], Command::Claim(due) if due.run == run_at(60) && due.epoch.get() == 901),
-        "{told:?}"
-    );
 }
 
 #[test]
@@ -197,8 +203,8 @@ fn an_answer_to_a_claim_of_an_earlier_leadership_changes_nothing() {
     story.asks(at(60));
     story.planner.resigned();
     assert_eq!(story.answer(at(61), run_at(60), granted()), []);
-    story.planner.led(EPOCH);
-    story.planner.registered(&name(), at(60));
+    story.planner.led();
+    register(&mut story.planner, &name(), at(60));
     assert_eq!(story.asks(at(120)), [(run_at(120), CatchUp::No)]);
 }
 
@@ -206,11 +212,11 @@ fn an_answer_to_a_claim_of_an_earlier_leadership_changes_nothing() {
 fn a_paused_job_asks_for_nothing_and_begins_anew() {
     let mut story = Story::led("* * * * *", Terms::default());
     assert_eq!(story.order(1, true), [Command::Register(name())]);
-    story.planner.registered(&name(), at(0));
+    register(&mut story.planner, &name(), at(0));
     assert_eq!(story.tick(at(600)), [], "and what is not run while paused is not missed");
     assert_eq!(story.order(2, false), [Command::Register(name())]);
     assert_eq!(story.order(2, false), [], "twice is once");
-    story.planner.registered(&name(), at(630));
+    register(&mut story.planner, &name(), at(630));
     let told = story.tick(at(660));
     assert!(
         matches!(&told[..], [Command::Claim(due)] if due.run == run_at(660) && due.revision == 2),
@@ -251,7 +257,7 @@ fn a_job_of_each_node_runs_without_a_leader_and_keeps_its_own_overlap() {
     let mut planner = Planner::default();
     let schedule = Schedule::cron("* * * * *").unwrap();
     planner.add(at(0), name(), schedule.clone(), per_node(Overlap::Skip));
-    let mut story = Story { planner, schedule, in_doubt: None };
+    let mut story = Story { planner, schedule, in_doubt: None, missed: 0 };
     assert_eq!(story.asks(at(60)), [(run_at(60), CatchUp::No)]);
     assert_eq!(story.tick(at(120)), [skipped(SkipReason::Overlap, 1)]);
     story.planner.ended(&name());
@@ -279,7 +285,7 @@ fn an_agenda_stays_short_while_a_claim_is_under_way_for_hours() {
     let mut story = Story::led("* * * * * *", Terms::default());
     for second in 1..7200 {
         story.tick(at(second));
-        assert!(story.planner.jobs[&name()].agenda.len() <= 4, "at {second} s");
+        assert!(story.planner.jobs[&name()].agenda.entries.len() <= 4, "at {second} s");
     }
 }
 
@@ -289,4 +295,72 @@ fn what_the_store_says_is_early_is_not_late_by_a_clock_that_is_ahead() {
     story.asks(at(60));
     story.answer(at(60), run_at(60), Answer::Ledger(Early { wait: Duration::from_secs(10) }));
     assert_eq!(story.asks(at(70)), [(run_at(60), CatchUp::No)]);
+}
+
+#[test]
+fn an_instant_that_is_missed_is_skipped_in_the_store_before_the_next_is_asked_for() {
+    let mut story = Story::led("* * * * *", Terms { misfire: Misfire::Skip, ..Terms::default() });
+    let mut out = Vec::new();
+    story.planner.tick(at(300), &mut Budget::default(), &mut out);
+    story.planner.tick(at(300), &mut Budget::default(), &mut out);
+    let [Command::Claim(due)] = &out[..] else { panic!("one request: {out:?}") };
+    let skip = Skip { first: run_at(60), count: 4, detail: "missed".to_owned() };
+    assert_eq!((due.run, &due.skip), (run_at(240), &Some(skip)));
+    let due = due.clone();
+    out.clear();
+    story.planner.answered(at(300), &due, Answer::Failed, &mut out);
+    assert_eq!(out, [], "nothing is told before the store has decided it");
+    assert_eq!(story.asks(at(301)), [(run_at(300), CatchUp::No)]);
+    assert_eq!(story.missed, 4);
+}
+
+#[test]
+fn an_instant_that_another_leader_skipped_is_not_counted_again() {
+    let mut story = Story::led("* * * * *", Terms { misfire: Misfire::Skip, ..Terms::default() });
+    let mut out = Vec::new();
+    story.planner.tick(at(300), &mut Budget::default(), &mut out);
+    let Some(Command::Claim(due)) = out.pop() else { panic!("a request to skip") };
+    story.planner.answered(at(300), &due, Answer::Ledger(Duplicate), &mut out);
+    assert_eq!(out, [skipped(SkipReason::DecidedElsewhere, 4)]);
+}
+
+#[test]
+fn a_run_that_waits_is_asked_for_less_and_less_often_until_a_run_ends_here() {
+    let terms = Terms { overlap: Overlap::QueueOne, ..Terms::default() };
+    let mut story = Story::led("0 12 * * *", terms);
+    let noon = 12 * 3600 * 1000;
+    let (mut now, mut waits) = (UtcTime::from_millis(noon), Vec::new());
+    for _ in 0..8 {
+        assert_eq!(story.asks(now).len(), 1, "{waits:?}");
+        story.answer(now, run_at(12 * 3600), Answer::Ledger(Busy { running: 1 }));
+        let next = story.planner.wake_at().unwrap();
+        waits.push(next.since(now).as_millis());
+        now = next;
+    }
+    assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
+    story.planner.ended(&name());
+    assert_eq!(story.asks(now.saturating_sub(Duration::from_secs(1))).len(), 1, "at once");
+}
+
+#[test]
+fn a_trigger_that_expired_is_told_and_not_asked_for_again() {
+    let mut story = Story::led("0 12 * * *", Terms::default());
+    let run = RunId::Triggered(*lock_core::ProcessId::random().as_uuid());
+    story.planner.triggered(&name(), run);
+    story.asks(at(5));
+    assert_eq!(story.answer(at(5), run, Answer::Ledger(Claimed::Expired)), [skipped(SkipReason::Expired, 1)]);
+    assert_eq!(story.asks(at(6)), []);
+}
+
+#[test]
+fn a_watermark_of_another_schedule_is_not_taken() {
+    let mut story = Story::led("* * * * *", Terms::default());
+    let before = story.planner.registration(&name()).unwrap();
+    let mut out = Vec::new();
+    let schedule = Schedule::cron("*/5 * * * *").unwrap();
+    story.planner.ordered(&name(), 1, false, schedule, &mut out);
+    story.planner.registered(&before, at(0));
+    assert_eq!(story.asks(at(600)), [], "its own is not known yet");
+    register(&mut story.planner, &name(), at(590));
+    assert_eq!(story.asks(at(600)), [(run_at(600), CatchUp::No)]);
 }

@@ -331,6 +331,12 @@ impl Schedule {
         let what = [self.to_string(), self.times.numbers().to_owned()];
         Fingerprint::of(&what, self.policy, self.times.zoned(&self.zone), from.into())
     }
+
+    /// The fingerprint of the text, the zone's name and the policy alone: what the run ledger knows a schedule by.
+    pub(crate) fn identity(&self) -> u64 {
+        let what = [self.to_string(), self.times.numbers().to_owned()];
+        Fingerprint::of(&what, self.policy, None, UtcTime::from_millis(0)).schedule()
+    }
 }
 
 /// As a text that [`Schedule::cron`] takes, the zone included; the [`DstPolicy`] is not in it.

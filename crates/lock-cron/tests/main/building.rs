@@ -49,17 +49,17 @@ async fn jobs_that_make_no_sense_are_refused() {
         (job().scope(Scope::PerNode).retries(Retries { max: 1, ..none }), "each node"),
         (job().scope(Scope::PerNode).on_orphan(OnOrphan::Retry { max: 1 }), "each node"),
     ] {
-        let error = builder.register().await.unwrap_err();
+        let error = builder.register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions);
         assert!(error.to_string().contains(word), "{error}");
     }
     let long = "n".repeat(201);
     for name in ["", "a\n", &long] {
-        let error = node.job(name, "@daily", secs(1)).register().await.unwrap_err();
+        let error = node.job(name, "@daily", secs(1)).register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidName, "{name}");
     }
-    job().register().await.unwrap();
-    assert_eq!(job().register().await.unwrap_err().kind(), CronErrorKind::DuplicateJob);
+    job().register().unwrap();
+    assert_eq!(job().register().unwrap_err().kind(), CronErrorKind::DuplicateJob);
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,29 +69,57 @@ async fn a_scheduler_runs_once_and_takes_no_job_while_it_does() {
     tokio::time::sleep(secs(1)).await;
     let again = running.cron.run_until(std::future::ready(())).await.unwrap_err();
     let late = running.cron.job("late", Schedule::cron("@daily").unwrap(), |_| async { Ok(()) });
-    for error in [again, late.register().await.unwrap_err()] {
+    for error in [again, late.register().unwrap_err()] {
         assert_eq!(error.kind(), CronErrorKind::Running);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_does_not_answer_fails_the_registration_and_leaves_no_job() {
-    let node = Fleet::new().node("a");
-    node.faulty.always(lock_testkit::Op::Register, lock_testkit::Fault::Hang);
-    let error = node.job("job", "@daily", secs(1)).register().await.unwrap_err();
-    assert!(error.kind() == CronErrorKind::Store && error.is_retryable(), "{error:#}");
-    node.faulty.heal();
-    node.job("job", "@daily", secs(1)).register().await.unwrap();
+async fn registering_a_job_asks_no_store_and_the_leader_waits_for_one() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.faulty.always_all(lock_testkit::Fault::Hang);
+    node.job("job", "* * * * * *", secs(0)).register().unwrap();
+    assert_eq!(node.faulty.calls(lock_testkit::Op::Register), 0);
+    let running = node.start();
+    tokio::time::sleep(secs(10)).await;
+    running.faulty.heal();
+    tokio::time::sleep(secs(10)).await;
+    assert!(!fleet.log.instants().is_empty(), "it goes on by itself");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_order_for_a_job_that_no_leader_has_made_known_makes_it_known() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "@yearly", secs(0)).register().unwrap();
+    let id = node.cron.trigger_now("job").await.unwrap();
+    let _running = node.start();
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(fleet.log.starts().iter().map(|start| start.run).collect::<Vec<_>>(), [id]);
+}
+
+#[test]
+fn options_out_of_their_range_are_refused() {
+    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()));
+    for builder in [
+        builder().history(0),
+        builder().history(1001),
+        builder().trigger_life(secs(0)),
+        builder().trigger_life(std::time::Duration::MAX),
+    ] {
+        assert_eq!(builder.build().unwrap_err().kind(), CronErrorKind::InvalidOptions);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
     let node = Fleet::new().node("a");
     for jitter in [StartJitter::Fixed(secs(86_401)), StartJitter::Random(std::time::Duration::MAX)] {
-        let error = node.job("job", "@daily", secs(1)).jitter(jitter).register().await.unwrap_err();
+        let error = node.job("job", "@daily", secs(1)).jitter(jitter).register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{jitter:?}");
     }
-    node.job("job", "@daily", secs(1)).jitter(StartJitter::Fixed(secs(86_400))).register().await.unwrap();
+    node.job("job", "@daily", secs(1)).jitter(StartJitter::Fixed(secs(86_400))).register().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,8 +131,8 @@ async fn a_jitter_above_the_distance_of_two_instants_is_refused() {
         node.job(&format!("job-{number}"), schedule, secs(1)).jitter(StartJitter::Random(jitter)).register()
     };
     for (schedule, most) in [("* * * * *", 60), ("0,50 * * * *", 600), ("@at 2030-01-01T00:00:00Z", 86_400)] {
-        register(schedule, secs(most)).await.unwrap();
-        let error = register(schedule, secs(most + 1)).await.unwrap_err();
+        register(schedule, secs(most)).unwrap();
+        let error = register(schedule, secs(most + 1)).unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{schedule}");
         assert!(error.to_string().contains("jitter"), "{error}");
     }

@@ -52,7 +52,7 @@ async fn run(
             if run.attempt() < 3 { Err("once more".into()) } else { Ok(()) }
         });
         let job = of_job(job.overlap(overlap).misfire(Misfire::FireAll { max: 2 }));
-        if let Err(error) = job.register().await {
+        if let Err(error) = job.register() {
             assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{error:#}");
         }
     }
@@ -90,7 +90,7 @@ async fn a_shutdown_fits_thirty_seconds_by_default() {
         sleep(secs(3600)).await;
         Ok(())
     });
-    job.register().await.expect("a healthy fleet answers");
+    job.register().expect("a healthy fleet answers");
     let running = node.start();
     sleep(secs(61)).await;
     let took = takes_to_stop(running).await;
@@ -101,8 +101,8 @@ async fn a_shutdown_fits_thirty_seconds_by_default() {
 async fn claims_and_bodies_have_one_deadline_at_a_shutdown() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("body", "59 * * * * *", secs(3600)).register().await.expect("a healthy fleet answers");
-    node.job("claim", "* * * * *", secs(0)).register().await.expect("a healthy fleet answers");
+    node.job("body", "59 * * * * *", secs(3600)).register().expect("a healthy fleet answers");
+    node.job("claim", "* * * * *", secs(0)).register().expect("a healthy fleet answers");
     let running = node.start();
     sleep(Duration::from_millis(59_500)).await;
     running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);

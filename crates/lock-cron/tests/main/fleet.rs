@@ -37,6 +37,8 @@ struct Written {
     leaders: u32,
     failures: u32,
     unowned: Vec<String>,
+    ahead: u32,
+    data_lost: u32,
 }
 
 /// A body that began.
@@ -59,6 +61,8 @@ impl CronObserver for Log {
             CronEvent::Orphan { .. } => written.orphans += 1,
             CronEvent::Leading { .. } => written.leaders += 1,
             CronEvent::Unowned { job } => written.unowned.push(job.to_string()),
+            CronEvent::Ahead { .. } => written.ahead += 1,
+            CronEvent::DataLost { .. } => written.data_lost += 1,
             CronEvent::StoreFailed => written.failures += 1,
             _ => {}
         }
@@ -91,6 +95,16 @@ impl Log {
 
     pub(crate) fn orphans(&self) -> u32 {
         self.0.lock().expect("no test panics while it writes").orphans
+    }
+
+    /// The times at which a watermark was told to be in the future.
+    pub(crate) fn ahead(&self) -> u32 {
+        self.0.lock().expect("no test panics while it writes").ahead
+    }
+
+    /// The jobs whose data were told to be lost.
+    pub(crate) fn data_lost(&self) -> u32 {
+        self.0.lock().expect("no test panics while it writes").data_lost
     }
 
     /// Jobs that nobody who leads has.
@@ -165,7 +179,7 @@ impl Fleet {
     /// A node that runs one job, `job`, whose bodies take this time.
     pub(crate) async fn simple(&self, name: &str, schedule: &str, takes: Duration) -> Running {
         let node = self.node(name);
-        node.job("job", schedule, takes).register().await.expect("a healthy fleet answers");
+        node.job("job", schedule, takes).register().expect("a healthy fleet answers");
         node.start()
     }
 }
@@ -228,6 +242,11 @@ impl Running {
         let mut history = self.cron.history("job", 100).await.expect("a healthy fleet answers");
         history.reverse();
         history
+    }
+
+    /// The instants that were skipped for this reason.
+    pub(crate) fn skipped(history: &[Attempt], reason: &str) -> u32 {
+        history.iter().filter(|entry| entry.detail == reason).map(|row| row.count).sum()
     }
 
     pub(crate) fn count(history: &[Attempt], outcome: RunOutcome) -> usize {

@@ -46,7 +46,6 @@ async fn a_leader_that_leaves_is_followed_within_a_second_and_its_runs_finish() 
     node.job("job", "*/5 * * * * *", secs(8))
         .overlap(lock_cron::Overlap::Allow { max: 9 })
         .register()
-        .await
         .unwrap();
     let leader = node.start();
     sleep(Duration::from_millis(500)).await;
@@ -54,7 +53,6 @@ async fn a_leader_that_leaves_is_followed_within_a_second_and_its_runs_finish() 
     node.job("job", "*/5 * * * * *", secs(8))
         .overlap(lock_cron::Overlap::Allow { max: 9 })
         .register()
-        .await
         .unwrap();
     let follower = node.start();
     sleep(secs(9)).await;
@@ -103,10 +101,10 @@ async fn a_job_that_nobody_has_any_more_is_told_once() {
     let fleet = Fleet::new();
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     let before = fleet.node("b");
-    before.job("triggered", "@yearly", secs(0)).register().await.unwrap();
+    before.job("triggered", "@yearly", secs(0)).register().unwrap();
     before.cron.trigger_now("triggered").await.unwrap();
     let node = fleet.node("c");
-    node.job("died", "1 0 1 1 *", secs(3600)).register().await.unwrap();
+    node.job("died", "1 0 1 1 *", secs(3600)).register().unwrap();
     let died = node.start();
     sleep(secs(61)).await;
     assert_eq!((fleet.log.starts().len(), fleet.log.unowned()), (2, vec![]));
@@ -123,7 +121,7 @@ async fn a_job_that_another_leader_has_is_not_told_as_unowned() {
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     let node = fleet.node("b");
     let job = node.job("own", "1 0 1 1 *", secs(200)).overlap(lock_cron::Overlap::QueueOne);
-    job.register().await.unwrap();
+    job.register().unwrap();
     let other = node.start();
     sleep(secs(70)).await;
     let id = other.cron.trigger_now("own").await.unwrap();
@@ -149,7 +147,7 @@ async fn a_retry_that_is_never_answered_does_not_keep_the_scheduler_from_ending(
     let node = fleet.node("a");
     let job =
         node.cron.job("job", lock_cron::Schedule::cron("* * * * *").unwrap(), |_| async { Err("no".into()) });
-    job.retries(lock_cron::Retries::times(1)).register().await.unwrap();
+    job.retries(lock_cron::Retries::times(1)).register().unwrap();
     let running = node.start();
     sleep(Duration::from_millis(60_500)).await;
     running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);

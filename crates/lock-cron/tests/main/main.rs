@@ -1,10 +1,12 @@
 //! The scheduler: in virtual time with faults planned, and in real time on real servers.
 
 mod building;
+mod deploying;
 mod durations;
 mod failing;
 mod fleet;
 mod leading;
+mod leases;
 #[cfg(feature = "otel")]
 mod metrics;
 mod missing;

@@ -67,7 +67,6 @@ async fn starts_skips_lags_and_durations_are_recorded() {
     };
     cron.job("job", Schedule::cron("* * * * * *").expect("good"), body)
         .register()
-        .await
         .expect("a store in memory");
     cron.run_until(tokio::time::sleep(Duration::from_millis(30_500))).await.expect("it ends well");
     provider.force_flush().expect("it is exported");
@@ -87,13 +86,15 @@ async fn the_lag_of_a_catch_up_run_is_not_recorded() {
         SdkMeterProvider::builder().with_reader(PeriodicReader::builder(exporter.clone()).build()).build();
     let meter = opentelemetry::metrics::MeterProvider::meter(&provider, "test");
     let fleet = Fleet::new();
-    fleet.simple("a", "0 * * * *", Duration::ZERO).await.stop().await;
-    tokio::time::sleep(Duration::from_secs(7_200 - 60)).await;
+    let first = fleet.simple("a", "0 * * * *", Duration::ZERO).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    first.stop().await;
+    tokio::time::sleep(Duration::from_secs(7_200 - 61)).await;
     let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
     let cron = Scheduler::builder(locks.expect("good options")).group("g");
     let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("good options");
     let job = cron.job("job", Schedule::cron("0 * * * *").expect("a pattern"), |_| async { Ok(()) });
-    job.register().await.expect("a store in memory");
+    job.register().expect("a store in memory");
     cron.run_until(tokio::time::sleep(Duration::from_secs(120))).await.expect("it ends well");
     provider.force_flush().expect("it is exported");
     let sums = sums(&exporter);

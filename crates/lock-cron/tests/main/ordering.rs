@@ -133,7 +133,7 @@ async fn a_job_that_nobody_has_takes_no_orders() {
 async fn a_trigger_that_is_under_way_and_read_once_more_stands_in_nobodys_way() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("job", "@yearly", secs(100)).overlap(Overlap::Allow { max: 9 }).register().await.unwrap();
+    node.job("job", "@yearly", secs(100)).overlap(Overlap::Allow { max: 9 }).register().unwrap();
     let running = node.start();
     sleep(Duration::from_millis(1_500)).await;
     let claim = running.faulty.gate(Op::Claim, Phase::Before);

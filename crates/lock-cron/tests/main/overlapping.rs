@@ -11,7 +11,7 @@ async fn minute(overlap: Overlap) -> (Fleet, Running) {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let takes = Duration::from_millis(2_950);
-    node.job("job", "* * * * * *", takes).overlap(overlap).register().await.expect("a healthy fleet answers");
+    node.job("job", "* * * * * *", takes).overlap(overlap).register().expect("a healthy fleet answers");
     let running = node.start();
     sleep(Duration::from_millis(60_500)).await;
     fleet.log.assert_each_once();
@@ -25,8 +25,8 @@ async fn skip_runs_each_third_and_says_why_not_the_others() {
     assert_eq!(instants, (1..=60).step_by(3).collect::<Vec<_>>());
     assert_eq!(fleet.log.skipped(SkipReason::Overlap), 40);
     let history = running.history().await;
-    assert_eq!(Running::count(&history, RunOutcome::Skipped), 40);
-    assert!(history.iter().any(|attempt| attempt.detail == "other runs that were open: 1"), "{history:?}");
+    assert_eq!(Running::count(&history, RunOutcome::Skipped), 20, "two after each run, in one entry");
+    assert_eq!(Running::skipped(&history, "other runs were open"), 40);
     assert_eq!(Running::count(&history, RunOutcome::Succeeded), 19, "and one is under way");
 }
 
@@ -43,7 +43,7 @@ async fn queue_one_runs_without_a_pause_and_keeps_the_latest() {
     let queue = fleet.log.skipped(SkipReason::Queue);
     assert!((37..=40).contains(&queue), "{queue}");
     assert_eq!(fleet.log.skipped(SkipReason::Overlap), 0);
-    assert_eq!(Running::count(&running.history().await, RunOutcome::Skipped), 0);
+    assert_eq!(Running::skipped(&running.history().await, "a later run took its place"), queue);
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,7 +61,7 @@ async fn allow_runs_so_many_and_skips_the_others() {
     // Of each three, two begin.
     assert_eq!(fleet.log.starts().len(), 40);
     assert_eq!(fleet.log.skipped(SkipReason::Overlap), 20);
-    assert_eq!(Running::count(&running.history().await, RunOutcome::Skipped), 20);
+    assert_eq!(Running::skipped(&running.history().await, "other runs were open"), 20);
 }
 
 /// Two nodes that know different jobs besides lead at once; both have this one.
@@ -70,12 +70,8 @@ async fn two_leaders(overlap: Overlap, instants: u64) {
     let mut running = Vec::new();
     for name in ["a", "b"] {
         let node = fleet.node(name);
-        node.job("job", "* * * * * *", secs(0))
-            .overlap(overlap)
-            .register()
-            .await
-            .expect("a healthy fleet answers");
-        node.job(name, "0 0 1 1 *", secs(0)).register().await.expect("a healthy fleet answers");
+        node.job("job", "* * * * * *", secs(0)).overlap(overlap).register().expect("a healthy fleet answers");
+        node.job(name, "0 0 1 1 *", secs(0)).register().expect("a healthy fleet answers");
         running.push(node.start());
     }
     sleep(Duration::from_millis(300)).await;

@@ -69,7 +69,7 @@ async fn a_list_of_many_jobs_is_no_more_questions_than_one_of_few() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     for number in 0..50 {
-        node.job(&format!("job-{number}"), "* * * * *", secs(1)).register().await.expect("a good job");
+        node.job(&format!("job-{number}"), "* * * * *", secs(1)).register().expect("a good job");
     }
     let mut app = lock_cron::router(node.cron.clone());
     let before = node.faulty.calls(lock_testkit::Op::Orders);
@@ -90,7 +90,7 @@ async fn names_and_errors_of_a_hostile_job_are_text() {
         node.cron.job(HOSTILE, lock_cron::Schedule::cron("* * * * *").expect("a good schedule"), |_| async {
             Err(HOSTILE.into())
         });
-    job.register().await.expect("a good job");
+    job.register().expect("a good job");
     let running = node.start();
     sleep(secs(61)).await;
     let mut app = lock_cron::router(running.cron.clone());

@@ -91,7 +91,7 @@ async fn a_scheduler_goes_on_and_ends_after_a_panic_in_any_of_its_tasks() {
             }
         };
         let job = cron.job("job", Schedule::cron("*/20 * * * * *").expect("a pattern"), body);
-        job.on_orphan(OnOrphan::Retry { max: 1 }).register().await.expect("a healthy store");
+        job.on_orphan(OnOrphan::Retry { max: 1 }).register().expect("a healthy store");
         backend.calls_left.store(call, Ordering::SeqCst);
         let ended = timeout(secs(300), cron.run_until(sleep(secs(150)))).await;
         ended

@@ -22,7 +22,7 @@ async fn a_failed_run_is_tried_again_with_growing_waits_and_tokens() {
         async move { if run.attempt() < 4 { Err(format!("no. {}", run.attempt()).into()) } else { Ok(()) } }
     };
     let job = node.cron.job("job", Schedule::cron("* * * * *").unwrap(), body);
-    job.retries(Retries::times(3)).register().await.unwrap();
+    job.retries(Retries::times(3)).register().unwrap();
     let running = node.start();
     sleep(secs(90)).await;
     let starts = fleet.log.starts();
@@ -43,12 +43,12 @@ async fn a_failed_run_is_tried_again_with_growing_waits_and_tokens() {
 async fn a_panic_is_the_runs_alone() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("other", "* * * * *", secs(1)).register().await.unwrap();
+    node.job("other", "* * * * *", secs(1)).register().unwrap();
     let job = node.cron.job("job", Schedule::cron("* * * * *").unwrap(), |run| async move {
         assert!(run.attempt() > 1, "out of {}", "order");
         Ok(())
     });
-    job.retries(Retries::times(1)).register().await.unwrap();
+    job.retries(Retries::times(1)).register().unwrap();
     let running = node.start();
     sleep(secs(125)).await;
     let history = running.history().await;
@@ -73,7 +73,7 @@ async fn a_body_that_takes_too_long_is_told_and_then_dropped() {
         }
     };
     let job = node.cron.job("job", Schedule::cron("* * * * *").unwrap(), body);
-    job.timeout(secs(10)).cancel_grace(secs(3)).register().await.unwrap();
+    job.timeout(secs(10)).cancel_grace(secs(3)).register().unwrap();
     let running = node.start();
     sleep(secs(72)).await;
     assert_eq!((heard.load(SeqCst), running.history().await.len()), (1, 0));
@@ -93,7 +93,7 @@ async fn the_run_of_a_dead_node_is_abandoned_or_run_again() {
                 let node = fleet.node(name);
                 // Once, in the first minute.
                 let job = node.job("job", "1 0 1 1 *", secs(100)).on_orphan(on_orphan);
-                job.register().await.unwrap();
+                job.register().unwrap();
                 node.start()
             }
         };
@@ -134,12 +134,10 @@ async fn a_body_that_loses_its_lease_is_told_and_not_recorded_as_done() {
             Ok(())
         }
     };
-    node.cron.job("job", Schedule::cron("1 0 1 1 *").unwrap(), body).register().await.unwrap();
+    node.cron.job("job", Schedule::cron("1 0 1 1 *").unwrap(), body).register().unwrap();
     let running = node.start();
     sleep(secs(65)).await;
-    let run_lock = fleet.memory.held().into_iter().find(|name| name.as_str().contains(":run:")).unwrap();
-    let locks = lock_core::LockFactory::new(fleet.memory.clone());
-    assert!(matches!(locks.force_release(&run_lock).await.unwrap(), lock_core::ForceOutcome::Forced { .. }));
+    running.faulty.always(lock_testkit::Op::KeepRuns, lock_testkit::Fault::LoseRequest);
     sleep(secs(30)).await;
     assert_eq!(heard.load(SeqCst), 1);
     let history = running.history().await;
@@ -151,7 +149,7 @@ async fn jitter_delays_the_body_and_not_the_identity() {
     for jitter in [StartJitter::Fixed(secs(20)), StartJitter::Random(secs(20))] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
-        node.job("job", "* * * * *", secs(0)).jitter(jitter).register().await.unwrap();
+        node.job("job", "* * * * *", secs(0)).jitter(jitter).register().unwrap();
         let _running = node.start();
         sleep(secs(10 * 60 + 30)).await;
         let starts = fleet.log.starts();
@@ -175,7 +173,7 @@ async fn a_job_of_each_node_runs_on_each_and_needs_no_store() {
     for name in ["a", "b", "c"] {
         let node = fleet.node(name);
         node.faulty.always_all(lock_testkit::Fault::Hang);
-        node.job("job", "* * * * *", secs(1)).scope(Scope::PerNode).register().await.unwrap();
+        node.job("job", "* * * * *", secs(1)).scope(Scope::PerNode).register().unwrap();
         nodes.push(node.start());
     }
     sleep(Duration::from_millis(180_500)).await;
@@ -221,12 +219,12 @@ async fn an_error_and_a_body_that_panic_when_they_are_looked_at_or_dropped_block
     let node = fleet.node("a");
     let every_minute = || Schedule::cron("* * * * *").unwrap();
     let job = node.cron.job("error", every_minute(), |_| async { Err(Spiteful.into()) });
-    job.register().await.unwrap();
+    job.register().unwrap();
     let job = node.cron.job("body", every_minute(), |_| async {
         let _kept = Spiteful;
         std::future::pending().await
     });
-    job.timeout(secs(10)).cancel_grace(secs(1)).register().await.unwrap();
+    job.timeout(secs(10)).cancel_grace(secs(1)).register().unwrap();
     let running = node.start();
     sleep(secs(140)).await;
     for (job, outcome) in [("error", RunOutcome::Panicked), ("body", RunOutcome::TimedOut)] {

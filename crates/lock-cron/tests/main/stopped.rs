@@ -52,7 +52,7 @@ async fn a_leader_that_was_stopped_resigns_before_it_plans() {
     let locks = locks.build().expect("good options");
     let cron = Scheduler::builder(locks).observer(process.clone()).build().expect("good options");
     let every_second = Schedule::cron("* * * * * *").expect("a pattern");
-    cron.job("job", every_second, |_| async { Ok(()) }).register().await.expect("a healthy fleet answers");
+    cron.job("job", every_second, |_| async { Ok(()) }).register().expect("a healthy fleet answers");
     cron.run_until(sleep(secs(30))).await.expect("it ends in good order");
     let events = process.events.lock().expect("no test panics while it writes");
     let at = |word: &str| events.iter().position(|event| event.starts_with(word));

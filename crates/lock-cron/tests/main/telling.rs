@@ -69,7 +69,7 @@ async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
     let cron = Scheduler::builder(locks).observer(heard.clone()).build().expect("good options");
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, move |run| async move { fail(run.attempt()) });
-    job.retries(Retries::times(1)).register().await.expect("a store in memory");
+    job.retries(Retries::times(1)).register().expect("a store in memory");
     cron.run_until(tokio::time::sleep(secs(70))).await.expect("it ends well");
     let history = cron.history("job", 9).await.expect("a store in memory");
     (heard, history.into_iter().rev().map(|attempt| attempt.detail).collect())

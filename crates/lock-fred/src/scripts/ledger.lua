@@ -1,15 +1,17 @@
 -- What the scripts of the run ledger share; it stands before each of them.
 --
--- job: HASH   mark = the watermark, ms   epoch   token = the last fencing token   open = its open runs, separated by spaces
+-- job: HASH   mark = the watermark, ms   token = the last fencing token   open = its open runs, separated by spaces
+--             since = JSON object: fingerprint of a schedule → {from, seen}, ms
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
--- history of a job: LIST of attempts, the newest first
--- orders of a group: HASH   revision   revision:<job>   paused:<job> = 1   schedule:<job>   trigger:<uuid> = "<µs> <job>"
+-- history of a job: LIST of attempts and rows of skips, the newest first
+-- group: HASH   revision   seen = the last registration, ms   job:<job> = {revision, paused, schedule}
+--               trigger:<uuid> = {job, given, until}, µs
 --
--- An attempt is a JSON array of texts, in this order:
-local RUN, ATTEMPT, CLAIM, TOKEN, NODE, CATCH_UP, MISSED, STARTED = 1, 2, 3, 4, 5, 6, 7, 8
--- … of an open run                 and of one that has ended (then in µs)
-local EXPIRES, STATE, REPLACED = 9, 10, 11
-local ENDED, OUTCOME, DETAIL = 9, 10, 11
+-- Attempts, orders and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts.
+--   an attempt            run first count attempt claim token node catch_up started
+--   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
+--                         failures orphanings replaced
+--   … of a history        ended outcome detail
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -24,25 +26,49 @@ local function fields(key)
   return of
 end
 
-local function is_over(open) return now_ms > tonumber(open[EXPIRES]) end
+local function decode(text) return text and cjson.decode(text) end
 
-local function find_open(key, job, run)
-  local open = redis.call('HGET', key, job .. '\n' .. run)
-  return open and cjson.decode(open)
+-- The time up to which nothing of a schedule is started.
+local function decided(mark, since, schedule)
+  local of = since and since[schedule]
+  return math.max(tonumber(mark), of and tonumber(of.from) or 0)
 end
 
--- The attempt of that run in a history; of that claim, if one is given.
-local function find_ended(key, run, claim)
+local function is_over(open) return now_ms > tonumber(open.expires) end
+
+local function find_open(key, job, run) return decode(redis.call('HGET', key, job .. '\n' .. run)) end
+
+local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
+
+-- Whether a history has an attempt of that run, of that claim if one is given.
+local function remembers(key, run, claim)
   for _, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
     local ended = cjson.decode(text)
-    if ended[RUN] == run and (not claim or ended[CLAIM] == claim) then return ended end
+    if ended.run == run and (not claim or ended.claim == claim) then return true end
   end
+  return false
 end
 
-local function remember(key, open, outcome, detail, most)
-  local ended = {unpack(open, RUN, STARTED)}
-  ended[ENDED], ended[OUTCOME], ended[DETAIL] = int(now), outcome, detail
-  redis.call('LPUSH', key, cjson.encode(ended))
-  redis.call('LTRIM', key, 0, tonumber(most) - 1)
+local function remember(key, entry, length)
+  redis.call('LPUSH', key, cjson.encode(entry))
+  redis.call('LTRIM', key, 0, math.max(tonumber(length), 1) - 1)
+end
+
+local function ended(open, outcome, detail)
+  local entry = {}
+  for field, value in pairs(open) do entry[field] = value end
+  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced'}) do entry[field] = nil end
+  entry.ended, entry.outcome, entry.detail = int(now), outcome, detail
+  return entry
+end
+
+-- Skips for one reason that follow one another are one entry.
+local function remember_skip(key, skip, length)
+  local last = decode(redis.call('LRANGE', key, 0, 0)[1])
+  if last and last.outcome == 'skipped' and last.detail == skip.detail then
+    skip.first, skip.count, skip.started = last.first, math.min(last.count + skip.count, 4294967295), last.started
+    redis.call('LTRIM', key, 1, -1)
+  end
+  remember(key, skip, length)
 end
 

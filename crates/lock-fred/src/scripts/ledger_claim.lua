@@ -1,31 +1,30 @@
 -- Decides whether a run may start. The order of the questions is the safety of the scheduler: it is explained at
 -- lock-core's `RunLedger`, and is that of its rules. Nothing is written before everything was read.
 --
--- KEYS 1 job   2 open runs of its group   3 its history   4 orders of its group
--- ARGV 1 job   2 run   3 claim   4 claim of the attempt before, or ''   5 most attempts   6 epoch
---      7 revision of the job's orders   8 tolerance, ms   9 skip | queue | replace | allow   10 most open runs
---      11 lease, ms   12 node   13 catch-up: 1 or 0   14 missed   15 length of the history
+-- KEYS 1 job   2 open runs of its group   3 its history   4 group
+-- ARGV 1 job   2 run   3 claim   4 claim of the attempt before, or ''   5 most failures   6 most orphanings
+--      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
+--      11 revision of the job's orders   12 skip | queue | replace | allow   13 most open runs
+--      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
 --
 -- replies, each after the server's time in µs:
---   claimed, token, attempt   also the answer to a repeat
---   fenced, epoch             skipped, others   busy, others   early, ms
---   duplicate | superseded | paused | outdated | gone | unregistered
-local name, run, claim, most = ARGV[1], ARGV[2], ARGV[3], ARGV[15]
+--   claimed, token, attempt, failures   also the answer to a repeat
+--   busy, others   early, ms
+--   skipped | expired | duplicate | superseded | paused | outdated | gone | unregistered
+local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
+local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 
-local at, mark = tonumber(run), tonumber(job.mark)
 local open = find_open(KEYS[2], name, run)
-if open and open[CLAIM] == claim then return answer('claimed', open[TOKEN], open[ATTEMPT]) end
--- What is above the watermark was never decided.
-if not at or at <= mark then
-  local ended = find_ended(KEYS[3], run, claim)
-  if ended and ended[OUTCOME] == 'skipped' then
-    return answer('skipped', string.match(ended[DETAIL], '%d+$'))
-  elseif ended then
-    return answer('claimed', ended[TOKEN], ended[ATTEMPT])
-  end
+if open and open.claim == claim then
+  if is_over(open) or open.stage ~= 'running' then return answer('gone') end
+  open.expires = int(math.max(tonumber(open.expires), now_ms + lease))
+  write_open(KEYS[2], name, open)
+  return answer('claimed', open.token, int(open.attempt), int(open.failures))
 end
+local last = decode(redis.call('LRANGE', KEYS[3], 0, 0)[1])
+if last and last.outcome == 'skipped' and last.claim == claim then return answer('skipped') end
 
 local others = {}
 for id in string.gmatch(job.open or '', '%S+') do
@@ -33,60 +32,86 @@ for id in string.gmatch(job.open or '', '%S+') do
   if other and not is_over(other) then others[#others + 1] = other end
 end
 local forbidden = #others > 0
-if ARGV[9] == 'allow' then forbidden = #others >= tonumber(ARGV[10]) end
+if ARGV[12] == 'allow' then forbidden = #others >= tonumber(ARGV[13]) end
 
-local function start(attempt)
+local function attempt(number, token)
+  return {
+    run = run, first = run, count = 1, attempt = number, claim = claim, token = token, node = ARGV[15],
+    catch_up = ARGV[16] == '1', started = int(now),
+  }
+end
+
+local function skip(first, count, detail)
+  local skipped = attempt(0, '0')
+  skipped.first, skipped.count, skipped.outcome = first, count, 'skipped'
+  skipped.ended, skipped.detail = int(now), detail
+  remember_skip(KEYS[3], skipped, length)
+end
+
+local function start(number, failures, orphanings)
   -- As the tokens of a lock: never more than 1 ms ahead of the clock, so that they grow over the loss of the data.
-  local token = job.token and math.max(tonumber(job.token) + 1, now) or now + 1000
-  local started = {run, int(attempt), claim, int(token), ARGV[12], ARGV[13], ARGV[14], int(now)}
-  started[EXPIRES], started[STATE], started[REPLACED] = int(now_ms + ARGV[11]), 'running', '0'
-  job.token = int(token)
+  local token = int(job.token and math.max(tonumber(job.token) + 1, now) or now + 1000)
+  local started = attempt(number, token)
+  started.expires, started.lease, started.stage = int(now_ms + lease), int(lease), 'running'
+  started.failures, started.orphanings, started.replaced = failures, orphanings, false
   if not open then job.open = (job.open and job.open ~= '') and job.open .. ' ' .. run or run end
-  redis.call('HSET', KEYS[1], 'mark', job.mark, 'epoch', job.epoch or '0', 'token', job.token, 'open', job.open)
-  redis.call('HSET', KEYS[2], name .. '\n' .. run, cjson.encode(started))
-  return answer('claimed', int(token), int(attempt))
+  redis.call('HSET', KEYS[1], 'mark', job.mark, 'token', token, 'open', job.open)
+  write_open(KEYS[2], name, started)
+  return answer('claimed', token, int(number), int(failures))
 end
 
 if ARGV[4] ~= '' then
-  if not open or open[CLAIM] ~= ARGV[4] or tonumber(open[ATTEMPT]) >= tonumber(ARGV[5]) then return answer('gone') end
-  if open[STATE] == 'running' and not is_over(open) then return answer('busy', int(#others + 1)) end
-  if forbidden then return answer('busy', int(#others)) end
-  if open[STATE] == 'running' then
-    remember(KEYS[3], open, 'abandoned', 'its lease ended without a word', most)
+  if not open or open.claim ~= ARGV[4] then return answer('gone') end
+  local number, failures, orphanings = open.attempt + 1, open.failures, open.orphanings
+  local running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
+  if open.stage == 'unbegun' then
+    number = open.attempt
+  elseif open.stage == 'failed' then
+    if failures > tonumber(ARGV[5]) then return answer('gone') end
+  else
+    if orphanings >= tonumber(ARGV[6]) then return answer('gone') end
+    orphanings = orphanings + 1
   end
-  return start(tonumber(open[ATTEMPT]) + 1)
+  if running and not is_over(open) then return answer('busy', int(#others + 1)) end
+  if forbidden then return answer('busy', int(#others)) end
+  if running then remember(KEYS[3], ended(open, 'abandoned', 'its lease ended without a record'), length) end
+  return start(number, failures, orphanings)
 end
 
-if tonumber(ARGV[6]) < tonumber(job.epoch or 0) then return answer('fenced', job.epoch) end
-local trigger = not at and redis.call('HGET', KEYS[4], run)
+local at, trigger = tonumber(run), nil
 if at then
-  if redis.call('HGET', KEYS[4], 'paused:' .. name) then return answer('paused') end
-  if (redis.call('HGET', KEYS[4], 'revision:' .. name) or '0') ~= ARGV[7] then return answer('outdated') end
-  if at == mark then return answer('duplicate') end
-  if at < mark then return answer('superseded') end
-  local wait = math.max(0, at - ARGV[8]) - now_ms
-  if wait > 0 then return answer('early', int(wait)) end
-elseif not trigger or string.match(trigger, '^%d+ (.*)$') ~= name or open or find_ended(KEYS[3], run) then
-  return answer('duplicate')
+  local orders = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
+  if orders.paused == true then return answer('paused') end
+  if (orders.revision or '0') ~= ARGV[11] then return answer('outdated') end
+  if at == tonumber(job.mark) or open then return answer('duplicate') end
+  if at <= decided(job.mark, decode(job.since), ARGV[10]) then return answer('superseded') end
+  if at > now_ms then return answer('early', int(at - now_ms)) end
+else
+  trigger = decode(redis.call('HGET', KEYS[4], run))
+  if not trigger or trigger.job ~= name or open then return answer('duplicate') end
+  if now > tonumber(trigger['until']) then
+    redis.call('HDEL', KEYS[4], run)
+    skip(run, 1, 'the trigger expired')
+    return answer('expired')
+  end
 end
 
-if forbidden and (ARGV[9] == 'queue' or ARGV[9] == 'replace') then
-  if ARGV[9] == 'replace' then
+local skips = ARGV[7] ~= ''
+if not skips and forbidden and (ARGV[12] == 'queue' or ARGV[12] == 'replace') then
+  if ARGV[12] == 'replace' then
     for _, other in ipairs(others) do
-      other[REPLACED] = '1'
-      redis.call('HSET', KEYS[2], name .. '\n' .. other[RUN], cjson.encode(other))
+      other.replaced = true
+      write_open(KEYS[2], name, other)
     end
   end
   return answer('busy', int(#others))
 end
 
 if at then job.mark = run end
-job.epoch = int(math.max(tonumber(ARGV[6]), tonumber(job.epoch or 0)))
 if trigger then redis.call('HDEL', KEYS[4], run) end
-if forbidden then
-  local skipped = {run, '0', claim, '0', ARGV[12], ARGV[13], ARGV[14], int(now)}
-  remember(KEYS[3], skipped, 'skipped', 'other runs that were open: ' .. #others, most)
-  redis.call('HSET', KEYS[1], 'mark', job.mark, 'epoch', job.epoch)
-  return answer('skipped', int(#others))
+if skips or forbidden then
+  redis.call('HSET', KEYS[1], 'mark', job.mark)
+  if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
+  return answer('skipped')
 end
-return start(1)
+return start(1, 0, 0)

@@ -1,20 +1,19 @@
--- Records how an attempt ended, if the claim is still its own. A repeat finds it recorded.
+-- Records how an attempt ended, if the claim is still its own. A repeat finds it recorded. A run that is released raises the
+-- revision of the group, so that the leader looks at once.
 --
--- KEYS 1 job   2 open runs of its group   3 its history
--- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 over | again   7 length of the history
+-- KEYS 1 job   2 open runs of its group   3 its history   4 group
+-- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 over | again | hand-over | give-back   7 length of the history
 --
 -- replies, each after the server's time in µs: recorded | gone
-local name, run, claim = ARGV[1], ARGV[2], ARGV[3]
+local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local open = find_open(KEYS[2], name, run)
-if not open or open[CLAIM] ~= claim then
-  return answer(find_ended(KEYS[3], run, claim) and 'recorded' or 'gone')
+if not open or open.claim ~= claim then
+  return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')
 end
--- The attempt before the one that is waited for is in the history already.
-if open[STATE] == 'running' then remember(KEYS[3], open, ARGV[4], ARGV[5], ARGV[7]) end
-if ARGV[6] == 'again' then
-  open[STATE] = 'waiting'
-  redis.call('HSET', KEYS[2], name .. '\n' .. run, cjson.encode(open))
-else
+-- Of an attempt that has ended before, the history has the end already.
+local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
+if was_running and next ~= 'give-back' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
+if next == 'over' then
   local left = {}
   for id in string.gmatch(redis.call('HGET', KEYS[1], 'open') or '', '%S+') do
     if id ~= run then left[#left + 1] = id end
@@ -22,5 +21,16 @@ else
   -- Without its job it would be a job without a watermark.
   if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'open', table.concat(left, ' ')) end
   redis.call('HDEL', KEYS[2], name .. '\n' .. run)
+  return answer('recorded')
 end
+if was_running then
+  if next == 'again' then open.stage, open.failures = 'failed', open.failures + 1 end
+  if next == 'hand-over' then open.stage = 'interrupted' end
+  if next == 'give-back' then open.stage = 'unbegun' end
+end
+if next ~= 'again' then
+  open.expires = '0'
+  redis.call('HSET', KEYS[4], 'revision', int(tonumber(redis.call('HGET', KEYS[4], 'revision') or 0) + 1))
+end
+write_open(KEYS[2], name, open)
 return answer('recorded')

@@ -1,11 +1,11 @@
--- Tells the last attempts of a job that have ended or were skipped, the newest first.
+-- Lists the last entries of a job's history, the newest first.
 --
 -- KEYS 1 history of the job
 -- ARGV 1 how many
 --
--- reply: the server's time in µs, `history`, then each attempt (an array)
+-- reply: the server's time in µs, `history`, then each entry (JSON)
 local reply = answer('history')
 for at, text in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-  if at <= tonumber(ARGV[1]) then reply[#reply + 1] = cjson.decode(text) end
+  if at <= tonumber(ARGV[1]) then reply[#reply + 1] = text end
 end
 return reply

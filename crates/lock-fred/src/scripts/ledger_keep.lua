@@ -1,4 +1,4 @@
--- Keeps runs from being taken for orphans, each on its own. Creates and revives nothing.
+-- Renews the leases of runs, each on its own. Creates and revives nothing.
 --
 -- KEYS 1 open runs of the group
 -- ARGV 4i-3 job   4i-2 run   4i-1 claim   4i lease, ms
@@ -8,14 +8,14 @@ local reply = answer('kept')
 for i = 1, #ARGV, 4 do
   local open = find_open(KEYS[1], ARGV[i], ARGV[i + 1])
   local word = 'gone'
-  if open and open[CLAIM] == ARGV[i + 2] and not is_over(open) then
+  if open and open.claim == ARGV[i + 2] and not is_over(open) then
     local expires = now_ms + ARGV[i + 3]
     -- The expiry never falls.
-    if expires > tonumber(open[EXPIRES]) then
-      open[EXPIRES] = int(expires)
-      redis.call('HSET', KEYS[1], ARGV[i] .. '\n' .. ARGV[i + 1], cjson.encode(open))
+    if expires > tonumber(open.expires) then
+      open.expires = int(expires)
+      write_open(KEYS[1], ARGV[i], open)
     end
-    word = open[REPLACED] == '1' and 'replaced' or 'kept'
+    word = open.replaced == true and 'replaced' or 'kept'
   end
   reply[#reply + 1] = word
 end

@@ -1,11 +1,11 @@
--- Tells the runs of a group that have not ended.
+-- Lists the runs of a group that have not ended.
 --
 -- KEYS 1 open runs of the group
 --
--- reply: the server's time in µs, `open`, then for each run: job, attempt (an array)
+-- reply: the server's time in µs, `open`, then for each run: job, attempt (JSON)
 local reply = answer('open')
 for field, open in pairs(fields(KEYS[1])) do
   reply[#reply + 1] = string.match(field, '^(.*)\n')
-  reply[#reply + 1] = cjson.decode(open)
+  reply[#reply + 1] = open
 end
 return reply

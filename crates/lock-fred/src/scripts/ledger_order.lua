@@ -1,41 +1,76 @@
 -- Gives an order for a job. What was missed under the orders before it stays missed: the watermark is raised to now.
 --
--- KEYS 1 job   2 orders of its group   3 open runs of its group   4 its history
--- ARGV 1 job   2 pause | resume | replace | restore | trigger   3 schedule, or trigger:<uuid>   4 most triggers
+-- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
+-- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, or trigger:<uuid>
+--      4 life of a trigger, ms   5 most triggers of the group   6 most triggers of the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
---   unregistered   full
+--   unregistered | full | gone
 local name, order, value = ARGV[1], ARGV[2], ARGV[3]
-local mark = redis.call('HGET', KEYS[1], 'mark')
-if not mark then return answer('unregistered') end
-local orders = fields(KEYS[2])
-local revision = tonumber(orders.revision or 0)
+local job = fields(KEYS[1])
+if not job.mark then return answer('unregistered') end
+local group = fields(KEYS[2])
+local revision = tonumber(group.revision or 0)
 
 if order == 'trigger' then
   -- An order that is delivered twice, far apart, was carried out in between.
-  if not orders[value] and not find_open(KEYS[3], name, value) and not find_ended(KEYS[4], value) then
-    local waiting = 0
-    for field in pairs(orders) do
-      if string.find(field, '^trigger:') then waiting = waiting + 1 end
-    end
-    if waiting >= tonumber(ARGV[4]) then return answer('full') end
-    revision = revision + 1
-    redis.call('HSET', KEYS[2], 'revision', int(revision), value, int(now) .. ' ' .. name)
+  if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
+    return answer('accepted', int(revision))
   end
+  local alive, of_job = 0, 0
+  for field, text in pairs(group) do
+    local trigger = string.find(field, '^trigger:') and cjson.decode(text)
+    if trigger and now <= tonumber(trigger['until']) then
+      alive = alive + 1
+      if trigger.job == name then of_job = of_job + 1 end
+    elseif trigger and trigger.job == name then
+      redis.call('HDEL', KEYS[2], field)
+    end
+  end
+  if alive >= tonumber(ARGV[5]) or of_job >= tonumber(ARGV[6]) then return answer('full') end
+  revision = revision + 1
+  local trigger = {job = name, given = int(now), ['until'] = int((now_ms + ARGV[4]) * 1000)}
+  redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(trigger))
   return answer('accepted', int(revision))
 end
 
-local paused, schedule = orders['paused:' .. name], orders['schedule:' .. name]
-local same = order == 'pause' and paused or order == 'resume' and not paused
-  or order == 'replace' and schedule == value or order == 'restore' and not schedule
-if not same then
+if order == 'cancel' then
+  local trigger = decode(group[value])
+  if not trigger or trigger.job ~= name then return answer('gone') end
   revision = revision + 1
-  redis.call('HSET', KEYS[2], 'revision', int(revision), 'revision:' .. name, int(revision))
-  if order == 'pause' then redis.call('HSET', KEYS[2], 'paused:' .. name, '1') end
-  if order == 'resume' then redis.call('HDEL', KEYS[2], 'paused:' .. name) end
-  if order == 'replace' then redis.call('HSET', KEYS[2], 'schedule:' .. name, value) end
-  if order == 'restore' then redis.call('HDEL', KEYS[2], 'schedule:' .. name) end
-  if order ~= 'pause' and now_ms > tonumber(mark) then redis.call('HSET', KEYS[1], 'mark', int(now_ms)) end
+  redis.call('HDEL', KEYS[2], value)
+  redis.call('HSET', KEYS[2], 'revision', int(revision))
+  return answer('accepted', int(revision))
+end
+
+local orders = decode(group['job:' .. name]) or {revision = '0', paused = false}
+local before = orders.paused
+local same = order == 'pause' and before or order == 'resume' and not before
+  or order == 'replace' and orders.schedule == value or order == 'restore' and not orders.schedule
+if same then return answer('accepted', int(revision)) end
+revision = revision + 1
+orders.revision = int(revision)
+if order == 'pause' then orders.paused = true end
+if order == 'resume' then orders.paused = false end
+if order == 'replace' then orders.schedule = value end
+if order == 'restore' then orders.schedule = nil end
+redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(orders))
+if order == 'reset' then
+  -- Brings back what a clock that was ahead has put into the future.
+  local since = decode(job.since) or {}
+  for _, of in pairs(since) do
+    of.from, of.seen = int(math.min(tonumber(of.from), now_ms)), int(math.min(tonumber(of.seen), now_ms))
+  end
+  redis.call('HSET', KEYS[1], 'mark', int(now_ms), 'since', cjson.encode(since))
+  for id in string.gmatch(job.open or '', '%S+') do
+    local open = find_open(KEYS[3], name, id)
+    if open then
+      open.expires = int(math.min(tonumber(open.expires), now_ms + tonumber(open.lease)))
+      write_open(KEYS[3], name, open)
+    end
+  end
+elseif order ~= 'pause' and now_ms > tonumber(job.mark) then
+  redis.call('HSET', KEYS[1], 'mark', int(now_ms))
 end
 return answer('accepted', int(revision))

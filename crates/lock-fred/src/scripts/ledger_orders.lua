@@ -1,6 +1,6 @@
--- Tells the orders of a group, if they are not those that the caller knows.
+-- Reads the orders of a group, if they are not those that the caller knows.
 --
--- KEYS 1 orders of the group
+-- KEYS 1 group
 -- ARGV 1 known revision
 --
 -- replies, each after the server's time in µs:

@@ -1,16 +1,32 @@
--- Makes jobs known: the watermark of one that has none is now.
+-- Makes jobs known. The watermark of a new job and the beginning of a new schedule are now, and so is the beginning of a
+-- schedule whose job was absent while others of its group were there.
 --
--- KEYS 1… jobs
+-- KEYS 1 group   2… jobs
+-- ARGV 1 absent, ms   2 most schedules of a job   3… fingerprint of each job's schedule
 --
--- reply: the server's time in µs, `registered`, then for each job: new | before, watermark, ms
+-- reply: the server's time in µs, `registered`, then for each job: new | before, the time up to which it is decided, ms
+-- A clock that was ahead makes no job look absent.
+local group_seen = math.min(tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), now_ms)
+redis.call('HSET', KEYS[1], 'seen', int(now_ms))
 local reply = answer('registered')
-for _, key in ipairs(KEYS) do
-  local mark = redis.call('HGET', key, 'mark')
+for i = 2, #KEYS do
+  local mark, schedule = redis.call('HGET', KEYS[i], 'mark'), ARGV[i + 1]
+  local since = decode(redis.call('HGET', KEYS[i], 'since')) or {}
   reply[#reply + 1] = mark and 'before' or 'new'
-  if not mark then
-    mark = int(now_ms)
-    redis.call('HSET', key, 'mark', mark)
+  mark = mark or int(now_ms)
+  local of = since[schedule] or {from = int(now_ms), seen = int(now_ms)}
+  if group_seen - tonumber(of.seen) > tonumber(ARGV[1]) then of.from = int(now_ms) end
+  of.seen, since[schedule] = int(now_ms), of
+  local others = {}
+  for fingerprint in pairs(since) do
+    if fingerprint ~= schedule then others[#others + 1] = fingerprint end
   end
-  reply[#reply + 1] = mark
+  table.sort(others, function(a, b)
+    local x, y = tonumber(since[a].seen), tonumber(since[b].seen)
+    return x < y or (x == y and a < b)
+  end)
+  for n = 1, #others + 1 - tonumber(ARGV[2]) do since[others[n]] = nil end
+  redis.call('HSET', KEYS[i], 'mark', mark, 'since', cjson.encode(since))
+  reply[#reply + 1] = int(decided(mark, since, schedule))
 end
 return reply

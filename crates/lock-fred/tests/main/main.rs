@@ -10,6 +10,7 @@ mod golden;
 mod links;
 mod no_lock;
 mod outage;
+mod records;
 mod renewing;
 mod replicas;
 mod restarts;

@@ -2,10 +2,10 @@
 
 use crate::support::{client, name};
 use lock_core::{
-    Backend, FencingToken, LockName, ProcessId, ServerTime,
+    Backend, LockName, ProcessId, ServerTime,
     backend::ledger::{
         Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun,
-        KeptRun, Order, Ordered, Orders, OverlapRule, RunId, RunLedger, RunOutcome, Then,
+        KeptRun, Order, Ordered, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, Skip, Then,
     },
     model::GroupLedger,
 };
@@ -14,7 +14,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 const STEPS: usize = 10_000;
 /// Of answers.
-const KINDS: usize = 19;
+const KINDS: usize = 24;
+/// The length of a history.
+const HISTORY: u32 = 60;
 
 struct Run {
     store: Arc<dyn Backend>,
@@ -77,19 +79,22 @@ impl Run {
             2 => OverlapRule::Replace,
             n => OverlapRule::Allow { max: u32::try_from(n).unwrap() },
         };
+        let count = u32::try_from(1 + self.random.below(9)).unwrap();
+        let detail = self.pick(&["missed", "a later run took its place"]).to_owned();
+        let is_row = run.scheduled().is_some() && self.random.chance(0.1);
         ClaimRequest {
             revision: self.revision(&job.name),
             job,
             run,
             claim: ClaimId::random(),
             again: None,
-            epoch: FencingToken::new(if self.random.chance(0.97) { 7 } else { self.random.below(7) }),
-            tolerance: Duration::from_millis(self.random.below(3)),
+            skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
+            schedule: self.random.below(12),
             overlap,
             lease: self.lease(),
             node: self.pick(&["a", "b ü"]).to_owned(),
             catch_up: if self.random.chance(0.5) { CatchUp::Yes } else { CatchUp::No },
-            missed: u32::try_from(self.random.below(9)).unwrap(),
+            history: HISTORY,
         }
     }
 
@@ -99,8 +104,10 @@ impl Run {
             0..=1 if !recent.is_empty() => self.pick(&recent),
             2..=4 if !recent.is_empty() => {
                 let before = self.pick(&recent);
-                let again = Again { claim: before.claim, most: u32::try_from(self.random.below(4)).unwrap() };
-                ClaimRequest { again: Some(again), claim: ClaimId::random(), lease: self.lease(), ..before }
+                let [failures, orphanings] = [(); 2].map(|()| u32::try_from(self.random.below(4)).unwrap());
+                let again = Some(Again { claim: before.claim, failures, orphanings });
+                let (claim, lease) = (ClaimId::random(), self.lease());
+                ClaimRequest { again, skip: None, claim, lease, ..before }
             }
             _ => self.fresh_claim(),
         };
@@ -111,11 +118,12 @@ impl Run {
         self.count(match expected {
             Claimed::Claimed { attempt: 1, .. } => "claimed",
             Claimed::Claimed { .. } => "claimed again",
-            Claimed::Fenced { .. } => "fenced",
             Claimed::Duplicate => "duplicate",
             Claimed::Superseded => "superseded",
             Claimed::Early { .. } => "early",
-            Claimed::Skipped { .. } => "skipped",
+            Claimed::Skipped if request.skip.is_some() => "row skipped",
+            Claimed::Skipped => "skipped",
+            Claimed::Expired => "expired",
             Claimed::Busy { .. } => "busy",
             Claimed::Paused => "paused",
             Claimed::Outdated => "outdated",
@@ -162,12 +170,18 @@ impl Run {
             claim: request.claim,
             outcome,
             detail: "why".to_owned(),
-            then: if self.random.chance(0.4) { Then::Again } else { Then::Over },
+            then: self.pick(&[Then::Over, Then::Over, Then::Again, Then::HandOver, Then::GiveBack]),
+            history: HISTORY,
         };
         let reply = self.ledger().end(end.clone()).await.unwrap();
         let expected = self.model.end(reply.now, &end);
         assert_eq!(reply.outcome, expected);
-        self.count(if expected == Ended::Recorded { "ended" } else { "not there to end" });
+        self.count(match (expected, end.then) {
+            (Ended::Recorded, Then::HandOver) => "handed over",
+            (Ended::Recorded, Then::GiveBack) => "given back",
+            (Ended::Recorded, _) => "ended",
+            _ => "not there to end",
+        });
     }
 
     async fn order(&mut self) {
@@ -179,21 +193,41 @@ impl Run {
             job.name = self.jobs[2].clone();
         }
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
-        let order = match self.random.below(12) {
+        let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
+        let order = match self.random.below(14) {
             0 => Order::Pause,
             1..=3 => Order::Resume,
             4 => Order::Replace(text),
             5 => Order::Restore,
-            _ => Order::Trigger(id),
+            6 => Order::Reset,
+            7 => Order::CancelTrigger(id),
+            _ => Order::Trigger { id, life },
         };
-        if matches!(order, Order::Trigger(_)) {
+        if matches!(order, Order::Trigger { .. }) {
             self.triggers.push(RunId::Triggered(id));
             self.triggers.drain(..self.triggers.len().saturating_sub(4));
         }
         let reply = self.ledger().order(job.clone(), order.clone()).await.unwrap();
         let expected = self.model.order(reply.now, &job.name, &order);
         assert_eq!(reply.outcome, expected);
-        self.count(if matches!(expected, Ordered::Accepted { .. }) { "ordered" } else { "not ordered" });
+        self.count(match (expected, order) {
+            (Ordered::Accepted { .. }, Order::CancelTrigger(_)) => "cancelled",
+            (Ordered::Accepted { .. }, _) => "ordered",
+            _ => "not ordered",
+        });
+    }
+
+    async fn register(&mut self) {
+        let registration =
+            |run: &mut Self| Registration { job: run.job().name, schedule: run.random.below(12) };
+        let jobs = vec![registration(self), registration(self)];
+        let read = self.ledger().watermarks(self.group.clone(), jobs.clone()).await.unwrap();
+        assert_eq!(read.outcome, self.model.watermarks(&jobs));
+        if jobs.iter().all(|registration| registration.job != self.jobs[2]) {
+            let reply = self.ledger().register(self.group.clone(), jobs.clone()).await.unwrap();
+            assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
+            self.count("registered");
+        }
     }
 
     async fn read(&mut self) {
@@ -213,6 +247,7 @@ impl Run {
             10..=12 => self.keep().await,
             13..=17 => self.end().await,
             18 => self.order().await,
+            _ if self.random.chance(0.5) => self.register().await,
             _ => self.read().await,
         }
     }
@@ -227,7 +262,8 @@ async fn ten_thousand_random_operations_on_runs_are_answered_as_the_rules_say() 
     let (random, model) = (seed.stream(), GroupLedger::default());
     let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
     let mut run = Run { store, model, random, group, jobs, recent, triggers, now, seen };
-    let known = run.jobs[..2].to_vec();
+    let known: Vec<_> =
+        run.jobs[..2].iter().map(|job| Registration { job: job.clone(), schedule: 0 }).collect();
     let reply = run.ledger().register(run.group.clone(), known.clone()).await.unwrap();
     assert_eq!(reply.outcome, run.model.register(reply.now, &known));
     run.now = reply.now;

@@ -56,7 +56,7 @@ pub(super) async fn run(
     };
     let job = cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan);
     // So that its last words are heard, also when it is cancelled.
-    job.cancel_grace(Duration::from_secs(5)).register().await?;
+    job.cancel_grace(Duration::from_secs(5)).register()?;
     say("ready");
     let stop = Arc::new(Notify::new());
     let obeying = tokio::spawn(obey(cron.clone(), orders, stop.clone()));

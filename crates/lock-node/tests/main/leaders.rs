@@ -46,10 +46,10 @@ async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler
         starts.entry(run.id()).or_default().push(run.fencing_token().get());
         async { Ok(()) }
     });
-    job.overlap(Overlap::Allow { max: 9 }).register().await.expect("a server that runs registers");
+    job.overlap(Overlap::Allow { max: 9 }).register().expect("a server that runs registers");
     for name in own {
         let job = cron.job(name, every_second(), |_| async { Ok(()) });
-        job.register().await.expect("a server that runs registers");
+        job.register().expect("a server that runs registers");
     }
     (cron, leads)
 }

@@ -66,7 +66,7 @@ async fn scheduler(server: &RedisServer, lags: &Lags, schedule: impl Fn(usize) -
     for number in 0..jobs() {
         let schedule = Schedule::cron(&schedule(number)).expect("a good schedule");
         let job = cron.job(&format!("job-{number}"), schedule, |_| async { Ok(()) });
-        job.register().await.expect("a server that runs registers");
+        job.register().expect("a server that runs registers");
     }
     cron
 }

@@ -1,12 +1,15 @@
-//! Claiming: each instant of each job is decided once, by the server's clock, for the latest leader.
+//! Claiming: each instant of each job is decided once, by the server's clock, whoever leads.
 
 use super::{
     Harness,
-    scheduler::{Desk, MANY, TWO, ledger},
+    contender::{PAST_SHORT, SHORT},
+    scheduler::{Desk, MANY, SCHEDULE, TWO, ledger},
 };
 use lock_core::{
     FencingToken, LockName,
-    backend::ledger::{ClaimId, ClaimRequest, Claimed, GroupName, JobId, Known, RunId, RunOutcome, Then},
+    backend::ledger::{
+        ClaimRequest, Claimed, GroupName, JobId, Known, Registration, RunId, RunOutcome, Then,
+    },
 };
 use std::time::Duration;
 
@@ -15,7 +18,8 @@ pub async fn a_job_begins_when_it_is_registered(h: &impl Harness) {
     let desk = Desk::new(h, "begin").await;
     let (group, name) = (desk.job.group.clone(), desk.job.name.clone());
     let other = LockName::new("other").expect("a good name");
-    let reply = desk.ledger().register(group, vec![name, other]).await.expect("a ledger answers");
+    let both = [name, other].map(|job| Registration { job, schedule: SCHEDULE });
+    let reply = desk.ledger().register(group, both.to_vec()).await.expect("a ledger answers");
     let [again, new] = reply.outcome[..] else { panic!("one answer a job: {reply:?}") };
     assert_eq!((again.watermark, again.state), (desk.begin, Known::Before));
     assert_eq!((new.watermark.as_millis(), new.state), (reply.now.as_millis(), Known::New));
@@ -36,22 +40,36 @@ pub async fn a_due_instant_is_claimed_once(h: &impl Harness) {
     assert_eq!(desk.send(desk.request(run.run)).await, Claimed::Duplicate, "also when it has ended");
 }
 
-/// A lost reply neither loses nor doubles a run: not while it is open, not when it has ended, and not when later instants
-/// and later leaders came between.
-pub async fn a_repeated_claim_gets_its_first_answer(h: &impl Harness) {
+/// A lost reply neither loses nor doubles a run: a repeat is granted while the lease lasts, also when later instants came
+/// between. Afterwards others may run instead, so it is refused.
+pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Harness) {
     let desk = Desk::new(h, "repeat").await;
     let request = desk.request(desk.instant(1));
     let run = desk.granted(request.clone()).await;
-    let same = Claimed::Claimed { token: run.token, attempt: 1 };
+    let same = Claimed::Claimed { token: run.token, attempt: 1, failures: 0 };
     assert_eq!(desk.send(request.clone()).await, same);
     assert_eq!(desk.open().await.len(), 1, "and it is one run");
     let other = desk.request(desk.instant(2));
-    let later = ClaimRequest { epoch: FencingToken::new(9), overlap: TWO, ..other };
-    desk.granted(later).await;
-    assert_eq!(desk.send(request.clone()).await, same, "after a later instant of a later leader");
+    desk.granted(ClaimRequest { overlap: TWO, ..other }).await;
+    assert_eq!(desk.send(request.clone()).await, same, "after a later instant");
     desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
-    assert_eq!(desk.send(request).await, same, "after its end");
+    assert_eq!(desk.send(request).await, Claimed::Superseded, "after its end");
     assert_eq!(desk.outcomes().await, [RunOutcome::Succeeded]);
+    let short = ClaimRequest { lease: SHORT, overlap: MANY, ..desk.request(desk.instant(3)) };
+    desk.granted(short.clone()).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(desk.send(short).await, Claimed::Gone, "its lease is over");
+}
+
+/// The lease of a claim whose reply was lost begins with the repeat that is answered.
+pub async fn a_repeated_claim_renews_its_lease(h: &impl Harness) {
+    let desk = Desk::new(h, "renews").await;
+    let request = ClaimRequest { lease: SHORT, ..desk.request(desk.instant(1)) };
+    desk.granted(request.clone()).await;
+    let repeat = ClaimRequest { lease: super::contender::LONG, ..request };
+    desk.granted(repeat).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(desk.open().await[0].state, lock_core::backend::ledger::RunState::Running);
 }
 
 /// Claims go in ascending order.
@@ -74,32 +92,42 @@ pub async fn an_instant_that_has_not_come_is_early(h: &impl Harness) {
     let request = desk.request(soon);
     let Claimed::Early { wait } = desk.send(request.clone()).await else { panic!("{soon} has not come") };
     assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} are left");
-    let tolerated = ClaimRequest { tolerance: ahead, claim: ClaimId::random(), ..request.clone() };
     h.pass(wait).await;
     let reply = desk.ledger().claim(request).await.expect("a ledger answers");
     assert!(matches!(reply.outcome, Claimed::Claimed { .. }), "it has come: {reply:?}");
     assert!(reply.now >= soon.scheduled().expect("it has an instant"), "and not before: {reply:?}");
-    let next = RunId::at_millis((reply.now + ahead / 2).as_millis());
-    let tolerated = ClaimRequest { run: next, overlap: TWO, ..tolerated };
-    desk.granted(tolerated).await;
 }
 
-/// Two leaders at once are harmless: the older one is told, once the younger has claimed.
-pub async fn a_leader_of_an_older_epoch_is_fenced(h: &impl Harness) {
-    let desk = Desk::new(h, "fenced").await;
-    let of = |epoch, millis| ClaimRequest {
-        epoch: FencingToken::new(epoch),
-        ..desk.request(desk.instant(millis))
+/// A schedule that is new to its job begins when it is registered, also if it has instants between the watermark and now. Each
+/// schedule keeps its own beginning, so that the nodes of a rolling deployment do not move that of the others.
+pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl Harness) {
+    let desk = Desk::new(h, "since").await;
+    let changed = desk.register(SCHEDULE + 1).await;
+    assert_eq!(changed.state, Known::Before);
+    assert!(changed.watermark > desk.begin, "{changed:?} of a job that began at {:?}", desk.begin);
+    let of = |schedule, millis| ClaimRequest { schedule, ..desk.request(desk.instant(millis)) };
+    assert_eq!(desk.send(of(SCHEDULE + 1, 100)).await, Claimed::Superseded, "it lies before its beginning");
+    desk.granted(of(SCHEDULE, 100)).await;
+    h.pass(Duration::from_millis(5)).await;
+    assert_eq!(desk.register(SCHEDULE + 1).await.watermark, changed.watermark, "set once");
+    assert_eq!(desk.watermark(SCHEDULE + 1).await, Some(changed.watermark));
+    assert_eq!(desk.watermark(SCHEDULE).await, desk.instant(100).scheduled());
+}
+
+/// Reading is no registration.
+pub async fn a_watermark_that_is_read_is_not_made(h: &impl Harness) {
+    let desk = Desk::new(h, "read").await;
+    let job = LockName::new("unknown").expect("a good name");
+    let read = || async {
+        let unknown = vec![Registration { job: job.clone(), schedule: SCHEDULE }];
+        let reply = desk.ledger().watermarks(desk.job.group.clone(), unknown).await;
+        reply.expect("a ledger answers").outcome
     };
-    let run = desk.granted(of(7, 1)).await;
-    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
-    let epoch = FencingToken::new(7);
-    assert_eq!(desk.send(of(6, 2)).await, Claimed::Fenced { epoch });
-    let run = desk.granted(of(7, 2)).await;
-    desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
-    desk.granted(of(8, 3)).await;
-    let epoch = FencingToken::new(8);
-    assert_eq!(desk.send(of(7, 4)).await, Claimed::Fenced { epoch });
+    assert_eq!(read().await, [None]);
+    assert_eq!(read().await, [None], "reading did not make it");
+    assert_eq!(desk.watermark(SCHEDULE + 1).await, Some(desk.begin), "nor a beginning of another schedule");
+    h.pass(Duration::from_millis(5)).await;
+    assert!(desk.register(SCHEDULE + 1).await.watermark > desk.begin);
 }
 
 /// A claim never makes a watermark: without one, nobody knows what was run.
@@ -158,7 +186,8 @@ pub async fn jobs_and_groups_are_independent(h: &impl Harness) {
     let name = LockName::new("job2").expect("a good name");
     let group = GroupName::new(format!("{}2", desk.job.group)).expect("a good name");
     for job in [JobId { name, ..desk.job.clone() }, JobId { group, ..desk.job.clone() }] {
-        let reply = desk.ledger().register(job.group.clone(), vec![job.name.clone()]).await;
+        let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
+        let reply = desk.ledger().register(job.group.clone(), vec![registration]).await;
         assert_eq!(reply.expect("a ledger answers").outcome[0].state, Known::New);
         let history = desk.ledger().history(job.clone(), 10).await.expect("a ledger answers").outcome;
         assert_eq!(history, []);

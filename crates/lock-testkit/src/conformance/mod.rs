@@ -52,6 +52,7 @@ pub mod overlapping;
 pub mod racing;
 pub mod reporting;
 pub mod running;
+pub mod skipping;
 pub mod taking;
 pub mod tokens;
 pub mod waiting;

@@ -1,17 +1,25 @@
 //! Orders: what one node is told holds for all of them.
 
-use super::{Harness, scheduler::Desk};
+use super::{
+    Harness,
+    contender::{LONG, PAST_SHORT, SHORT},
+    scheduler::{Desk, SCHEDULE},
+};
 use lock_core::{
     LockName, ProcessId,
     backend::ledger::{
-        ClaimRequest, Claimed, JobId, JobOrders, MOST_TRIGGERS, Order, Ordered, Orders, RunId, RunOutcome,
-        Then, Trigger,
+        ClaimRequest, Claimed, JobId, JobOrders, MOST_OF_A_JOB, Order, Ordered, Orders, Registration, RunId,
+        RunOutcome, Then, Trigger,
     },
 };
 
 /// A random id.
 fn id() -> uuid::Uuid {
     *ProcessId::random().as_uuid()
+}
+
+fn trigger(id: uuid::Uuid) -> Order {
+    Order::Trigger { id, life: LONG }
 }
 
 /// It begins again with what is due then, not with what was due meanwhile.
@@ -48,11 +56,11 @@ pub async fn orders_are_told_when_they_changed(h: &impl Harness) {
     let schedule = Some("0 2 * * *".to_owned());
     let of_job = desk.order(Order::Replace("0 2 * * *".to_owned())).await;
     let (first, second) = (id(), id());
-    desk.order(Order::Trigger(first)).await;
+    desk.order(trigger(first)).await;
     // At one and the same moment, neither would be the older one.
     h.pass(std::time::Duration::from_millis(1)).await;
-    let last = desk.order(Order::Trigger(second)).await;
-    assert_eq!(desk.order(Order::Trigger(first)).await, last, "twice is once");
+    let last = desk.order(trigger(second)).await;
+    assert_eq!(desk.order(trigger(first)).await, last, "twice is once");
     let Orders::Changed { revision, jobs, triggers } = read(0).await.expect("a ledger answers").outcome
     else {
         panic!("they have changed")
@@ -75,21 +83,23 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) 
     let desk = Desk::new(h, "trigger").await;
     desk.order(Order::Pause).await;
     let id = id();
-    desk.order(Order::Trigger(id)).await;
+    desk.order(trigger(id)).await;
     let run = RunId::Triggered(id);
     let foreign = desk.request(RunId::Triggered(*ProcessId::random().as_uuid()));
     assert_eq!(desk.send(foreign).await, Claimed::Duplicate, "nobody ordered that one");
     let request = desk.request(run);
     let triggered = desk.granted(request.clone()).await;
-    assert_eq!(desk.send(request).await, Claimed::Claimed { token: triggered.token, attempt: 1 });
+    assert_eq!(
+        desk.send(request).await,
+        Claimed::Claimed { token: triggered.token, attempt: 1, failures: 0 }
+    );
     assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate);
-    desk.order(Order::Trigger(id)).await;
+    desk.order(trigger(id)).await;
     assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate, "the order came twice, far apart");
     desk.end(&triggered, RunOutcome::Succeeded, Then::Over).await;
     assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate);
     assert_eq!(desk.history().await[0].run, run);
-    let registered = desk.ledger().register(desk.job.group.clone(), vec![desk.job.name.clone()]).await;
-    assert_eq!(registered.expect("a ledger answers").outcome[0].watermark, desk.begin);
+    assert_eq!(desk.watermark(SCHEDULE).await, Some(desk.begin));
 }
 
 /// Also when it is delivered again while the run is under way, or after its end: it would wait for ever, or be carried out
@@ -97,11 +107,11 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) 
 pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &impl Harness) {
     let desk = Desk::new(h, "trigger-again").await;
     let id = id();
-    desk.order(Order::Trigger(id)).await;
+    desk.order(trigger(id)).await;
     let run = desk.granted(desk.request(RunId::Triggered(id))).await;
-    let revision = desk.order(Order::Trigger(id)).await;
+    let revision = desk.order(trigger(id)).await;
     desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
-    assert_eq!(desk.order(Order::Trigger(id)).await, revision);
+    assert_eq!(desk.order(trigger(id)).await, revision);
     let orders =
         desk.ledger().orders(desk.job.group.clone(), u64::MAX).await.expect("a ledger answers").outcome;
     let Orders::Changed { triggers, .. } = orders else { panic!("they are all told") };
@@ -113,21 +123,68 @@ pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &i
     assert_eq!(desk.send(desk.request(RunId::Triggered(id))).await, Claimed::Duplicate);
 }
 
-/// Triggers that nobody carries out do not fill the store.
+/// Triggers that no node carries out neither fill the store nor keep those of other jobs away.
 pub async fn triggers_are_bounded(h: &impl Harness) {
     let desk = Desk::new(h, "full").await;
-    for _ in 0..MOST_TRIGGERS {
-        desk.order(Order::Trigger(id())).await;
+    for _ in 0..MOST_OF_A_JOB {
+        desk.order(trigger(id())).await;
     }
-    let one_more = desk.ledger().order(desk.job.clone(), Order::Trigger(id())).await;
+    let one_more = desk.ledger().order(desk.job.clone(), trigger(id())).await;
     assert_eq!(one_more.expect("a ledger answers").outcome, Ordered::Full);
+    let name = LockName::new("other").expect("a good name");
+    let registration = Registration { job: name.clone(), schedule: SCHEDULE };
+    desk.ledger().register(desk.job.group.clone(), vec![registration]).await.expect("a ledger answers");
+    let other = JobId { name, ..desk.job.clone() };
+    let of_other = desk.ledger().order(other, trigger(id())).await.expect("a ledger answers");
+    assert!(matches!(of_other.outcome, Ordered::Accepted { .. }), "{of_other:?}");
+}
+
+/// A trigger is an order for now: after its life it is not started, and makes room.
+pub async fn a_trigger_expires(h: &impl Harness) {
+    let desk = Desk::new(h, "expires").await;
+    let (old, short) = (id(), |id| Order::Trigger { id, life: SHORT });
+    for _ in 1..MOST_OF_A_JOB {
+        desk.order(short(id())).await;
+    }
+    desk.order(short(old)).await;
+    h.pass(PAST_SHORT).await;
+    let run = RunId::Triggered(old);
+    assert_eq!(desk.send(desk.request(run)).await, Claimed::Expired);
+    assert_eq!(desk.send(desk.request(run)).await, Claimed::Duplicate, "it waits no more");
+    let skipped = &desk.history().await[0];
+    assert_eq!((skipped.run, skipped.outcome), (run, RunOutcome::Skipped));
+    desk.order(trigger(id())).await;
+}
+
+/// A trigger that is withdrawn is not started.
+pub async fn a_trigger_can_be_cancelled(h: &impl Harness) {
+    let desk = Desk::new(h, "cancel").await;
+    let id = id();
+    let before = desk.order(trigger(id)).await;
+    assert!(desk.order(Order::CancelTrigger(id)).await > before, "leaders hear of it");
+    assert_eq!(desk.send(desk.request(RunId::Triggered(id))).await, Claimed::Duplicate);
+    let again = desk.ledger().order(desk.job.clone(), Order::CancelTrigger(id)).await;
+    assert_eq!(again.expect("a ledger answers").outcome, Ordered::Gone);
+}
+
+/// What a clock that was ahead has decided is taken back by an operator; and nothing is started twice.
+pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl Harness) {
+    let desk = Desk::new(h, "reset").await;
+    let run = desk.claim(100).await;
+    let revision = desk.order(Order::Reset).await;
+    let now = desk.watermark(SCHEDULE).await.expect("it is known");
+    assert!(now > run.run.scheduled().expect("an instant"), "to now, not below: {now:?}");
+    let of = |millis| ClaimRequest { revision, ..desk.request(desk.instant(millis)) };
+    assert_eq!(desk.send(of(120)).await, Claimed::Superseded, "what was missed stays missed");
+    assert_eq!(desk.send(of(100)).await, Claimed::Duplicate, "and an open run is not started again");
+    assert!(desk.order(Order::Reset).await > revision, "each is an order of its own");
 }
 
 /// A misspelt name is told, and leaves nothing behind.
 pub async fn an_unknown_job_takes_no_orders(h: &impl Harness) {
     let desk = Desk::new(h, "unknown").await;
     let job = JobId { name: LockName::new("unknown").expect("a good name"), ..desk.job.clone() };
-    for order in [Order::Pause, Order::Replace("@daily".to_owned()), Order::Trigger(id())] {
+    for order in [Order::Pause, Order::Replace("@daily".to_owned()), trigger(id())] {
         let answer = desk.ledger().order(job.clone(), order).await.expect("a ledger answers").outcome;
         assert_eq!(answer, Ordered::Unregistered);
     }

@@ -6,7 +6,7 @@ use super::{
     scheduler::Desk,
 };
 use lock_core::backend::ledger::{
-    CatchUp, ClaimId, ClaimRequest, Ended, HISTORY, KeptRun, RunOutcome, RunState, Then,
+    CatchUp, ClaimId, ClaimRequest, EndRequest, Ended, HISTORY, KeptRun, RunOutcome, RunState, Then,
 };
 
 /// Keeping is what a live node does; a shorter lease does not lower the end.
@@ -63,7 +63,7 @@ pub async fn the_last_hundred_attempts_are_remembered(h: &impl Harness) {
         desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
     }
     let history = desk.history().await;
-    assert_eq!(history.len(), HISTORY);
+    assert_eq!(history.len(), HISTORY as usize);
     for (attempt, millis) in history.iter().zip((21..=120).rev()) {
         assert_eq!(attempt.run, desk.instant(millis));
         assert!(attempt.ended >= attempt.started && attempt.token.get() > 0, "{attempt:?}");
@@ -82,7 +82,6 @@ pub async fn texts_of_every_shape_are_kept(h: &impl Harness) {
         let request = ClaimRequest {
             node: text.to_owned(),
             catch_up: CatchUp::Yes,
-            missed: 7,
             ..desk.request(desk.instant(number as u64 + 1))
         };
         let run = desk.granted(request).await;
@@ -90,7 +89,21 @@ pub async fn texts_of_every_shape_are_kept(h: &impl Harness) {
         desk.end_saying(&run, RunOutcome::Panicked, Then::Over, text).await;
         let last = &desk.history().await[0];
         assert_eq!((&*last.node, &*last.detail), (text, text));
-        assert_eq!((last.catch_up, last.missed, last.outcome), (CatchUp::Yes, 7, RunOutcome::Panicked));
+        assert_eq!((last.catch_up, last.outcome), (CatchUp::Yes, RunOutcome::Panicked));
         assert_eq!((last.run, last.claim, last.token, last.attempt), (run.run, run.claim, run.token, 1));
     }
+}
+
+/// The length is the scheduler's to choose.
+pub async fn a_history_is_as_long_as_asked(h: &impl Harness) {
+    let desk = Desk::new(h, "length").await;
+    for millis in 1..=9 {
+        let run = desk.granted(ClaimRequest { history: 3, ..desk.request(desk.instant(millis)) }).await;
+        let (job, run, claim, detail) = (desk.job.clone(), run.run, run.claim, String::new());
+        let (outcome, then) = (RunOutcome::Succeeded, Then::Over);
+        let end = EndRequest { job, run, claim, outcome, detail, then, history: 3 };
+        desk.ledger().end(end).await.expect("a ledger answers");
+    }
+    let kept: Vec<_> = desk.history().await.into_iter().map(|entry| entry.run).collect();
+    assert_eq!(kept, [9, 8, 7].map(|millis| desk.instant(millis)));
 }

@@ -7,14 +7,17 @@ use super::{
 use lock_core::{
     Backend, FencingToken, LockName, ServerTime,
     backend::ledger::{
-        Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId,
-        KeepRun, KeptRun, OpenRun, Order, Ordered, OverlapRule, RunId, RunLedger, RunOutcome, Then,
+        Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY,
+        JobId, KeepRun, KeptRun, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
+        RunId, RunLedger, RunOutcome, Skip, Then,
     },
 };
 use std::{sync::Arc, time::Duration};
 
 /// Two runs may be open.
 pub(super) const TWO: OverlapRule = OverlapRule::Allow { max: 2 };
+/// The fingerprint of the schedule of the job.
+pub(super) const SCHEDULE: u64 = 7;
 /// Any number of runs may be open.
 pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
 
@@ -33,6 +36,7 @@ pub(super) struct Run {
     pub(super) claim: ClaimId,
     pub(super) token: FencingToken,
     pub(super) attempt: u32,
+    pub(super) failures: u32,
 }
 
 impl Desk {
@@ -41,7 +45,8 @@ impl Desk {
         let group = GroupName::new(h.name(hint)).expect("names of the suite have no brace");
         let name = LockName::new("job").expect("a good name");
         let job = JobId { group, name };
-        let reply = ledger(&backend).register(job.group.clone(), vec![job.name.clone()]).await;
+        let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
+        let reply = ledger(&backend).register(job.group.clone(), vec![registration]).await;
         let begin = reply.expect("a ledger answers").outcome[0].watermark;
         // The first hundred and fifty milliseconds after it are the past then.
         h.pass(Duration::from_millis(160)).await;
@@ -57,27 +62,52 @@ impl Desk {
         RunId::Scheduled(self.begin + Duration::from_millis(millis))
     }
 
-    /// A first claim, in epoch 1, that skips for overlap.
+    /// Registers the job with a schedule.
+    pub(super) async fn register(&self, schedule: u64) -> Registered {
+        let registration = Registration { job: self.job.name.clone(), schedule };
+        let reply = self.ledger().register(self.job.group.clone(), vec![registration]).await;
+        reply.expect("a ledger answers").outcome[0]
+    }
+
+    /// Reads the watermark of the job with a schedule.
+    pub(super) async fn watermark(&self, schedule: u64) -> Option<ServerTime> {
+        let registration = Registration { job: self.job.name.clone(), schedule };
+        let reply = self.ledger().watermarks(self.job.group.clone(), vec![registration]).await;
+        reply.expect("a ledger answers").outcome[0]
+    }
+
+    /// Skips a row of instants.
+    pub(super) async fn skip(&self, first: u64, last: u64, count: u32) -> Claimed {
+        let skip = Skip { first: self.instant(first), count, detail: "missed".to_owned() };
+        self.send(ClaimRequest { skip: Some(skip), ..self.request(self.instant(last)) }).await
+    }
+
+    /// A first claim that skips for overlap.
     pub(super) fn request(&self, run: RunId) -> ClaimRequest {
         ClaimRequest {
             job: self.job.clone(),
             run,
             claim: ClaimId::random(),
             again: None,
-            epoch: FencingToken::new(1),
+            skip: None,
+            schedule: SCHEDULE,
             revision: 0,
-            tolerance: Duration::ZERO,
             overlap: OverlapRule::Skip,
             lease: LONG,
             node: "node".to_owned(),
             catch_up: CatchUp::No,
-            missed: 0,
+            history: HISTORY,
         }
     }
 
-    /// The claim of another attempt after this one.
-    pub(super) fn after(&self, run: &Run, most: u32) -> ClaimRequest {
-        ClaimRequest { again: Some(Again { claim: run.claim, most }), ..self.request(run.run) }
+    /// The claim of another attempt after this one, if this many failed or were orphaned.
+    pub(super) fn after(&self, run: &Run, budget: u32) -> ClaimRequest {
+        self.after_each(run, budget, budget)
+    }
+
+    pub(super) fn after_each(&self, run: &Run, failures: u32, orphanings: u32) -> ClaimRequest {
+        let again = Again { claim: run.claim, failures, orphanings };
+        ClaimRequest { again: Some(again), ..self.request(run.run) }
     }
 
     pub(super) async fn send(&self, request: ClaimRequest) -> Claimed {
@@ -88,7 +118,7 @@ impl Desk {
     pub(super) async fn granted(&self, request: ClaimRequest) -> Run {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
-            Claimed::Claimed { token, attempt } => Run { run, claim, token, attempt },
+            Claimed::Claimed { token, attempt, failures } => Run { run, claim, token, attempt, failures },
             other => panic!("{run} is due and free: it is claimed, not {other:?}"),
         }
     }
@@ -111,8 +141,15 @@ impl Desk {
 
     pub(super) async fn end_saying(&self, run: &Run, outcome: RunOutcome, then: Then, detail: &str) -> Ended {
         let Run { run, claim, .. } = *run;
-        let request =
-            EndRequest { job: self.job.clone(), run, claim, outcome, detail: detail.to_owned(), then };
+        let request = EndRequest {
+            job: self.job.clone(),
+            run,
+            claim,
+            outcome,
+            detail: detail.to_owned(),
+            then,
+            history: HISTORY,
+        };
         self.ledger().end(request).await.expect("a ledger answers").outcome
     }
 
@@ -132,6 +169,15 @@ impl Desk {
     /// Of each attempt that is remembered, the newest first.
     pub(super) async fn outcomes(&self) -> Vec<RunOutcome> {
         self.history().await.into_iter().map(|attempt| attempt.outcome).collect()
+    }
+
+    /// The revision of the group's orders.
+    pub(super) async fn revision(&self) -> u64 {
+        let orders = self.ledger().orders(self.job.group.clone(), u64::MAX).await;
+        match orders.expect("a ledger answers").outcome {
+            Orders::Changed { revision, .. } => revision,
+            other => panic!("no group has that revision: {other:?}"),
+        }
     }
 
     /// Gives an order that must be accepted.

@@ -3,12 +3,12 @@
 use super::{FaultyBackend, call::carry_out, fault::Op};
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, LockName,
+    Backend, BackendError, ServerTime,
     backend::{
         Reply,
         ledger::{
             Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, OpenRun,
-            Order, Ordered, Orders, Registered, RunLedger,
+            Order, Ordered, Orders, Registered, Registration, RunLedger,
         },
     },
 };
@@ -24,13 +24,21 @@ impl RunLedger for FaultyBackend {
     async fn register(
         &self,
         group: GroupName,
-        jobs: Vec<LockName>,
+        jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Registered>>, BackendError> {
         let register = || {
             let (inner, group, jobs) = (self.inner.clone(), group.clone(), jobs.clone());
             async move { inside(&inner).register(group, jobs).await }
         };
         carry_out(&self.desk, Op::Register, register, Err).await
+    }
+
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+        inside(&self.inner).watermarks(group, jobs).await
     }
 
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {

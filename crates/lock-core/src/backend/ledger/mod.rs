@@ -13,17 +13,33 @@ pub use reply::{
     Attempt, Claimed, Ended, JobOrders, KeptRun, Known, OpenRun, Ordered, Orders, Registered, RunOutcome,
     RunState, Trigger,
 };
-pub use request::{Again, CatchUp, ClaimRequest, EndRequest, KeepRun, Order, OverlapRule, Then};
+pub use request::{
+    Again, CatchUp, ClaimRequest, EndRequest, KeepRun, Order, OverlapRule, Registration, Skip, Then,
+};
 
 use super::{BackendError, Reply};
-use crate::name::LockName;
+use crate::time::ServerTime;
 use async_trait::async_trait;
+use std::time::Duration;
 
-/// How many attempts of a job are remembered.
-pub const HISTORY: usize = 100;
+/// The length of a job's history unless the scheduler chooses another one, in entries.
+pub const HISTORY: u32 = 100;
 
-/// How many triggers of a group may wait to be carried out.
+/// The longest history of a job, in entries.
+pub const LONGEST_HISTORY: u32 = 1000;
+
+/// The number of triggers of a group that may wait.
 pub const MOST_TRIGGERS: usize = 1000;
+
+/// The number of triggers of one job that may wait.
+pub const MOST_OF_A_JOB: usize = 100;
+
+/// The number of schedules of a job whose beginnings are remembered, the latest ones.
+pub const SCHEDULES: usize = 8;
+
+/// The time after which a job that no leader has registered counts as removed, if the group had a leader meanwhile. When such
+/// a job comes back, its schedule begins then.
+pub const ABSENT: Duration = Duration::from_secs(600);
 
 /// The record of what was started, by whom, and how it ended; reached through [`Backend::ledger`](super::Backend::ledger).
 ///
@@ -31,36 +47,50 @@ pub const MOST_TRIGGERS: usize = 1000;
 /// behind a mutex, every other one is compared with them by the conformance suite of `lock-testkit`.
 ///
 /// # Contract
-/// - **Every operation is atomic, and repeating it is harmless**: a claim that is repeated with its [`ClaimId`] is given its
-///   first answer again, whatever happened since, and an order to trigger is carried out once, however often it is
-///   delivered, as far as the [history](HISTORY) goes back.
-/// - **The server's clock decides**, that of the caller only when to ask.
-/// - **Nothing falls**: neither the watermark of a job, nor its epoch, nor the expiry of a run, nor the fencing tokens, which
-///   follow the rules of a lock's tokens.
+/// - **Every operation is atomic, and repeating it is harmless.** A claim that is repeated with its [`ClaimId`] is granted
+///   again, with the same token, while its lease lasts. A trigger that is ordered twice starts once, as far as the history
+///   goes back.
+/// - **The server's clock decides**; the caller's clock only decides when to ask.
+/// - **Nothing falls**: neither the watermark of a job, nor the expiry of a kept run, nor the fencing tokens, which follow the
+///   rules of a lock's tokens. [`Order::Reset`] is the exception for the watermark, and an operator's word.
+/// - **The claim is the lock of its run.** Its lease begins with the execution of the claim and is renewed by
+///   [`keep`](Self::keep). A caller that measures the lease from the moment before it sent the request, on a clock that counts
+///   suspended time, knows when the run is no longer its own without asking.
+/// - **What a later version wrote is kept**: unknown fields and words make no answer unreadable.
 /// - Futures may be dropped at any await, and errors say whether the operation
 ///   [may have been applied](BackendError::applied), as with every operation of a backend.
 ///
 /// # A claim is decided in this order
-/// 1. *repeat*: this claim id was answered before → the same answer;
-/// 2. *again*: the request names the claim of an attempt that failed, or that was orphaned, of this very run, and has attempts
-///    left → claimed, with the next attempt and a new token; the watermark stays;
-/// 3. *unregistered*: there is no watermark: the data were lost;
-/// 4. *fenced*: another leader, of a later epoch, was here;
-/// 5. *paused*, *outdated*: the orders for the job are others than the caller knows;
-/// 6. *duplicate*, *superseded*: this instant, or a later one, was decided before;
-/// 7. *early*: its instant has not come yet;
-/// 8. *skipped*, *busy*: other runs of the job are open, and the rule for overlaps says so;
-/// 9. *claimed*: the watermark is moved, the epoch stored, a token drawn, the run recorded; in one step.
+/// 1. *repeat*: the open attempt of the run has this claim id → claimed, with the same token and a renewed lease, or *gone* if
+///    its lease is over; the last skip has this claim id → skipped;
+/// 2. *again*: the request names the open attempt of the run that failed, was interrupted, orphaned or given back, and its
+///    budget allows another one → claimed, with a new token; the watermark stays;
+/// 3. *unregistered*: the job has no watermark, so the data were lost;
+/// 4. *paused*, *outdated*: the orders for the job are not those that the caller knows;
+/// 5. *duplicate*, *superseded*: the instant is open or decided, a later one is decided, or the schedule began later;
+/// 6. *early*: the instant has not come;
+/// 7. *skipped*, *busy*: the request asks for a skip, or other runs of the job are open and the rule for overlaps refuses;
+/// 8. *claimed*: the watermark is moved, a token drawn and the run recorded, in one step. A skip moves the watermark too.
 ///
-/// A run that was triggered by hand has no instant: it needs a pending trigger in the place of 5 to 7, and the watermark stays.
+/// A triggered run has no instant: in the place of 4 to 6 it needs a pending trigger that has not *expired*, and the watermark
+/// stays.
 #[async_trait]
 pub trait RunLedger: Send + Sync {
-    /// Makes jobs known: their watermark is set to the server's now if there is none. One answer a job, in their order.
+    /// Makes jobs known. The watermark of a new job, and the beginning of a schedule that is new to its job, are set to the
+    /// server's now. A leader repeats it every minute, as a sign that its jobs are alive. One answer a job, in their order.
     async fn register(
         &self,
         group: GroupName,
-        jobs: Vec<LockName>,
+        jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Registered>>, BackendError>;
+
+    /// Reads what [`register`](Self::register) would answer, and writes nothing; `None` for a job that is not known. One answer
+    /// a job, in their order.
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError>;
 
     /// Asks to start a run.
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<Claimed>, BackendError>;
@@ -75,7 +105,7 @@ pub trait RunLedger: Send + Sync {
     /// The runs of a group that have not ended, in the order of job and run.
     async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError>;
 
-    /// The last attempts of a job that have ended or were skipped, the newest first: at most `most`, and at most [`HISTORY`].
+    /// The last entries of a job's history, the newest first: at most `most`.
     async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError>;
 
     /// Gives an order for the whole fleet.

@@ -5,24 +5,25 @@ use super::{
     ids::{ClaimId, RunId},
 };
 use crate::{name::LockName, time::ServerTime, token::FencingToken};
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, time::Duration};
 use uuid::Uuid;
 
-/// What is known of a job that was registered.
+/// The state of a job that was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Registered {
-    /// The latest instant that was decided; the server's now for a job that is new, or whose data were lost.
+    /// The time up to which nothing of this schedule is started any more: the watermark of the job, or the time since which
+    /// it has this schedule, whichever is later. It is ahead of the server's now after its clock was.
     pub watermark: ServerTime,
-    /// Whether the watermark was set now.
+    /// Whether the store had the job.
     pub state: Known,
 }
 
-/// Whether a ledger knew a job.
+/// Whether a ledger had a job before it was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Known {
-    /// It did not: it is new, or the data were lost.
+    /// No: it is new, or the data were lost.
     New,
-    /// It did.
+    /// Yes.
     Before,
 }
 
@@ -36,11 +37,8 @@ pub enum Claimed {
         token: FencingToken,
         /// The number of the attempt, from 1.
         attempt: u32,
-    },
-    /// A leader of a later epoch was here: resign.
-    Fenced {
-        /// The stored epoch.
-        epoch: FencingToken,
+        /// The number of attempts before it that failed.
+        failures: u32,
     },
     /// This very instant was decided before, or the trigger was used.
     Duplicate,
@@ -51,11 +49,10 @@ pub enum Claimed {
         /// When to ask again.
         wait: Duration,
     },
-    /// Other runs are open, and the rule says that this one is skipped. It is decided by that.
-    Skipped {
-        /// How many others.
-        running: u32,
-    },
+    /// The run is decided and not started: other runs are open, or the request asked for a [skip](super::Skip).
+    Skipped,
+    /// The trigger waited for longer than its life. It is withdrawn.
+    Expired,
     /// Other runs are open, and the rule says that this one waits. Ask again.
     Busy {
         /// How many others.
@@ -65,7 +62,7 @@ pub enum Claimed {
     Paused,
     /// The orders for the job have changed: read them.
     Outdated,
-    /// The attempt that should be followed is not there any more, or was the last.
+    /// The attempt that is to be followed is not there any more, or was the last; or the lease of this very claim is over.
     Gone,
     /// The job has no watermark: the data were lost; register it again.
     Unregistered,
@@ -109,12 +106,14 @@ pub enum RunOutcome {
     Cancelled,
     /// Nobody knows: whoever ran it died, or lost it.
     Abandoned,
-    /// It never began, since other runs were open.
+    /// It was decided and not started.
     Skipped,
+    /// A later version of this library wrote another word.
+    Other,
 }
 
 impl RunOutcome {
-    const ALL: [(Self, &str); 7] = [
+    const ALL: [(Self, &str); 8] = [
         (Self::Succeeded, "succeeded"),
         (Self::Failed, "failed"),
         (Self::Panicked, "panicked"),
@@ -122,12 +121,19 @@ impl RunOutcome {
         (Self::Cancelled, "cancelled"),
         (Self::Abandoned, "abandoned"),
         (Self::Skipped, "skipped"),
+        (Self::Other, "other"),
     ];
 
-    /// The outcome as a word, as it is stored.
+    /// Returns the word of the outcome, as it is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("unknown", |(_, word)| word)
+        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("other", |(_, word)| word)
+    }
+
+    /// Reads a stored word; an unknown one is [`Other`](Self::Other).
+    #[must_use]
+    pub fn of_word(text: &str) -> Self {
+        Self::ALL.iter().find(|(_, word)| *word == text).map_or(Self::Other, |(outcome, _)| *outcome)
     }
 }
 
@@ -137,38 +143,32 @@ impl fmt::Display for RunOutcome {
     }
 }
 
-impl FromStr for RunOutcome {
-    type Err = super::ForeignEntry;
-    fn from_str(text: &str) -> Result<Self, super::ForeignEntry> {
-        let found = Self::ALL.iter().find(|(_, word)| *word == text);
-        found.map(|(outcome, _)| *outcome).ok_or(super::ForeignEntry)
-    }
-}
-
-/// One attempt of a run.
+/// An entry of a history: one attempt of a run, or a row of runs that were skipped.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
-    /// The run.
+    /// The run; of a row the last one.
     pub run: RunId,
+    /// The first run of a row; otherwise the run.
+    pub first: RunId,
+    /// The number of runs in a row; otherwise 1.
+    pub count: u32,
     /// The number of the attempt, from 1; 0 for a run that was skipped.
     pub attempt: u32,
     /// Its claim.
     pub claim: ClaimId,
     /// Its fencing token; 0 for a run that was skipped.
     pub token: FencingToken,
-    /// Who ran it.
+    /// The node that ran or skipped it.
     pub node: String,
     /// Whether it made up for a missed instant.
     pub catch_up: CatchUp,
-    /// How many instants before it were missed and not run.
-    pub missed: u32,
-    /// When it was claimed, by the server's clock.
+    /// The time at which it was claimed, by the server's clock.
     pub started: ServerTime,
-    /// When its end was recorded.
+    /// The time at which its end was recorded.
     pub ended: ServerTime,
-    /// How it ended.
+    /// The way in which it ended.
     pub outcome: RunOutcome,
-    /// In words.
+    /// The reason, in words.
     pub detail: String,
 }
 
@@ -201,10 +201,12 @@ pub struct OpenRun {
 pub enum RunState {
     /// An attempt is under way.
     Running,
-    /// The last attempt failed, another is to follow.
+    /// The last attempt failed, and its node makes another one.
     Waiting,
-    /// Whoever ran it has not kept it: it died, or lost it.
+    /// Its node has not kept it: the node died, or lost it.
     Orphaned,
+    /// No node has it, and no attempt is under way: the next leader goes on with it.
+    Released,
 }
 
 /// The answer to an order.
@@ -218,8 +220,11 @@ pub enum Ordered {
     },
     /// There is no such job.
     Unregistered,
-    /// [`MOST_TRIGGERS`](super::MOST_TRIGGERS) wait already.
+    /// [`MOST_TRIGGERS`](super::MOST_TRIGGERS) of the group, or [`MOST_OF_A_JOB`](super::MOST_OF_A_JOB) of the job, wait
+    /// already.
     Full,
+    /// The trigger that is to be cancelled does not wait any more.
+    Gone,
 }
 
 /// The orders of a group.
@@ -255,6 +260,8 @@ pub struct JobOrders {
 pub struct Trigger {
     /// When it was given, by the server's clock.
     pub given: ServerTime,
+    /// The time after which it is not started any more, by the server's clock.
+    pub until: ServerTime,
     /// The run that it is.
     pub id: Uuid,
     /// Of which job.

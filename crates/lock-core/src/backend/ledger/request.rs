@@ -4,9 +4,18 @@ use super::{
     RunOutcome,
     ids::{ClaimId, JobId, RunId},
 };
-use crate::{name::LockName, token::FencingToken};
+use crate::name::LockName;
 use std::time::Duration;
 use uuid::Uuid;
+
+/// Makes a job known with its schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// The job, of the group that is asked.
+    pub job: LockName,
+    /// The fingerprint of its schedule: equal on all nodes for which the schedule means the same.
+    pub schedule: u64,
+}
 
 /// Start a run, if nothing speaks against it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +28,12 @@ pub struct ClaimRequest {
     pub claim: ClaimId,
     /// The attempt that this one follows, if it is not the first.
     pub again: Option<Again>,
-    /// The fencing token of the leadership under which this is asked.
-    pub epoch: FencingToken,
+    /// Decides the instant without starting it.
+    pub skip: Option<Skip>,
+    /// The fingerprint of the schedule that has this instant, as it was [registered](super::Registration).
+    pub schedule: u64,
     /// The revision of the job's orders that the caller knows.
     pub revision: u64,
-    /// By how much the instant may lie ahead of the server's clock.
-    pub tolerance: Duration,
     /// What becomes of the run if others of the job are open.
     pub overlap: OverlapRule,
     /// For how long the run counts as running without being [kept](super::RunLedger::keep); whole milliseconds.
@@ -33,8 +42,19 @@ pub struct ClaimRequest {
     pub node: String,
     /// Whether it is late because nobody could start it in time, for the record.
     pub catch_up: CatchUp,
-    /// How many instants before this one were missed and will not be run, for the record.
-    pub missed: u32,
+    /// The length of the job's history, in entries; at least 1.
+    pub history: u32,
+}
+
+/// A row of instants that are decided and not run. The last of them is the run of the claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip {
+    /// The first of them.
+    pub first: RunId,
+    /// The number of instants.
+    pub count: u32,
+    /// The reason, for people. Entries of one reason that follow one another are folded.
+    pub detail: String,
 }
 
 /// The attempt that is to be followed by another.
@@ -42,8 +62,10 @@ pub struct ClaimRequest {
 pub struct Again {
     /// Its claim.
     pub claim: ClaimId,
-    /// How many attempts the run may have in all.
-    pub most: u32,
+    /// The number of failures after which another attempt may follow.
+    pub failures: u32,
+    /// The number of orphanings and interruptions after which another attempt may follow.
+    pub orphanings: u32,
 }
 
 /// Whether a run makes up for an instant that was missed.
@@ -100,30 +122,46 @@ pub struct EndRequest {
     pub detail: String,
     /// What comes after it.
     pub then: Then,
+    /// The length of the job's history, in entries; at least 1.
+    pub history: u32,
 }
 
-/// What comes after the end of an attempt.
+/// The state of a run after the end of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Then {
-    /// Nothing: the run is over.
+    /// The run is over.
     Over,
-    /// Another attempt: the run stays open until then.
+    /// The attempt failed, and its node makes another one. The run stays open and is kept.
     Again,
+    /// The attempt was interrupted, and any node may make another one at once.
+    HandOver,
+    /// The attempt has not begun, and any node may make it at once. No entry is written to the history.
+    GiveBack,
 }
 
 /// An order for a job, for the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Start no more scheduled runs.
+    /// Starts no more scheduled runs.
     Pause,
-    /// Start them again, from now on.
+    /// Starts them again, from now on.
     Resume,
-    /// Use this schedule, from now on; the text is the caller's to read.
+    /// Uses this schedule, from now on; the text is the caller's to read.
     Replace(String),
-    /// Use the schedule of the program again, from now on.
+    /// Uses the schedule of the program again, from now on.
     Restore,
-    /// Start a run now.
-    Trigger(Uuid),
+    /// Sets the watermark to the server's now, also if that lowers it. The only operation that lowers one: it ends the
+    /// silence after the server's clock was ahead.
+    Reset,
+    /// Starts a run now.
+    Trigger {
+        /// The run.
+        id: Uuid,
+        /// The time after which it is not started any more; whole milliseconds.
+        life: Duration,
+    },
+    /// Withdraws a trigger that has not been started.
+    CancelTrigger(Uuid),
 }

@@ -1,11 +1,10 @@
-//! Whether a run may start: the order of the questions is the safety of the scheduler.
+//! The decision whether a run may start. The order of the questions is the safety of the scheduler.
 
-use super::{GroupLedger, Job, Open};
+use super::{GroupLedger, Job, Open, Stage, again::claim_again};
 use crate::{
-    backend::ledger::{Attempt, ClaimRequest, Claimed, OverlapRule, RunId, RunOutcome},
+    backend::ledger::{ClaimRequest, Claimed, OverlapRule, RunId, Skip},
     store::{expiry, tokens},
     time::ServerTime,
-    token::FencingToken,
 };
 use std::time::Duration;
 
@@ -13,83 +12,71 @@ impl GroupLedger {
     /// Decides a claim.
     pub fn claim(&mut self, now: ServerTime, r: &ClaimRequest) -> Claimed {
         let Some(job) = self.jobs.get_mut(&r.job.name) else { return Claimed::Unregistered };
-        if let Some(answer) = repeated(job, r) {
+        if let Some(answer) = repeated(job, now, r) {
             return answer;
         }
-        if r.again.is_some() {
-            return claim_again(job, now, r);
+        if let Some(again) = r.again {
+            return claim_again(job, now, r, again);
         }
-        if r.epoch < job.epoch {
-            return Claimed::Fenced { epoch: job.epoch };
-        }
-        let refused = match r.run {
-            RunId::Scheduled(at) => refuse_instant(job, now, at, r),
-            RunId::Triggered(id) => {
-                let pending =
-                    self.triggers.iter().any(|trigger| trigger.id == id && trigger.job == r.job.name);
-                (!pending || job.knows(r.run)).then_some(Claimed::Duplicate)
+        match r.run {
+            RunId::Scheduled(at) => {
+                if let Some(refused) = refuse_instant(job, now, at, r) {
+                    return refused;
+                }
             }
-        };
-        if let Some(refused) = refused {
-            return refused;
+            RunId::Triggered(id) => {
+                let pending = self.triggers.iter().find(|t| t.id == id && t.job == r.job.name);
+                let Some(trigger) = pending.filter(|_| !job.open.contains_key(&r.run)) else {
+                    return Claimed::Duplicate;
+                };
+                if now > trigger.until {
+                    self.triggers.retain(|trigger| trigger.id != id);
+                    job.remember_skip(now, r, &one(r, "the trigger expired"));
+                    return Claimed::Expired;
+                }
+            }
         }
         let running = others(job, now, r.run);
-        match r.overlap {
-            OverlapRule::Queue if running > 0 => return Claimed::Busy { running },
-            OverlapRule::Replace if running > 0 => {
+        let skip = match (&r.skip, r.overlap) {
+            (Some(skip), _) => Some(skip.clone()),
+            (None, OverlapRule::Queue) if running > 0 => return Claimed::Busy { running },
+            (None, OverlapRule::Replace) if running > 0 => {
                 for open in job.open.values_mut().filter(|open| !open.is_over(now)) {
                     open.replaced = true;
                 }
                 return Claimed::Busy { running };
             }
-            _ => {}
-        }
-        let skips = forbids(r.overlap, running);
-        job.epoch = job.epoch.max(r.epoch);
+            (None, rule) => forbids(rule, running).then(|| one(r, "other runs were open")),
+        };
         match r.run {
             RunId::Scheduled(at) => job.raise_watermark(at.as_millis()),
             RunId::Triggered(id) => self.triggers.retain(|trigger| trigger.id != id),
         }
-        if skips {
-            job.remember(skipped(now, r, running));
-            return Claimed::Skipped { running };
+        match skip {
+            Some(skip) => {
+                job.remember_skip(now, r, &skip);
+                Claimed::Skipped
+            }
+            None => start(job, now, r, (1, 0, 0)),
         }
-        start(job, now, r, 1)
     }
 }
 
-/// The first answer to the same claim.
-fn repeated(job: &Job, r: &ClaimRequest) -> Option<Claimed> {
-    if let Some(open) = job.open.get(&r.run).filter(|open| open.claim == r.claim) {
-        return Some(Claimed::Claimed { token: open.token, attempt: open.attempt });
-    }
-    let ended = job.remembers(r.run, r.claim)?;
-    Some(match ended.outcome {
-        RunOutcome::Skipped => Claimed::Skipped { running: counted(&ended.detail) },
-        _ => Claimed::Claimed { token: ended.token, attempt: ended.attempt },
-    })
+/// The row of this run alone.
+fn one(r: &ClaimRequest, detail: &str) -> Skip {
+    Skip { first: r.run, count: 1, detail: detail.to_owned() }
 }
 
-/// Retries and orphans. It needs no leadership: naming the last claim is the proof of knowing the run.
-fn claim_again(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Claimed {
-    let (Some(again), Some(open)) = (r.again, job.open.get(&r.run)) else { return Claimed::Gone };
-    if open.claim != again.claim || open.attempt >= again.most {
-        return Claimed::Gone;
+/// The answer to a claim that was granted or skipped before. A lease that is over is not renewed: others may run instead.
+fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<Claimed> {
+    if let Some(open) = job.open.get_mut(&r.run).filter(|open| open.claim == r.claim) {
+        if open.is_over(now) || open.stage != Stage::Running {
+            return Some(Claimed::Gone);
+        }
+        open.expires_ms = open.expires_ms.max(expiry(now, r.lease));
+        return Some(Claimed::Claimed { token: open.token, attempt: open.attempt, failures: open.failures });
     }
-    let running = others(job, now, r.run);
-    if !(open.waiting || open.is_over(now)) {
-        return Claimed::Busy { running: running + 1 };
-    }
-    // Another run that began meanwhile is not ended, and not joined, by an older one.
-    if forbids(r.overlap, running) {
-        return Claimed::Busy { running };
-    }
-    let attempt = open.attempt + 1;
-    if !open.waiting {
-        let orphan = open.ended(r.run, now, RunOutcome::Abandoned, "its lease ended without a word");
-        job.remember(orphan);
-    }
-    start(job, now, r, attempt)
+    job.has_just_skipped(r.claim).then_some(Claimed::Skipped)
 }
 
 fn refuse_instant(job: &Job, now: ServerTime, at: ServerTime, r: &ClaimRequest) -> Option<Claimed> {
@@ -100,68 +87,50 @@ fn refuse_instant(job: &Job, now: ServerTime, at: ServerTime, r: &ClaimRequest) 
         return Some(Claimed::Outdated);
     }
     let at_ms = at.as_millis();
-    if at_ms == job.watermark_ms {
+    if at_ms == job.watermark_ms || job.open.contains_key(&r.run) {
         return Some(Claimed::Duplicate);
     }
-    if at_ms < job.watermark_ms {
+    if at_ms <= job.decided_ms(r.schedule) {
         return Some(Claimed::Superseded);
     }
-    let tolerance = u64::try_from(r.tolerance.as_millis()).unwrap_or(u64::MAX);
-    let may_begin = at_ms.saturating_sub(tolerance);
-    (may_begin > now.as_millis())
-        .then(|| Claimed::Early { wait: Duration::from_millis(may_begin - now.as_millis()) })
+    let now_ms = now.as_millis();
+    (at_ms > now_ms).then(|| Claimed::Early { wait: Duration::from_millis(at_ms - now_ms) })
 }
 
-/// How many other runs are open and not orphaned.
-fn others(job: &Job, now: ServerTime, run: RunId) -> u32 {
+/// The number of other runs that are open and not orphaned.
+pub(super) fn others(job: &Job, now: ServerTime, run: RunId) -> u32 {
     let open = job.open.iter().filter(|(other, open)| **other != run && !open.is_over(now));
     u32::try_from(open.count()).unwrap_or(u32::MAX)
 }
 
-fn forbids(rule: OverlapRule, running: u32) -> bool {
+pub(super) fn forbids(rule: OverlapRule, running: u32) -> bool {
     match rule {
         OverlapRule::Skip | OverlapRule::Queue | OverlapRule::Replace => running > 0,
         OverlapRule::Allow { max } => running >= max,
     }
 }
 
-fn start(job: &mut Job, now: ServerTime, r: &ClaimRequest, attempt: u32) -> Claimed {
+pub(super) fn start(
+    job: &mut Job,
+    now: ServerTime,
+    r: &ClaimRequest,
+    (attempt, failures, orphanings): (u32, u32, u32),
+) -> Claimed {
     let (token, _) = tokens::draw(&mut job.counter, now, 0, None, None);
     let open = Open {
         claim: r.claim,
         attempt,
+        failures,
+        orphanings,
         token,
         node: r.node.clone(),
         catch_up: r.catch_up,
-        missed: r.missed,
         started: now,
         expires_ms: expiry(now, r.lease),
-        waiting: false,
+        lease: r.lease,
+        stage: Stage::Running,
         replaced: false,
     };
     job.open.insert(r.run, open);
-    Claimed::Claimed { token, attempt }
-}
-
-fn skipped(now: ServerTime, r: &ClaimRequest, running: u32) -> Attempt {
-    Attempt {
-        run: r.run,
-        attempt: 0,
-        claim: r.claim,
-        token: FencingToken::new(0),
-        node: r.node.clone(),
-        catch_up: r.catch_up,
-        missed: r.missed,
-        started: now,
-        ended: now,
-        outcome: RunOutcome::Skipped,
-        detail: format!("{OPEN_RUNS}{running}"),
-    }
-}
-
-/// What a skip says of itself; a repeat of the claim reads it again.
-const OPEN_RUNS: &str = "other runs that were open: ";
-
-fn counted(detail: &str) -> u32 {
-    detail.strip_prefix(OPEN_RUNS).and_then(|count| count.parse().ok()).unwrap_or(0)
+    Claimed::Claimed { token, attempt, failures }
 }

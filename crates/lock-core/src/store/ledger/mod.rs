@@ -1,28 +1,34 @@
 //! The rules of the run ledger: what a store must answer to a scheduler, as pure functions over what it keeps of one group.
 //!
 //! ```text
-//!              claim                       end(over)
-//!   decided ◀────────── due    running ────────────────▶ history
-//!   (watermark)           └──▶   │  ▲ claim again
-//!                     end(again) ▼  │ (also of an orphan)
-//!                               waiting
+//!            claim                     end(over)
+//!   decided ◀────── due    running ────────────────▶ history
+//!   (watermark)      └──────▶ │ ▲ claim again
+//!                             │ │   of a failed attempt: failures ≤ budget
+//!                             │ │   of an orphaned or interrupted one: orphanings < budget
+//!                             ▼ │   of one that was given back: always, the same attempt
+//!      failed · interrupted · unbegun        or running, and its lease is over: orphaned
+//!      end(again) end(hand over) end(give back)
 //! ```
 //!
 //! Invariants:
-//! - an instant is decided once: the watermark only rises, and what is not above it is never claimed as a first attempt;
+//! - an instant is decided once: the watermark rises with each claim and each skip, and an instant that is not above it, or
+//!   not above the beginning of its schedule, is never claimed as a first attempt;
 //! - an open run has one attempt, and only its claim id can keep or end it;
-//! - an attempt whose time was over cannot be kept, only ended or followed by another;
-//! - epochs and tokens only rise.
+//! - an attempt whose lease is over cannot be kept, only ended or followed by another;
+//! - tokens only rise; the watermark falls by an operator's reset alone.
 
+mod again;
 mod claim;
 mod end;
+mod history;
 mod orders;
 
 use super::tokens::Counter;
 use crate::{
     backend::ledger::{
-        Attempt, CatchUp, ClaimId, HISTORY, JobOrders, Known, OpenRun, Registered, RunId, RunOutcome,
-        RunState,
+        ABSENT, Attempt, CatchUp, ClaimId, JobOrders, Known, OpenRun, Registered, Registration, RunId,
+        RunState, SCHEDULES, Trigger,
     },
     name::LockName,
     time::ServerTime,
@@ -38,18 +44,38 @@ use std::{
 pub struct GroupLedger {
     jobs: BTreeMap<LockName, Job>,
     revision: u64,
+    /// The time of the last registration of any job.
+    seen_ms: u64,
     /// In the order in which they were given.
-    triggers: Vec<crate::backend::ledger::Trigger>,
+    triggers: Vec<Trigger>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Job {
     watermark_ms: u64,
-    epoch: FencingToken,
+    /// Of each schedule, by its fingerprint.
+    since: BTreeMap<u64, Since>,
     counter: Option<Counter>,
     open: BTreeMap<RunId, Open>,
     history: VecDeque<Attempt>,
     orders: JobOrders,
+}
+
+/// The beginning of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Since {
+    from_ms: u64,
+    /// The time of its last registration.
+    seen_ms: u64,
+}
+
+/// The stage of an open run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    Failed,
+    Interrupted,
+    Unbegun,
 }
 
 /// A run that has not ended, and its last attempt.
@@ -57,14 +83,16 @@ struct Job {
 struct Open {
     claim: ClaimId,
     attempt: u32,
+    failures: u32,
+    orphanings: u32,
     token: FencingToken,
     node: String,
     catch_up: CatchUp,
-    missed: u32,
     started: ServerTime,
-    /// Milliseconds since the epoch; the attempt counts as running up to and with it.
+    /// Milliseconds since the epoch; the lease lasts up to and with it.
     expires_ms: u64,
-    waiting: bool,
+    lease: Duration,
+    stage: Stage,
     replaced: bool,
 }
 
@@ -73,66 +101,69 @@ impl Open {
         now.as_millis() > self.expires_ms
     }
 
-    fn ended(&self, run: RunId, now: ServerTime, outcome: RunOutcome, detail: &str) -> Attempt {
-        Attempt {
-            run,
-            attempt: self.attempt,
-            claim: self.claim,
-            token: self.token,
-            node: self.node.clone(),
-            catch_up: self.catch_up,
-            missed: self.missed,
-            started: self.started,
-            ended: now,
-            outcome,
-            detail: detail.to_owned(),
+    fn state(&self, now: ServerTime) -> RunState {
+        match (self.is_over(now), self.stage) {
+            (false, Stage::Running) => RunState::Running,
+            (false, _) => RunState::Waiting,
+            (true, Stage::Running) => RunState::Orphaned,
+            (true, _) => RunState::Released,
         }
     }
 }
 
 impl Job {
-    fn new(now: ServerTime) -> Self {
-        Self {
-            watermark_ms: now.as_millis(),
-            epoch: FencingToken::new(0),
-            counter: None,
-            open: BTreeMap::new(),
-            history: VecDeque::new(),
-            orders: JobOrders::default(),
-        }
-    }
-
     fn raise_watermark(&mut self, to_ms: u64) {
         self.watermark_ms = self.watermark_ms.max(to_ms);
     }
 
-    fn remember(&mut self, attempt: Attempt) {
-        self.history.push_front(attempt);
-        self.history.truncate(HISTORY);
+    /// The time up to which nothing of this schedule is started.
+    fn decided_ms(&self, schedule: u64) -> u64 {
+        self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
     }
 
-    /// Whether an attempt of this run was made, as far as the history goes back.
-    fn knows(&self, run: RunId) -> bool {
-        self.open.contains_key(&run) || self.history.iter().any(|attempt| attempt.run == run)
-    }
-
-    fn remembers(&self, run: RunId, claim: ClaimId) -> Option<&Attempt> {
-        self.history.iter().find(|attempt| attempt.run == run && attempt.claim == claim)
+    /// Begins a schedule that is new to the job, or whose job was absent while others of its group were there.
+    fn begin(&mut self, now_ms: u64, schedule: u64, group_seen_ms: u64) {
+        let since = self.since.entry(schedule).or_insert(Since { from_ms: now_ms, seen_ms: now_ms });
+        if u128::from(group_seen_ms.saturating_sub(since.seen_ms)) > ABSENT.as_millis() {
+            since.from_ms = now_ms;
+        }
+        since.seen_ms = now_ms;
+        while self.since.len() > SCHEDULES {
+            let others = self.since.iter().filter(|(fingerprint, _)| **fingerprint != schedule);
+            let oldest = others.min_by_key(|(fingerprint, since)| (since.seen_ms, **fingerprint));
+            let Some((&oldest, _)) = oldest else { break };
+            self.since.remove(&oldest);
+        }
     }
 }
 
 impl GroupLedger {
     /// Makes jobs known.
-    pub fn register(&mut self, now: ServerTime, jobs: &[LockName]) -> Vec<Registered> {
-        let register = |name: &LockName| {
-            let state = if self.jobs.contains_key(name) { Known::Before } else { Known::New };
-            let job = self.jobs.entry(name.clone()).or_insert_with(|| Job::new(now));
-            Registered { watermark: ServerTime::from_micros(job.watermark_ms * 1000), state }
+    pub fn register(&mut self, now: ServerTime, jobs: &[Registration]) -> Vec<Registered> {
+        let now_ms = now.as_millis();
+        // A clock that was ahead makes no job look absent.
+        let group_seen_ms = std::mem::replace(&mut self.seen_ms, now_ms).min(now_ms);
+        let register = |registration: &Registration| {
+            let known = self.jobs.contains_key(&registration.job);
+            let job = self.jobs.entry(registration.job.clone()).or_default();
+            if !known {
+                job.watermark_ms = now_ms;
+            }
+            job.begin(now_ms, registration.schedule, group_seen_ms);
+            let watermark = from_millis(job.decided_ms(registration.schedule));
+            Registered { watermark, state: if known { Known::Before } else { Known::New } }
         };
         jobs.iter().map(register).collect()
     }
 
-    /// What has not ended.
+    /// Reads watermarks.
+    #[must_use]
+    pub fn watermarks(&self, jobs: &[Registration]) -> Vec<Option<ServerTime>> {
+        let read = |r: &Registration| Some(from_millis(self.jobs.get(&r.job)?.decided_ms(r.schedule)));
+        jobs.iter().map(read).collect()
+    }
+
+    /// Lists the runs that have not ended.
     #[must_use]
     pub fn open(&self, now: ServerTime) -> Vec<OpenRun> {
         let of_job = |(name, job): (&LockName, &Job)| {
@@ -145,22 +176,22 @@ impl GroupLedger {
                 node: open.node.clone(),
                 started: open.started,
                 remaining: Duration::from_millis(open.expires_ms.saturating_sub(now.as_millis())),
-                state: match (open.is_over(now), open.waiting) {
-                    (true, _) => RunState::Orphaned,
-                    (false, true) => RunState::Waiting,
-                    (false, false) => RunState::Running,
-                },
+                state: open.state(now),
             };
             job.open.iter().map(open).collect::<Vec<_>>()
         };
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    /// What has ended, the newest first.
+    /// Lists the last entries of a history, the newest first.
     #[must_use]
     pub fn history(&self, job: &LockName, most: usize) -> Vec<Attempt> {
         self.jobs.get(job).map_or_else(Vec::new, |job| job.history.iter().take(most).cloned().collect())
     }
+}
+
+fn from_millis(millis: u64) -> ServerTime {
+    ServerTime::from_micros(millis.saturating_mul(1000))
 }
 
 #[cfg(test)]

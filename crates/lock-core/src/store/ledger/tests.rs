@@ -3,10 +3,12 @@
 
 use super::*;
 use crate::backend::ledger::{
-    ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, Order, OverlapRule, Then,
+    ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun, KeptRun, Order,
+    OverlapRule, RunOutcome, Then,
 };
 
 const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
+const SCHEDULE: u64 = 7;
 const LEASE: Duration = Duration::from_secs(30);
 
 const fn secs(n: u64) -> Duration {
@@ -23,24 +25,31 @@ impl Story {
     fn new() -> Self {
         let job = JobId { group: GroupName::new("g").unwrap(), name: LockName::new("j").unwrap() };
         let mut ledger = GroupLedger::default();
-        ledger.register(NOW, std::slice::from_ref(&job.name));
+        ledger.register(NOW, &[Registration { job: job.name.clone(), schedule: SCHEDULE }]);
         Self { ledger, job }
     }
 
-    fn request(&self, scheduled: u64, epoch: u64) -> ClaimRequest {
+    /// A leader whose jobs are these registers the first of them with a schedule; gives the second up to which it is decided.
+    fn register(&mut self, at: u64, name: &str, schedule: u64) -> u64 {
+        let job = LockName::new(name).unwrap();
+        let answer = self.ledger.register(NOW + secs(at), &[Registration { job, schedule }]);
+        answer[0].watermark.since(NOW).as_secs()
+    }
+
+    fn request(&self, scheduled: u64) -> ClaimRequest {
         ClaimRequest {
             job: self.job.clone(),
             run: RunId::Scheduled(NOW + secs(scheduled)),
             claim: ClaimId::random(),
             again: None,
-            epoch: FencingToken::new(epoch),
+            skip: None,
+            schedule: SCHEDULE,
             revision: 0,
-            tolerance: Duration::ZERO,
             overlap: OverlapRule::Skip,
             lease: LEASE,
             node: String::new(),
             catch_up: CatchUp::No,
-            missed: 0,
+            history: HISTORY,
         }
     }
 
@@ -50,7 +59,15 @@ impl Story {
 
     fn end(&mut self, at: Duration, request: &ClaimRequest, then: Then) -> Ended {
         let (run, claim, outcome) = (request.run, request.claim, RunOutcome::Failed);
-        let end = EndRequest { job: self.job.clone(), run, claim, outcome, detail: String::new(), then };
+        let end = EndRequest {
+            job: self.job.clone(),
+            run,
+            claim,
+            outcome,
+            detail: String::new(),
+            then,
+            history: HISTORY,
+        };
         self.ledger.end(NOW + at, &end)
     }
 }
@@ -58,7 +75,7 @@ impl Story {
 #[test]
 fn no_run_starts_a_millisecond_before_its_instant() {
     let mut story = Story::new();
-    let request = story.request(60, 1);
+    let request = story.request(60);
     let before = secs(60) - Duration::from_millis(1);
     assert_eq!(story.claim(before, &request), Claimed::Early { wait: Duration::from_millis(1) });
     assert!(matches!(story.claim(secs(60), &request), Claimed::Claimed { attempt: 1, .. }));
@@ -67,37 +84,22 @@ fn no_run_starts_a_millisecond_before_its_instant() {
 #[test]
 fn the_reply_is_lost_and_the_leader_changes_and_the_run_is_neither_lost_nor_doubled() {
     let mut story = Story::new();
-    let (lost, next) = (story.request(60, 1), story.request(120, 2));
+    let (lost, next) = (story.request(60), story.request(120));
     let first = story.claim(secs(60), &lost);
-    story.end(secs(61), &lost, Then::Over);
+    assert_eq!(story.claim(secs(80), &lost), first, "the old leader asks again");
     assert!(matches!(story.claim(secs(120), &next), Claimed::Claimed { .. }), "another leads");
-    assert_eq!(story.claim(secs(121), &lost), first, "the old leader asks again");
+    assert_eq!(story.claim(secs(121), &lost), Claimed::Gone, "others run instead");
     assert_eq!(
-        story.claim(secs(121), &story.request(60, 2)),
-        Claimed::Superseded,
+        story.claim(secs(121), &story.request(60)),
+        Claimed::Duplicate,
         "and the new one does not run it"
     );
-    assert_eq!(
-        story.claim(secs(121), &story.request(180, 1)),
-        Claimed::Fenced { epoch: FencingToken::new(2) }
-    );
-}
-
-#[test]
-fn a_leader_whose_counter_fell_is_told_where_to_go_on() {
-    let mut story = Story::new();
-    story.claim(secs(60), &story.request(60, 900));
-    let Claimed::Fenced { epoch } = story.claim(secs(120), &story.request(120, 7)) else {
-        panic!("an epoch that fell is fenced")
-    };
-    story.end(secs(120), &story.request(60, 900), Then::Over);
-    assert_eq!(epoch, FencingToken::new(900), "with it as the floor, the next leadership is later");
 }
 
 #[test]
 fn an_attempt_is_over_after_its_last_millisecond() {
     let mut story = Story::new();
-    let request = story.request(60, 1);
+    let request = story.request(60);
     story.claim(secs(60), &request);
     let item = KeepRun { job: story.job.name.clone(), run: request.run, claim: request.claim, lease: LEASE };
     let end = secs(60) + LEASE;
@@ -111,12 +113,12 @@ fn an_attempt_is_over_after_its_last_millisecond() {
 #[test]
 fn tokens_grow_over_the_loss_of_the_data() {
     let mut story = Story::new();
-    let Claimed::Claimed { token: before, .. } = story.claim(secs(60), &story.request(60, 1)) else {
+    let Claimed::Claimed { token: before, .. } = story.claim(secs(60), &story.request(60)) else {
         panic!("it is due")
     };
     let mut emptied = Story::new();
     let at = secs(60) + Duration::from_micros(1);
-    let Claimed::Claimed { token: after, .. } = emptied.claim(at, &emptied.request(60, 1)) else {
+    let Claimed::Claimed { token: after, .. } = emptied.claim(at, &emptied.request(60)) else {
         panic!("it is due")
     };
     assert!(after > before);
@@ -127,8 +129,78 @@ fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
     let mut story = Story::new();
     story.ledger.order(NOW, &story.job.name, &Order::Pause);
     story.ledger.order(NOW + secs(604_800), &story.job.name, &Order::Resume);
-    let missed = ClaimRequest { revision: 2, ..story.request(604_799, 1) };
+    let missed = ClaimRequest { revision: 2, ..story.request(604_799) };
     assert_eq!(story.claim(secs(604_801), &missed), Claimed::Superseded);
-    let due = ClaimRequest { revision: 2, ..story.request(604_801, 1) };
+    let due = ClaimRequest { revision: 2, ..story.request(604_801) };
     assert!(matches!(story.claim(secs(604_801), &due), Claimed::Claimed { .. }));
+}
+
+#[test]
+fn a_job_that_comes_back_begins_then_and_an_outage_of_all_is_none() {
+    let mut story = Story::new();
+    story.register(0, "other", SCHEDULE);
+    // A year without any leader: what was missed is the misfire policy's to judge.
+    assert_eq!(story.register(31_536_000, "j", SCHEDULE), 0);
+    let mut story = Story::new();
+    for minute in 1..=12 {
+        story.register(minute * 60, "other", SCHEDULE);
+    }
+    assert_eq!(
+        story.register(13 * 60, "j", SCHEDULE),
+        13 * 60,
+        "others led without it for longer than `ABSENT`"
+    );
+    assert_eq!(story.register(14 * 60, "j", SCHEDULE), 13 * 60);
+}
+
+#[test]
+fn a_leader_that_follows_within_minutes_finds_the_job_where_it_was() {
+    let mut story = Story::new();
+    story.register(60, "j", SCHEDULE);
+    story.register(540, "other", SCHEDULE);
+    assert_eq!(story.register(600, "j", SCHEDULE), 0);
+}
+
+#[test]
+fn a_clock_that_was_ahead_makes_no_job_look_absent() {
+    let mut story = Story::new();
+    story.register(60, "j", SCHEDULE);
+    story.register(31_536_000, "other", SCHEDULE);
+    for minute in 2..5 {
+        assert_eq!(story.register(minute * 60, "j", SCHEDULE), 0, "minute {minute}");
+    }
+}
+
+#[test]
+fn the_beginnings_of_the_latest_schedules_are_remembered() {
+    let mut story = Story::new();
+    for schedule in 0..20 {
+        story.register(10 + schedule, "j", 100 + schedule);
+    }
+    assert_eq!(story.ledger.jobs[&story.job.name].since.len(), SCHEDULES);
+    assert_eq!(story.register(40, "j", 119), 29, "the latest");
+    assert_eq!(story.register(40, "j", 100), 40, "the first was forgotten");
+}
+
+#[test]
+fn a_clock_that_was_ahead_is_reset_by_an_order() {
+    let mut story = Story::new();
+    const YEAR: u64 = 31_536_000;
+    let request = story.request(YEAR);
+    assert!(matches!(story.claim(secs(YEAR), &request), Claimed::Claimed { .. }));
+    assert_eq!(story.register(61, "j", SCHEDULE), YEAR);
+    assert_eq!(story.claim(secs(120), &story.request(120)), Claimed::Superseded);
+    story.ledger.order(NOW + secs(130), &story.job.name, &Order::Reset);
+    assert_eq!(story.register(131, "j", SCHEDULE), 130);
+    let due = ClaimRequest { revision: 1, ..story.request(180) };
+    assert!(
+        matches!(story.claim(secs(180), &due), Claimed::Claimed { attempt: 1, .. }),
+        "its lease ended as well"
+    );
+    let again = ClaimRequest { revision: 1, ..story.request(YEAR) };
+    assert_eq!(
+        story.claim(secs(YEAR), &again),
+        Claimed::Duplicate,
+        "the run of the excursion is still there"
+    );
 }

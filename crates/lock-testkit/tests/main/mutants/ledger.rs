@@ -3,13 +3,13 @@
 use super::finds;
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, FencingToken, LockName, MemoryBackend, TestClock,
+    Backend, BackendError, FencingToken, MemoryBackend, ServerTime, TestClock,
     backend::{
         Reply,
         ledger::{
-            Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun,
-            OpenRun, Order, Ordered, Orders, OverlapRule, Registered, RunLedger, RunOutcome, RunState, Then,
-            Trigger,
+            Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun,
+            KeptRun, MOST_OF_A_JOB, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
+            RunLedger, RunOutcome, RunState, Then, Trigger,
         },
     },
 };
@@ -25,16 +25,39 @@ enum Bug {
     None,
     /// A repeat is taken for another claim.
     ForgetsClaims,
-    /// A repeat is answered from the open runs alone.
-    ForgetsClaimsThatEnded,
+    /// A repeat does not renew its lease.
+    RepeatsWithoutLease,
+    /// A repeat is granted though its lease is over.
+    RepeatsTheDead,
     /// A skip that is repeated starts.
     StartsRepeatedSkips,
+    /// A row of skips that is repeated is another one.
+    SkipsAgain,
+    /// A row of skips does not decide.
+    SkipsWithoutWatermark,
+    /// Each skip is an entry.
+    NeverFolds,
+    /// A changed schedule begins at the watermark of the job.
+    IgnoresBeginnings,
+    /// Each registration is a new beginning.
+    BeginsAgain,
+    ReadingRegisters,
+    OneBudget,
+    /// What is handed over is open until its lease ends.
+    HandsOverLate,
+    /// What is given back is over.
+    GivesNothingBack,
+    /// The next attempt of what was given back is a further one.
+    CountsWhatNeverBegan,
+    TriggersForEver,
+    OneBoundForAllJobs,
+    IgnoresCancel,
+    IgnoresReset,
     AgainWithoutBound,
     AgainAfterAnyAttempt,
     AgainBesideTheFirst,
     AgainDespiteOthers,
     AgainWithTheSameToken,
-    IgnoresEpochs,
     ClaimMakesWatermark,
     StartsDuplicates,
     StartsSuperseded,
@@ -76,6 +99,8 @@ pub(super) struct Mutant {
     old: Mutex<Vec<Trigger>>,
 }
 
+/// The schedule with which the jobs of the suite are registered first.
+const FIRST: u64 = 7;
 const TOKEN: FencingToken = FencingToken::new(7);
 
 impl Mutant {
@@ -90,7 +115,15 @@ impl Mutant {
 
     async fn end_of(&self, job: &JobId, run: &OpenRun, then: Then) {
         let (run, claim, detail) = (run.run, run.claim, String::new());
-        let request = EndRequest { job: job.clone(), run, claim, outcome: RunOutcome::Failed, detail, then };
+        let request = EndRequest {
+            job: job.clone(),
+            run,
+            claim,
+            outcome: RunOutcome::Failed,
+            detail,
+            then,
+            history: HISTORY,
+        };
         self.ledger().end(request).await.unwrap();
     }
 
@@ -101,10 +134,17 @@ impl Mutant {
         let seen = !self.seen.lock().unwrap().insert(r.claim);
         match (self.bug, &mut r.again) {
             (Bug::ForgetsClaims, _) if seen => r.claim = ClaimId::random(),
-            (Bug::ForgetsClaimsThatEnded | Bug::StartsRepeatedSkips, _) if seen && same.is_none() => {
+            (Bug::StartsRepeatedSkips | Bug::SkipsAgain, _) if seen && same.is_none() => {
                 r.claim = ClaimId::random();
             }
-            (Bug::AgainWithoutBound, Some(again)) => again.most = u32::MAX,
+            (Bug::RepeatsWithoutLease, _) if seen => r.lease = Duration::from_millis(1),
+            (Bug::AgainWithoutBound, Some(again)) => {
+                (again.failures, again.orphanings) = (u32::MAX, u32::MAX)
+            }
+            (Bug::OneBudget, Some(again)) => {
+                let both = again.failures.saturating_add(again.orphanings);
+                (again.failures, again.orphanings) = (both, both);
+            }
             (Bug::AgainAfterAnyAttempt, Some(again)) => {
                 again.claim = same.map_or(again.claim, |run| run.claim)
             }
@@ -116,11 +156,11 @@ impl Mutant {
             (Bug::AgainDespiteOthers, Some(_)) | (Bug::IgnoresOverlap, _) => {
                 r.overlap = OverlapRule::Allow { max: u32::MAX };
             }
-            (Bug::IgnoresEpochs, _) => r.epoch = FencingToken::new(1 << 50),
             (Bug::ClaimMakesWatermark, _) => {
-                self.ledger().register(r.job.group.clone(), vec![r.job.name.clone()]).await.unwrap();
+                let registration = Registration { job: r.job.name.clone(), schedule: r.schedule };
+                self.ledger().register(r.job.group.clone(), vec![registration]).await.unwrap();
             }
-            (Bug::IgnoresTheClock, _) => r.tolerance = Duration::from_secs(3600),
+            (Bug::IgnoresBeginnings, _) => r.schedule = FIRST,
             (Bug::QueueDecides, _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
             (Bug::ReplacesSilently, _) if r.overlap == OverlapRule::Replace => r.overlap = OverlapRule::Queue,
             (Bug::ForgetsWaiting, _) => {
@@ -148,11 +188,14 @@ impl Mutant {
     async fn instead(&self, r: &ClaimRequest) -> Option<Claimed> {
         let others: Vec<_> = self.open_of(&r.job).await.into_iter().filter(|run| run.run != r.run).collect();
         let alive = others.iter().filter(|run| run.state != RunState::Orphaned).count();
-        let skipped = |count: usize| Claimed::Skipped { running: u32::try_from(count).unwrap() };
+        let same = self.open_of(&r.job).await.into_iter().find(|run| run.claim == r.claim);
+        let skips = r.overlap == OverlapRule::Skip;
         match self.bug {
-            Bug::SkipDecidesNothing if r.overlap == OverlapRule::Skip && alive > 0 => Some(skipped(alive)),
-            Bug::CountsOrphans if r.overlap == OverlapRule::Skip && !others.is_empty() => {
-                Some(skipped(others.len()))
+            Bug::SkipDecidesNothing if skips && alive > 0 => Some(Claimed::Skipped),
+            Bug::CountsOrphans if skips && !others.is_empty() => Some(Claimed::Skipped),
+            Bug::SkipsWithoutWatermark if r.skip.is_some() => Some(Claimed::Skipped),
+            Bug::RepeatsTheDead => {
+                same.map(|run| Claimed::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
             }
             _ => None,
         }
@@ -164,9 +207,27 @@ impl RunLedger for Mutant {
     async fn register(
         &self,
         group: GroupName,
-        jobs: Vec<LockName>,
+        mut jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Registered>>, BackendError> {
-        self.ledger().register(group, jobs).await
+        if self.bug == Bug::IgnoresBeginnings {
+            jobs.iter_mut().for_each(|registration| registration.schedule = FIRST);
+        }
+        let mut reply = self.ledger().register(group, jobs).await?;
+        if self.bug == Bug::BeginsAgain {
+            reply.outcome.iter_mut().for_each(|registered| registered.watermark = reply.now);
+        }
+        Ok(reply)
+    }
+
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+        if self.bug == Bug::ReadingRegisters {
+            self.ledger().register(group.clone(), jobs.clone()).await?;
+        }
+        self.ledger().watermarks(group, jobs).await
     }
 
     async fn claim(&self, mut r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
@@ -180,11 +241,17 @@ impl RunLedger for Mutant {
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         let mut reply = self.ledger().claim(r).await?;
         match (self.bug, &mut reply.outcome) {
+            (Bug::SkipsAgain, answer @ Claimed::Duplicate) => *answer = Claimed::Busy { running: 1 },
             (Bug::StartsDuplicates | Bug::CheckThenClaim, answer @ Claimed::Duplicate)
             | (Bug::StartsSuperseded, answer @ Claimed::Superseded)
             | (Bug::StartsRepeatedSkips, answer @ Claimed::Duplicate)
+            | (Bug::IgnoresTheClock, answer @ Claimed::Early { .. })
+            | (Bug::TriggersForEver, answer @ Claimed::Expired)
             | (Bug::IgnoresPauses, answer @ Claimed::Paused) => {
-                *answer = Claimed::Claimed { token: TOKEN, attempt: 1 };
+                *answer = Claimed::Claimed { token: TOKEN, attempt: 1, failures: 0 };
+            }
+            (Bug::CountsWhatNeverBegan, Claimed::Claimed { attempt, .. }) => {
+                *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
             }
             (Bug::AgainWithTheSameToken, Claimed::Claimed { token, .. }) => {
                 *token = before.map_or(*token, |open| open.token);
@@ -218,6 +285,8 @@ impl RunLedger for Mutant {
         let open = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         match (self.bug, open) {
             (Bug::EndsForAnybody, Some(open)) => r.claim = open.claim,
+            (Bug::HandsOverLate, _) if r.then == Then::HandOver => r.then = Then::Again,
+            (Bug::GivesNothingBack, _) if r.then == Then::GiveBack => r.then = Then::Over,
             (Bug::ForgetsEnds, None) => {
                 let mut reply = self.ledger().end(r).await?;
                 reply.outcome = Ended::Gone;
@@ -233,15 +302,32 @@ impl RunLedger for Mutant {
     }
 
     async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
-        self.ledger().history(job, most).await
+        let mut reply = self.ledger().history(job, most).await?;
+        if self.bug == Bug::NeverFolds {
+            let each = |entry: Attempt| vec![Attempt { count: 1, ..entry.clone() }; entry.count as usize];
+            reply.outcome = reply.outcome.into_iter().flat_map(each).collect();
+        }
+        Ok(reply)
     }
 
     async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
-        if let Order::Trigger(id) = order {
+        if let Order::Trigger { id, life } = order {
             let given = self.inner.server_now().unwrap();
-            self.old.lock().unwrap().push(Trigger { given, id, job: job.name.clone() });
+            self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
-        self.ledger().order(job, order).await
+        match (self.bug, &order) {
+            (Bug::IgnoresCancel, Order::CancelTrigger(_)) | (Bug::IgnoresReset, Order::Reset) => {
+                let revision = self.old.lock().unwrap().len() as u64 + 1_000;
+                let answer = Ordered::Accepted { revision };
+                return Ok(Reply::new(self.inner.server_now().unwrap(), answer));
+            }
+            (Bug::OneBoundForAllJobs, Order::Trigger { .. })
+                if self.old.lock().unwrap().len() > MOST_OF_A_JOB =>
+            {
+                return Ok(Reply::new(self.inner.server_now().unwrap(), Ordered::Full));
+            }
+            _ => self.ledger().order(job, order).await,
+        }
     }
 
     async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
@@ -254,9 +340,28 @@ impl RunLedger for Mutant {
 }
 
 super::caught! {
-    repeat_that_is_another_claim: ForgetsClaims by claiming::a_repeated_claim_gets_its_first_answer;
-    repeat_after_the_end_that_is_another_claim: ForgetsClaimsThatEnded
-        by claiming::a_repeated_claim_gets_its_first_answer;
+    repeat_that_is_another_claim: ForgetsClaims
+        by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
+    repeat_that_does_not_renew: RepeatsWithoutLease by claiming::a_repeated_claim_renews_its_lease;
+    repeat_of_a_lease_that_is_over: RepeatsTheDead
+        by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
+    row_that_is_skipped_twice: SkipsAgain by skipping::a_skip_row_that_is_repeated_is_one;
+    row_that_decides_nothing: SkipsWithoutWatermark by skipping::a_skip_moves_the_watermark;
+    skips_that_fill_the_history: NeverFolds by skipping::skips_that_follow_one_another_are_one_entry;
+    schedule_that_begins_in_the_past: IgnoresBeginnings
+        by claiming::a_changed_schedule_begins_when_it_is_registered;
+    schedule_that_begins_again: BeginsAgain by claiming::a_job_begins_when_it_is_registered;
+    read_that_registers: ReadingRegisters by claiming::a_watermark_that_is_read_is_not_made;
+    one_budget_for_all: OneBudget by again::failures_and_orphanings_have_budgets_of_their_own;
+    hand_over_that_waits_for_the_lease: HandsOverLate
+        by again::an_attempt_that_is_handed_over_is_followed_at_once;
+    attempt_that_is_not_given_back: GivesNothingBack by again::an_attempt_that_is_given_back_is_the_same_attempt;
+    attempt_that_is_counted_and_never_began: CountsWhatNeverBegan
+        by again::an_attempt_that_is_given_back_is_the_same_attempt;
+    trigger_without_an_end: TriggersForEver by ordering::a_trigger_expires;
+    one_bound_for_the_triggers_of_all_jobs: OneBoundForAllJobs by ordering::triggers_are_bounded;
+    trigger_that_is_not_cancelled: IgnoresCancel by ordering::a_trigger_can_be_cancelled;
+    reset_that_does_nothing: IgnoresReset by ordering::a_reset_ends_a_watermark_in_the_future;
     skip_that_starts_when_it_is_repeated: StartsRepeatedSkips by overlapping::a_skip_that_is_repeated_is_a_skip;
     attempts_without_a_bound: AgainWithoutBound by again::attempts_are_bounded;
     attempt_after_another_than_the_last: AgainAfterAnyAttempt by again::attempts_are_bounded;
@@ -264,7 +369,6 @@ super::caught! {
     attempt_that_joins_a_later_run: AgainDespiteOthers by again::an_old_attempt_does_not_join_a_later_run;
     attempt_with_the_token_of_the_one_before: AgainWithTheSameToken
         by again::a_failed_attempt_is_followed_by_another, again::an_orphan_is_followed_by_another;
-    epoch_that_is_ignored: IgnoresEpochs by claiming::a_leader_of_an_older_epoch_is_fenced;
     claim_that_makes_a_watermark: ClaimMakesWatermark by claiming::a_job_without_a_watermark_is_not_claimed;
     instant_that_starts_twice: StartsDuplicates by claiming::a_due_instant_is_claimed_once;
     instant_before_the_watermark: StartsSuperseded by claiming::an_earlier_instant_is_superseded;

@@ -1,0 +1,72 @@
+//! The history of a job: attempts that ended, and rows of runs that were skipped.
+
+use super::{Job, Open};
+use crate::{
+    backend::ledger::{Attempt, ClaimId, ClaimRequest, RunId, RunOutcome, Skip},
+    time::ServerTime,
+    token::FencingToken,
+};
+
+impl Job {
+    pub(super) fn remember(&mut self, entry: Attempt, length: u32) {
+        self.history.push_front(entry);
+        self.history.truncate(usize::try_from(length.max(1)).unwrap_or(usize::MAX));
+    }
+
+    /// Writes a skip down; skips for one reason that follow one another are one entry.
+    pub(super) fn remember_skip(&mut self, now: ServerTime, r: &ClaimRequest, skip: &Skip) {
+        let mut entry = Attempt {
+            run: r.run,
+            first: skip.first,
+            count: skip.count,
+            attempt: 0,
+            claim: r.claim,
+            token: FencingToken::new(0),
+            node: r.node.clone(),
+            catch_up: r.catch_up,
+            started: now,
+            ended: now,
+            outcome: RunOutcome::Skipped,
+            detail: skip.detail.clone(),
+        };
+        let same = |last: &&Attempt| last.outcome == RunOutcome::Skipped && last.detail == entry.detail;
+        if let Some(last) = self.history.front().filter(same) {
+            entry.first = last.first;
+            entry.count = last.count.saturating_add(entry.count);
+            entry.started = last.started;
+            self.history.pop_front();
+        }
+        self.remember(entry, r.history);
+    }
+
+    /// Whether the last entry is a skip of this claim.
+    pub(super) fn has_just_skipped(&self, claim: ClaimId) -> bool {
+        let last = self.history.front();
+        last.is_some_and(|last| last.outcome == RunOutcome::Skipped && last.claim == claim)
+    }
+
+    /// Whether the history has an attempt of this run, of this claim if one is given.
+    pub(super) fn remembers(&self, run: RunId, claim: Option<ClaimId>) -> bool {
+        let same = |entry: &Attempt| entry.run == run && claim.is_none_or(|claim| claim == entry.claim);
+        self.history.iter().any(same)
+    }
+}
+
+impl Open {
+    pub(super) fn ended(&self, run: RunId, now: ServerTime, outcome: RunOutcome, detail: &str) -> Attempt {
+        Attempt {
+            run,
+            first: run,
+            count: 1,
+            attempt: self.attempt,
+            claim: self.claim,
+            token: self.token,
+            node: self.node.clone(),
+            catch_up: self.catch_up,
+            started: self.started,
+            ended: now,
+            outcome,
+            detail: detail.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The hold of a run: the lease of its claim in the ledger, measured on this node's clock.
+//!
+//! ```text
+//!   held until "sent + lease − margin" ──the clock passes it──▶ lost: expired
+//!        ▲        │  └────────────the ledger no longer has it──▶ lost: gone
+//!        └─renewed┘
+//! ```
+//!
+//! Invariants: lost stays lost; the deadline never falls; it is never later than the end of the lease in the store, since `sent`
+//! is the moment before the request that the store answered.
+
+use lock_core::{Clock, LostReason, Moment};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+use tokio::{sync::watch, time::sleep};
+
+/// The longest sleep: a timer does not count the time for which the machine was suspended.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// The hold of one attempt of a run. Clones are the same hold.
+#[derive(Debug, Clone)]
+pub(crate) struct RunHold {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: Arc<dyn Clock>,
+    lease: Duration,
+    state: watch::Sender<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Until(Moment),
+    Lost(LostReason),
+}
+
+impl RunHold {
+    /// A hold that was granted by the request sent at this moment.
+    pub(crate) fn new(clock: Arc<dyn Clock>, sent: Moment, lease: Duration) -> Self {
+        let state = watch::Sender::new(State::Until(deadline(sent, lease)));
+        Self { shared: Arc::new(Shared { clock, lease, state }) }
+    }
+
+    /// Renews it by the request sent at this moment.
+    pub(crate) fn renewed(&self, sent: Moment) {
+        if self.look().is_err() {
+            return;
+        }
+        let later = deadline(sent, self.shared.lease);
+        self.shared.state.send_if_modified(|state| match state {
+            State::Until(before) if *before < later => {
+                *before = later;
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// The ledger no longer has it.
+    pub(crate) fn gone(&self) {
+        self.lose(LostReason::Gone);
+    }
+
+    /// Whether it is valid now. Compares the clock and asks nobody.
+    pub(crate) fn is_held(&self) -> bool {
+        self.look().is_ok()
+    }
+
+    /// The time for which it is valid without a further renewal; zero if it is lost.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.look().unwrap_or_default()
+    }
+
+    /// Completes when it is lost. Compares the clock at every poll, and has a timer of its own.
+    pub(crate) async fn lost(&self) -> LostReason {
+        let mut changed = self.shared.state.subscribe();
+        loop {
+            let left = match self.look() {
+                Ok(left) => left,
+                Err(reason) => return reason,
+            };
+            let mut wait = pin!(async {
+                tokio::select! {
+                    _ = changed.changed() => {}
+                    () = sleep(left.min(SLICE)) => {}
+                }
+            });
+            poll_fn(|cx| if self.is_held() { wait.as_mut().poll(cx) } else { Poll::Ready(()) }).await;
+        }
+    }
+
+    fn look(&self) -> Result<Duration, LostReason> {
+        let state = *self.shared.state.borrow();
+        match state {
+            State::Lost(reason) => Err(reason),
+            State::Until(deadline) => match deadline.since(self.shared.clock.now()) {
+                Duration::ZERO => Err(self.lose(LostReason::Expired)),
+                left => Ok(left),
+            },
+        }
+    }
+
+    /// The first reason stays.
+    fn lose(&self, reason: LostReason) -> LostReason {
+        let mut first = reason;
+        self.shared.state.send_if_modified(|state| match *state {
+            State::Lost(before) => {
+                first = before;
+                false
+            }
+            State::Until(_) => {
+                *state = State::Lost(reason);
+                true
+            }
+        });
+        first
+    }
+}
+
+/// As that of a lock: the margin is 1 % of the lease and 2 ms.
+fn deadline(sent: Moment, lease: Duration) -> Moment {
+    sent + (lease - (lease / 100 + Duration::from_millis(2)).min(lease))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lock_core::TestClock;
+    use tokio::time::{Instant, advance, timeout};
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    fn hold() -> (Arc<TestClock>, RunHold) {
+        let clock = Arc::new(TestClock::new());
+        let hold = RunHold::new(clock.clone(), clock.now(), LEASE);
+        (clock, hold)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_lost_by_the_clock_before_the_lease_ends() {
+        let (_, hold) = hold();
+        let begin = Instant::now();
+        assert_eq!(hold.lost().await, LostReason::Expired);
+        let after = begin.elapsed();
+        assert!(after < LEASE && after > LEASE - Duration::from_millis(400), "{after:?}");
+        assert_eq!((hold.is_held(), hold.remaining()), (false, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_counts_from_the_moment_it_was_sent_and_revives_nothing() {
+        let (clock, hold) = hold();
+        advance(Duration::from_secs(20)).await;
+        let sent = clock.now();
+        advance(Duration::from_secs(5)).await;
+        hold.renewed(sent);
+        advance(Duration::from_secs(24)).await;
+        assert!(hold.is_held());
+        let sent = clock.now();
+        advance(Duration::from_secs(1)).await;
+        assert!(!hold.is_held(), "sent at 20 s, and over at 50 s");
+        hold.renewed(sent);
+        assert!(!hold.is_held(), "lost stays lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_the_ledger_does_not_have_is_lost_at_once() {
+        let (_, hold) = hold();
+        let waiting = hold.clone();
+        let lost = tokio::spawn(async move { waiting.lost().await });
+        tokio::task::yield_now().await;
+        hold.gone();
+        assert_eq!(
+            timeout(Duration::from_millis(1), lost).await.expect("at once").expect("no panic"),
+            LostReason::Gone
+        );
+    }
+}

@@ -1,0 +1,234 @@
+//! Deployments: changed schedules, jobs that come and go, and shutdowns that lose nothing.
+
+use crate::fleet::{Fleet, Node, Running, secs};
+use lock_core::backend::ledger::RunOutcome;
+use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, SkipReason, StartJitter};
+use std::time::Duration;
+use tokio::time::sleep;
+
+const HOUR: u64 = 3600;
+
+fn with(node: &Node, schedule: &str) {
+    let job = node.job("job", schedule, secs(1)).misfire(Misfire::FireAll { max: 100 });
+    job.grace(secs(24 * HOUR)).register().expect("a good job");
+}
+
+fn node(fleet: &Fleet, name: &str, schedule: &str) -> Running {
+    let node = fleet.node(name);
+    with(&node, schedule);
+    node.start()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_schedule_never_runs_for_the_past() {
+    let fleet = Fleet::new();
+    let before = node(&fleet, "a", "0 2 * * *");
+    sleep(secs(9 * HOUR)).await;
+    before.stop().await;
+    sleep(secs(300)).await;
+    assert_eq!(fleet.log.instants(), [2 * HOUR]);
+    let after = node(&fleet, "b", "0 9 * * *");
+    sleep(secs(HOUR)).await;
+    assert_eq!(fleet.log.instants(), [2 * HOUR], "9 o'clock was before the deployment");
+    after.stop().await;
+    let often = node(&fleet, "c", "*/5 * * * *");
+    sleep(secs(610)).await;
+    assert_eq!(fleet.log.starts().len(), 3, "from then on: {:?}", fleet.log.instants());
+    assert_eq!(fleet.log.skipped(SkipReason::Missed), 0, "nothing was missed");
+    often.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_zone_never_runs_for_the_past() {
+    let fleet = Fleet::new();
+    let before = node(&fleet, "a", "CRON_TZ=America/New_York 0 2 * * *");
+    sleep(secs(3 * HOUR)).await;
+    before.stop().await;
+    let _after = node(&fleet, "b", "CRON_TZ=UTC 0 2 * * *");
+    sleep(secs(HOUR)).await;
+    assert_eq!(fleet.log.instants(), [0; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_rolling_deployment_keep_the_beginnings_of_their_schedules() {
+    let fleet = Fleet::new();
+    let old = node(&fleet, "a", "*/10 * * * *");
+    sleep(secs(1_300)).await;
+    let new = node(&fleet, "b", "*/15 * * * *");
+    sleep(secs(600)).await;
+    old.stop().await;
+    sleep(secs(1_200)).await;
+    assert_eq!(fleet.log.instants(), [600, 1_200, 1_800, 2_700]);
+    new.stop().await;
+    assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_comes_back_never_runs_for_the_past_and_an_outage_of_all_is_made_up() {
+    for gone in [true, false] {
+        let fleet = Fleet::new();
+        let first = node(&fleet, "a", "0 12 * * *");
+        sleep(secs(60)).await;
+        first.stop().await;
+        let other = fleet.node("b");
+        other.job("other", "0 0 1 1 *", secs(0)).register().expect("a good job");
+        let other = gone.then(|| other.start());
+        sleep(secs(13 * HOUR)).await;
+        let _back = node(&fleet, "c", "0 12 * * *");
+        sleep(secs(60)).await;
+        let expected = if gone { vec![] } else { vec![12 * HOUR] };
+        assert_eq!(fleet.log.instants(), expected, "others led meanwhile: {gone}");
+        drop(other);
+    }
+}
+
+/// A job on two nodes, the first of which leads.
+async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
+    let start = |name| {
+        let node = fleet.node(name);
+        describe(&node);
+        node.start()
+    };
+    let first = start("a");
+    sleep(secs(1)).await;
+    (first, start("b"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_a_shutdown_cancels_is_adopted_at_once_if_orphans_are_retried() {
+    for (on_orphan, starts) in [(OnOrphan::Retry { max: 1 }, 2), (OnOrphan::Skip, 1)] {
+        let fleet = Fleet::new();
+        let describe = |node: &Node| {
+            node.job("job", "1 0 1 1 *", secs(100)).on_orphan(on_orphan).register().expect("a good job");
+        };
+        let (first, second) = pair(&fleet, describe).await;
+        sleep(secs(70)).await;
+        first.stop().await;
+        sleep(secs(2)).await;
+        assert_eq!(fleet.log.starts().len(), starts, "within two seconds: {on_orphan:?}");
+        sleep(secs(120)).await;
+        let outcomes: Vec<_> = second.history().await.iter().map(|a| (a.attempt, a.outcome)).collect();
+        let mut expected = vec![(1, RunOutcome::Cancelled), (2, RunOutcome::Succeeded)];
+        expected.truncate(starts);
+        assert_eq!(outcomes, expected, "{on_orphan:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_hands_a_run_in_its_jitter_over_at_once() {
+    let fleet = Fleet::new();
+    let describe = |node: &Node| {
+        let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(StartJitter::Random(secs(HOUR)));
+        job.register().expect("a good job");
+    };
+    let (first, second) = pair(&fleet, describe).await;
+    sleep(secs(60)).await;
+    assert_eq!(fleet.log.starts(), [], "it waits");
+    tokio::time::timeout(secs(1), first.stop()).await.expect("a run that has not begun holds nothing up");
+    sleep(secs(HOUR + 10)).await;
+    let starts = fleet.log.starts();
+    assert_eq!((starts.len(), starts[0].attempt), (1, 1), "{starts:?}");
+    let history = second.history().await;
+    assert_eq!((history.len(), history[0].outcome), (1, RunOutcome::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_hands_a_run_in_its_back_off_over_at_once() {
+    let fleet = Fleet::new();
+    let describe = |node: &Node| {
+        let write = node.writer();
+        let body = move |run: lock_cron::RunContext| {
+            write(&run);
+            async move { if run.attempt() < 3 { Err("not yet".into()) } else { Ok(()) } }
+        };
+        let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+        let wait = secs(60);
+        let job = node.cron.job("job", schedule, body);
+        job.retries(Retries { max: 5, first: wait, longest: wait }).register().expect("a good job");
+    };
+    let (first, second) = pair(&fleet, describe).await;
+    sleep(secs(62)).await;
+    tokio::time::timeout(secs(1), first.stop()).await.expect("a back-off holds nothing up");
+    sleep(secs(120)).await;
+    let outcomes: Vec<_> = second.history().await.iter().map(|a| (a.attempt, a.outcome)).collect();
+    let (failed, succeeded) = (RunOutcome::Failed, RunOutcome::Succeeded);
+    assert_eq!(outcomes, [(1, failed), (2, failed), (3, succeeded)]);
+    assert_eq!(fleet.log.orphans(), 0, "a planned hand-over is no orphan");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
+    let fleet = Fleet::new();
+    let describe = |node: &Node| {
+        let write = node.writer();
+        let body = move |run: lock_cron::RunContext| {
+            write(&run);
+            async move { if run.attempt() < 2 { Err("not yet".into()) } else { Ok(()) } }
+        };
+        let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+        let wait = secs(600);
+        let job = node.cron.job("job", schedule, body);
+        job.retries(Retries { max: 1, first: wait, longest: wait }).register().expect("a good job");
+    };
+    let (first, second) = pair(&fleet, describe).await;
+    sleep(secs(62)).await;
+    first.kill();
+    sleep(secs(60)).await;
+    let outcomes: Vec<_> = second.history().await.iter().map(|a| (a.attempt, a.outcome)).collect();
+    assert_eq!(outcomes, [(1, RunOutcome::Failed), (2, RunOutcome::Succeeded)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missed_instant_is_counted_once_however_many_leaders_come() {
+    let fleet = Fleet::new();
+    let describe = |node: &Node| {
+        let job = node.job("job", "0 12 * * *", secs(1)).misfire(Misfire::Skip).grace(secs(60));
+        job.register().expect("a good job");
+    };
+    let (first, second) = pair(&fleet, describe).await;
+    sleep(secs(60)).await;
+    first.stop().await;
+    second.stop().await;
+    sleep(secs(13 * HOUR)).await;
+    for name in ["c", "d", "e", "f"] {
+        let node = fleet.node(name);
+        describe(&node);
+        let running = node.start();
+        sleep(secs(10)).await;
+        let rows: Vec<_> = running.history().await.iter().map(|row| (row.outcome, row.count)).collect();
+        assert_eq!(rows, [(RunOutcome::Skipped, 1)], "and the history has it");
+        running.stop().await;
+    }
+    assert_eq!(fleet.log.skipped(SkipReason::Missed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_registries_with_different_schedules_of_a_job_keep_their_leaders() {
+    let fleet = Fleet::new();
+    let _even = node(&fleet, "a", "*/2 * * * *");
+    sleep(secs(1)).await;
+    let _odd = node(&fleet, "b", "1-59/2 * * * *");
+    sleep(secs(HOUR)).await;
+    assert_eq!(fleet.log.leaders(), 2, "one election each");
+    fleet.log.assert_each_once();
+    assert!(fleet.log.starts().len() >= 58, "{:?}", fleet.log.instants());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_pill_kills_as_many_nodes_as_the_orphan_policy_says() {
+    let fleet = Fleet::new();
+    let mut nodes: Vec<Running> = Vec::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        let node = fleet.node(name);
+        let job = node.job("job", "1 0 1 1 *", secs(HOUR)).retries(Retries::times(3));
+        job.on_orphan(OnOrphan::Retry { max: 1 }).overlap(Overlap::Skip).register().expect("a good job");
+        nodes.push(node.start());
+        sleep(Duration::from_millis(100)).await;
+    }
+    sleep(secs(60)).await;
+    for dead in nodes.iter().take(4) {
+        dead.kill();
+        sleep(secs(60)).await;
+    }
+    assert_eq!(fleet.log.starts().len(), 2, "{:?}", fleet.log.starts());
+}

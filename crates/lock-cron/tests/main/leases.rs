@@ -1,0 +1,170 @@
+//! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
+
+use crate::fleet::{Fleet, secs};
+use lock_core::{TestClock, backend::ledger::RunOutcome};
+use lock_cron::{CronErrorKind, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_testkit::{Fault, Op};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+use tokio::time::sleep;
+
+#[tokio::test(start_paused = true)]
+async fn a_run_costs_two_requests_and_no_lock_of_its_own() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * * *", secs(0)).await;
+    sleep(Duration::from_millis(500)).await;
+    let calls = |op| running.faulty.calls(op);
+    let before = (calls(Op::Claim), calls(Op::EndRun), calls(Op::Acquire), calls(Op::Release));
+    sleep(secs(10)).await;
+    let after = (calls(Op::Claim), calls(Op::EndRun), calls(Op::Acquire), calls(Op::Release));
+    assert_eq!(after, (before.0 + 10, before.1 + 10, before.2, before.3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_costs_one_request_a_poll_and_few_polls() {
+    for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
+        let fleet = Fleet::new();
+        let node = fleet.node("a");
+        // It ends an hour after it is told to.
+        let body = |run: RunContext| async move {
+            run.cancelled().await;
+            sleep(secs(3600)).await;
+            Ok(())
+        };
+        let job = node.cron.job("job", Schedule::cron("* * * * *").expect("a good schedule"), body);
+        job.overlap(overlap).cancel_grace(secs(7200)).register().expect("a good job");
+        let running = node.start();
+        sleep(secs(125)).await;
+        let before = running.faulty.calls(Op::Claim);
+        sleep(secs(50)).await;
+        let polls = running.faulty.calls(Op::Claim) - before;
+        assert!((8..=12).contains(&polls), "{overlap:?}: {polls} in 50 s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_no_loss() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "1 0 1 1 *", secs(100)).await;
+    sleep(secs(65)).await;
+    running.faulty.script(Op::KeepRuns, [Fault::LoseRequest, Fault::ApplyThenLose, Fault::LoseRequest]);
+    sleep(secs(120)).await;
+    let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Succeeded]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let ends = Arc::new(AtomicU32::new(0));
+    let ended = ends.clone();
+    let body = move |_| {
+        let ended = ended.clone();
+        async move {
+            sleep(Duration::from_millis(10_100)).await;
+            ended.fetch_add(1, SeqCst);
+            Ok(())
+        }
+    };
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
+    job.timeout(secs(10)).retries(Retries::times(3)).register().expect("a good job");
+    let running = node.start();
+    sleep(secs(180)).await;
+    let history = running.history().await;
+    assert_eq!((ends.load(SeqCst), history.len(), history[0].outcome), (1, 1, RunOutcome::Succeeded));
+    assert_eq!(history[0].detail, "after it was told to end: it took longer than it may");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_ahead_is_told_and_a_reset_ends_the_silence() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(90)).await;
+    let year = 365 * 86_400;
+    fleet.clock.step_wall(year * 1_000_000);
+    sleep(secs(3)).await;
+    fleet.clock.step_wall(-year * 1_000_000);
+    let before = fleet.log.starts().len();
+    sleep(secs(600)).await;
+    assert_eq!(fleet.log.starts().len(), before, "nothing falls");
+    assert!(fleet.log.ahead() >= 9, "it is told every minute: {}", fleet.log.ahead());
+    let view = running.cron.list().await.expect("a healthy fleet answers").remove(0);
+    let next = view.next_run.expect("some day").as_millis();
+    let in_a_year = (TestClock::WALL_AT_START.as_millis() + 300 * 86_400_000).cast_signed();
+    assert!(next > in_a_year && view.ahead_by > secs(300 * 86_400), "{view:?}");
+    running.cron.reset("job").await.expect("a healthy fleet answers");
+    sleep(secs(120)).await;
+    assert_eq!(fleet.log.starts().len(), before + 2);
+    let told = fleet.log.ahead();
+    sleep(secs(300)).await;
+    assert_eq!(fleet.log.ahead(), told);
+    let view = running.cron.list().await.expect("a healthy fleet answers").remove(0);
+    assert_eq!(view.ahead_by, secs(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn registrations_that_fail_are_not_repeated_beside_one_another() {
+    for known in [false, true] {
+        let fleet = Fleet::new();
+        let node = fleet.node("a");
+        node.job("job", "@yearly", secs(0)).register().expect("a good job");
+        let fault = Fault::FailBefore(lock_core::BackendErrorKind::Unavailable);
+        if !known {
+            node.faulty.always(Op::Register, fault);
+        }
+        let running = node.start();
+        sleep(secs(30)).await;
+        running.faulty.always(Op::Register, fault);
+        sleep(secs(1_800)).await;
+        let before = running.faulty.calls(Op::Register);
+        sleep(secs(60)).await;
+        let calls = running.faulty.calls(Op::Register) - before;
+        assert!(calls <= if known { 1 } else { 120 }, "{calls} in a minute; registered before: {known}");
+        assert!(calls >= 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_loss_of_the_data_is_told_within_a_minute_also_of_a_job_that_is_not_due() {
+    let fleet = Fleet::new();
+    let _running = fleet.simple("a", "@yearly", secs(0)).await;
+    sleep(secs(70)).await;
+    assert_eq!(fleet.log.data_lost(), 0);
+    fleet.memory.forget_everything();
+    sleep(secs(70)).await;
+    assert_eq!(fleet.log.data_lost(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggers_expire_are_capped_per_job_and_can_be_cancelled() {
+    let fleet = Fleet::new();
+    let gone = fleet.node("gone");
+    gone.job("gone", "@yearly", secs(0)).register().expect("a good job");
+    for _ in 0..100 {
+        gone.cron.trigger_now("gone").await.expect("up to a hundred");
+    }
+    let error = gone.cron.trigger_now("gone").await.unwrap_err();
+    assert_eq!(error.kind(), CronErrorKind::TooManyTriggers);
+    let running = fleet.simple("a", "@yearly", secs(0)).await;
+    sleep(secs(1)).await;
+    running.cron.trigger_now("job").await.expect("another job has room");
+    sleep(secs(1_000)).await;
+    assert_eq!(fleet.log.starts().len(), 1);
+    let withdrawn = gone.cron.trigger_now("gone").await.expect("the old ones have expired");
+    assert!(gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
+    assert!(!gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
+    let id = gone.cron.trigger_now("gone").await.expect("there is room");
+    sleep(secs(601)).await;
+    let _back = gone.start();
+    sleep(secs(5)).await;
+    assert_eq!(fleet.log.starts().len(), 1, "nothing that old is started");
+    assert_eq!(fleet.log.skipped(SkipReason::Expired), 1);
+    let entry = running.cron.history("gone", 1).await.expect("a healthy fleet answers").remove(0);
+    assert_eq!((entry.run, &*entry.detail), (id, "the trigger expired"));
+}

@@ -1,0 +1,115 @@
+//! The records of the ledger: JSON objects. Unknown fields are ignored, unknown words have a meaning of their own, and a record
+//! that another version wrote in an unreadable way is left out: it makes no answer unreadable.
+
+use lock_core::{
+    FencingToken, LockName, ServerTime,
+    backend::ledger::{Attempt, CatchUp, JobOrders, OpenRun, RunId, RunOutcome, RunState, Trigger},
+};
+use serde_json::{Map, Value};
+use std::{str::FromStr, time::Duration};
+
+pub(super) struct Record(Map<String, Value>);
+
+impl Record {
+    pub(super) fn read(text: &str) -> Option<Self> {
+        match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => Some(Self(fields)),
+            _ => None,
+        }
+    }
+
+    fn text(&self, field: &str) -> Option<&str> {
+        self.0.get(field)?.as_str()
+    }
+
+    fn parsed<T: FromStr>(&self, field: &str) -> Option<T> {
+        self.text(field)?.parse().ok()
+    }
+
+    /// A small number is a number, a large one a text.
+    fn count(&self, field: &str) -> u32 {
+        let number = self.0.get(field).and_then(Value::as_f64).unwrap_or_default();
+        number.clamp(0.0, u32::MAX.into()) as u32
+    }
+
+    fn is(&self, field: &str) -> bool {
+        self.0.get(field) == Some(&Value::Bool(true))
+    }
+
+    fn micros(&self, field: &str) -> Option<ServerTime> {
+        self.parsed(field).map(ServerTime::from_micros)
+    }
+
+    pub(super) fn open(&self, job: LockName, now: ServerTime) -> Option<OpenRun> {
+        let expires: u64 = self.parsed("expires")?;
+        let is_over = now.as_millis() > expires;
+        let state = match (is_over, self.text("stage")) {
+            (false, Some("failed" | "interrupted" | "unbegun")) => RunState::Waiting,
+            (true, Some("failed" | "interrupted" | "unbegun")) => RunState::Released,
+            (false, _) => RunState::Running,
+            (true, _) => RunState::Orphaned,
+        };
+        Some(OpenRun {
+            job,
+            run: self.parsed("run")?,
+            attempt: self.count("attempt"),
+            claim: self.parsed("claim")?,
+            token: FencingToken::new(self.parsed("token")?),
+            node: self.text("node").unwrap_or_default().to_owned(),
+            started: self.micros("started")?,
+            remaining: Duration::from_millis(expires.saturating_sub(now.as_millis())),
+            state,
+        })
+    }
+
+    pub(super) fn ended(&self) -> Option<Attempt> {
+        let run: RunId = self.parsed("run")?;
+        Some(Attempt {
+            run,
+            first: self.parsed("first").unwrap_or(run),
+            count: self.count("count"),
+            attempt: self.count("attempt"),
+            claim: self.parsed("claim")?,
+            token: FencingToken::new(self.parsed("token")?),
+            node: self.text("node").unwrap_or_default().to_owned(),
+            catch_up: if self.is("catch_up") { CatchUp::Yes } else { CatchUp::No },
+            started: self.micros("started")?,
+            ended: self.micros("ended")?,
+            outcome: RunOutcome::of_word(self.text("outcome")?),
+            detail: self.text("detail").unwrap_or_default().to_owned(),
+        })
+    }
+
+    pub(super) fn orders(&self) -> Option<JobOrders> {
+        Some(JobOrders {
+            revision: self.parsed("revision")?,
+            paused: self.is("paused"),
+            schedule: self.text("schedule").map(str::to_owned),
+        })
+    }
+
+    pub(super) fn trigger(&self, run: RunId) -> Option<Trigger> {
+        let RunId::Triggered(id) = run else { return None };
+        let job = LockName::new(self.text("job")?).ok()?;
+        Some(Trigger { given: self.micros("given")?, until: self.micros("until")?, id, job })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDED: &str = r#"{"run":"1767225600000","first":"1767225600000","count":1,"attempt":2,
+        "claim":"00000000-0000-0000-0000-000000000007","token":"1767225600000123","node":"a","catch_up":true,
+        "started":"1767225600000001","ended":"1767225600000002","outcome":"succeeded","detail":""}"#;
+
+    #[test]
+    fn unknown_fields_and_words_of_a_later_version_make_no_record_unreadable() {
+        let read = |text: &str| Record::read(text).and_then(|record| record.ended());
+        let before = read(ENDED).expect("a record of ours");
+        let more = ENDED.replace("{\"run\"", "{\"pool\":{\"of\":[1]},\"run\"");
+        assert_eq!(read(&more), Some(before.clone()));
+        let other = read(&more.replace("succeeded", "teleported")).expect("a word of a later version");
+        assert_eq!(other, Attempt { outcome: RunOutcome::Other, ..before });
+    }
+}
