@@ -81,8 +81,8 @@ impl Ended {
 
     /// No shop, no server, no file is left at the moment when the program has ended.
     fn leaves_nothing(&self) {
-        assert_eq!(shops_below(self.directory.path()), []);
-        assert_eq!(working_below(self.directory.path()), []);
+        assert_eq!(shops_below(self.directory.path()), Vec::<u32>::new());
+        assert_eq!(working_below(self.directory.path()), Vec::<u32>::new());
         let files: Vec<_> = fs::read_dir(self.directory.path()).unwrap().collect();
         assert!(files.is_empty(), "{files:?}");
     }
