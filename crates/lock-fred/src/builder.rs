@@ -23,7 +23,7 @@ const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60
 const CONNECT: Duration = Duration::from_secs(5);
 /// The pause between two attempts to connect again, in milliseconds, and how much longer it is at random: a server that
 /// comes back when a third of a short lease is left has to be found in time for a renewal.
-const RECONNECT_MS: (u32, u32) = (50, 200);
+const RECONNECT_MS: (u32, u32) = (150, 100);
 /// Requests that the server does not answer for that long fail, whatever their callers want: the backstop behind the
 /// operation timeouts of the locks.
 const BACKSTOP: Duration = Duration::from_secs(30);
@@ -255,6 +255,6 @@ mod tests {
         let mut policy = reconnect_policy();
         let pauses: BTreeSet<_> = (0..100).map(|_| policy.next_delay().expect("it never gives up")).collect();
         assert!(pauses.len() > 20, "{pauses:?}");
-        assert!(pauses.iter().all(|pause| (50..=250).contains(pause)), "{pauses:?}");
+        assert!(pauses.iter().all(|pause| (150..=250).contains(pause)), "{pauses:?}");
     }
 }
