@@ -105,8 +105,8 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         world.with(|s| s.oracle.must(clean, || format!("link {}: {report:?}", life.link)));
         drop(life);
     }
-    // The time in which a worker that was told to go is gone.
-    sleep(Duration::from_millis(1) + operation * 2).await;
+    // The time in which a worker that was told to go is gone: the bound of a shutdown.
+    sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {
         s.note(Who::Store, "is left with tasks", (tasks as u64, 0));

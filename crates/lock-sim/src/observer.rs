@@ -1,7 +1,7 @@
 //! What a process tells of itself goes to the oracle, and into the gauges that must be zero at the end.
 
 use crate::{trace::Who, world::World};
-use lock_core::{By, Ended, LockEvent, LockObserver};
+use lock_core::{By, Ended, LockEvent, LockObserver, LostReason};
 use std::sync::{
     Weak,
     atomic::{AtomicI64, Ordering},
@@ -18,6 +18,17 @@ pub(crate) struct Ear {
 impl Ear {
     pub(crate) fn new(world: Weak<World>, link: usize) -> Self {
         Self { world, link, holding: AtomicI64::new(0), waiting: AtomicI64::new(0) }
+    }
+}
+
+fn lost(reason: LostReason) -> &'static str {
+    match reason {
+        LostReason::Expired => "lost: expired",
+        LostReason::Gone => "lost: gone",
+        LostReason::MaxHold => "lost: max hold",
+        LostReason::Unclaimed => "lost: unclaimed",
+        LostReason::ShutDown => "lost: shut down",
+        _ => "lost: for another reason",
     }
 }
 
@@ -40,17 +51,12 @@ impl LockObserver for Ear {
             }
             LockEvent::Ended { name, token, lease, how, .. } => {
                 self.holding.fetch_sub(1, Ordering::Relaxed);
-                let code = match how {
-                    Ended::Released => 0,
-                    Ended::Lost(reason) => 1 + reason as u64,
+                let (code, counted) = match how {
+                    Ended::Released => (0, None),
+                    Ended::Lost(reason) => (1 + reason as u64, Some(lost(reason))),
                 };
                 state.note(who, "hold ended", (lease.number().get(), code));
-                if code > 0 {
-                    state.count(
-                        ["", "lost: expired", "lost: gone", "lost: max hold", "lost: shut down"]
-                            [usize::try_from(code).unwrap_or(1)],
-                    );
-                }
+                counted.into_iter().for_each(|what| state.count(what));
                 let pause = &state.pauses[state.links[link].process];
                 state.oracle.ended(state.now, (name, lease, token), how, &state.links[link], pause);
             }

@@ -131,7 +131,8 @@ async fn shut_down(world: &Arc<World>, life: &Life) {
         state.links[life.link].closed = true;
         (state.now, micros(state.plan.longest_operation()) * 2)
     });
-    let report = Stoppable::new(world, life.process, life.factory.shutdown()).await;
+    let closing = life.factory.shutdown_within(Duration::from_micros(most));
+    let report = Stoppable::new(world, life.process, closing).await;
     world.with(|state| {
         let took = state.now - began;
         let paused = state.pauses[life.process].until >= began;
