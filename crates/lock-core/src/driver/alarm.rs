@@ -50,9 +50,6 @@ pub(super) struct Alarm(Mutex<State>);
 struct State {
     at: Moment,
     sleep: Pin<Box<Sleep>>,
-    /// The same instant by two clocks: that of the leases, and that of the timer. Taken at each turn, since they drift
-    /// apart while the machine is suspended.
-    base: (Moment, Instant),
     /// Of the timekeeper.
     waker: Option<Waker>,
     /// When a turn must have begun, in real time; only of an alarm with a backstop.
@@ -63,10 +60,9 @@ struct State {
 
 impl Alarm {
     /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
-    pub(super) fn new(now: Moment, has_backstop: bool) -> Arc<Self> {
-        let (sleep, base) = (Box::pin(sleep(IDLE)), (now, Instant::now()));
-        let (waker, overdue_at, stopped) = (None, None, false);
-        let state = State { at: Moment::FAR, sleep, base, waker, overdue_at, has_backstop, stopped };
+    pub(super) fn new(has_backstop: bool) -> Arc<Self> {
+        let (sleep, waker, overdue_at, stopped) = (Box::pin(sleep(IDLE)), None, None, false);
+        let state = State { at: Moment::FAR, sleep, waker, overdue_at, has_backstop, stopped };
         let alarm = Arc::new(Self(Mutex::new(state)));
         if has_backstop {
             backstop::watch(&alarm);
@@ -75,11 +71,10 @@ impl Alarm {
     }
 
     /// A turn of the timekeeper begins: from here on every call of [`move_to`](Self::move_to) counts.
-    pub(super) fn begin_turn(&self, now: Moment) {
+    pub(super) fn begin_turn(&self) {
         let mut state = lock(&self.0);
         state.at = Moment::FAR;
         state.overdue_at = None;
-        state.base = (now, Instant::now());
         state.sleep.as_mut().reset(Instant::now() + IDLE);
     }
 
@@ -91,8 +86,8 @@ impl Alarm {
             return;
         }
         state.at = at;
-        let (moment, instant) = state.base;
-        let due = instant + at.max(now + RESOLUTION).since(moment);
+        // From now on, not from the last turn: the timer stands still while the machine is suspended, `now` may not.
+        let due = Instant::now() + at.since(now).max(RESOLUTION);
         state.sleep.as_mut().reset(due);
         if state.has_backstop {
             let overdue_at = std::time::Instant::now() + at.since(now) + GRACE;

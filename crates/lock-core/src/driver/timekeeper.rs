@@ -38,7 +38,7 @@ impl Timekeeping {
         let mut calls = Calls::new();
         let mut drift = driver.wall_drift();
         loop {
-            self.alarm.begin_turn(driver.clock.now());
+            self.alarm.begin_turn();
             drift = driver.notice_jump(drift);
             driver.time_out_calls(runtime);
             driver.tick_due_cells();

@@ -148,8 +148,7 @@ impl Driver {
 
     fn spawn_worker(self: &Arc<Self>, runtime: &Handle) {
         let id = runtime.id();
-        let (driver, bell, alarm) =
-            (self.clone(), self.inbox.hang_bell(), Alarm::new(self.clock.now(), self.has_backstop));
+        let (driver, bell, alarm) = (self.clone(), self.inbox.hang_bell(), Alarm::new(self.has_backstop));
         self.alarms.add(alarm.clone());
         let timekeeping = Timekeeping { driver: driver.clone(), alarm: alarm.clone(), worker: bell.clone() };
         let mut running = Running { driver, runtime: id, bell, alarm, begun: false };

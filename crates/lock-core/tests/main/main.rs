@@ -26,5 +26,6 @@ mod runtimes;
 mod scale;
 mod shutdowns;
 mod store_answers;
+mod suspended_idle;
 mod unclaimed;
 mod wakers;
