@@ -117,7 +117,7 @@ impl Machine {
         }
         if s.now >= hold.claim_by {
             hold.claim_by = Moment::FAR;
-            if !hold.ended && hold.is_unclaimed(s) {
+            if !hold.ended && !self.queue.has_entrants() && hold.is_unclaimed(s) {
                 self.lose(s, LostReason::Unclaimed);
             }
         }
@@ -181,7 +181,8 @@ impl Machine {
                 s.say(Command::Refuse { waiter, refusal: Refusal::Lost });
             }
         }
-        if hold.guards > 0 {
+        // An owner whose guards were never taken was not protected, so there is nothing that it must put down.
+        if hold.guards > 0 && reason != LostReason::Unclaimed {
             self.ghosts.push(Ghost { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
         // Who had left before the end was protected all the time, unless the store says otherwise.

@@ -42,7 +42,7 @@ impl Machine {
         else {
             return;
         };
-        if hold.is_claim_checked() && hold.is_unclaimed(s) {
+        if hold.is_claim_checked() && !self.queue.has_entrants() && hold.is_unclaimed(s) {
             return self.lose(s, LostReason::Unclaimed);
         }
         hold.renewal.next_at = Moment::FAR;

@@ -67,3 +67,37 @@ async fn a_re_entry_that_nobody_polls_does_not_keep_the_hold() {
     let theirs = other.named("x").unwrap().acquire_timeout(secs(3_600)).await;
     assert!(theirs.is_ok(), "the hold is kept for a future that is not polled");
 }
+
+/// Two futures of one owner are granted together, and neither is polled in time.
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_never_took_its_guards_has_lost_nothing() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let owned = lock.with_owner(&world.locks.owner()).unwrap();
+    let held = lock.acquire().await.unwrap();
+    let (mut first, mut second) = (pin!(owned.acquire()), pin!(owned.acquire()));
+    assert!(poll_now(first.as_mut()).is_pending() && poll_now(second.as_mut()).is_pending());
+    held.release().await.unwrap();
+    tokio::time::sleep(secs(40)).await;
+    assert_eq!(world.store.held(), [], "given back");
+    let third = owned.acquire().await.expect("the owner holds nothing");
+    drop(third);
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.expect("it goes on waiting").is_held() && second.expect("it goes on waiting").is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_is_not_given_back_while_its_owner_re_enters() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let owned = lock.with_owner(&world.locks.owner()).unwrap();
+    let held = lock.acquire().await.unwrap();
+    let mut unpolled = pin!(owned.acquire());
+    assert!(poll_now(unpolled.as_mut()).is_pending());
+    held.release().await.unwrap();
+    tokio::time::sleep(secs(14)).await;
+    world.faulty.next(lock_testkit::Op::Acquire, lock_testkit::Fault::Delay(secs(2)));
+    let guard = owned.acquire().await.expect("nobody took the lock from its owner");
+    tokio::time::sleep(secs(60)).await;
+    assert!(guard.is_held());
+}
