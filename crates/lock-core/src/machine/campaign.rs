@@ -128,12 +128,13 @@ impl Machine {
         }
     }
 
-    /// Whether the last thing known of the store is a failure, or an attempt that it leaves unanswered for longer than any
-    /// ordinary answer takes.
+    /// Whether the last thing known of the store is a failure, or an attempt or a first release that it leaves unanswered for
+    /// longer than any ordinary answer takes.
     fn is_store_silent(&self, now: Moment) -> bool {
         let flight = self.campaign.as_ref().and_then(|campaign| campaign.flight);
         let silent = |flight: Flight| now.since(flight.sent) >= flight.terms.operation_timeout / SILENT_PART;
-        self.queue.is_outage() || flight.is_some_and(silent)
+        let release = |retired: &Retired| retired.is_silent(now, SILENT_PART);
+        self.queue.is_outage() || flight.is_some_and(silent) || self.retired.iter().any(release)
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Step<'_>) {

@@ -60,6 +60,11 @@ impl Retired {
         Self { left_before: Some(deadline), tickets, ..self }
     }
 
+    /// Whether its first release is unanswered for this part of an operation timeout.
+    pub(super) fn is_silent(&self, now: Moment, part: u32) -> bool {
+        self.unanswered && self.in_flight && now.since(self.next_at) >= self.traces.timeout / part
+    }
+
     pub(super) fn wake_at(&self) -> Moment {
         let next = if self.in_flight { Moment::FAR } else { self.next_at };
         next.min(self.traces.over_at).min(self.tickets.answer_by())

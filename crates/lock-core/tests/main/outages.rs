@@ -133,3 +133,16 @@ async fn an_unconfirmed_release_is_not_retried_with_the_work_under_it() {
     assert_eq!(error.kind(), ErrorKind::Unconfirmed);
     assert!(!error.is_retryable(), "the usual wrapper would run the work twice");
 }
+
+#[tokio::test(start_paused = true)]
+async fn waiters_are_told_of_a_store_that_leaves_a_release_unanswered() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    let held = lock.acquire().await.unwrap();
+    world.faulty.always_all(Fault::Hang);
+    drop(held);
+    for wait in [500, 1_000, 2_000] {
+        let error = lock.acquire_timeout(millis(wait)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "nobody holds it: {error}");
+    }
+}
