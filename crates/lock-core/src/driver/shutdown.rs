@@ -68,7 +68,8 @@ impl Driver {
         self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);
         self.close();
         self.close_cells();
-        if !self.is_quiet() && self.ensure_worker().is_ok() {
+        // Without a timer nothing bounds the wait; the workers go on by themselves.
+        if !self.is_quiet() && self.needs_runtime().is_ok() && self.ensure_worker().is_ok() {
             self.inbox.ring();
             let _ = timeout(within, self.quiet()).await;
         }

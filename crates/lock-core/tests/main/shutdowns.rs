@@ -1,6 +1,7 @@
 //! Shutdowns at the worst moment.
 
-use crate::support::{World, name, secs};
+use crate::support::{World, name, secs, until};
+use futures_util::FutureExt;
 use lock_core::{
     ErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend, ReleaseOutcome,
     TestClock,
@@ -167,4 +168,19 @@ async fn shutdown_waits_for_a_store_that_comes_back_within_the_bound() {
     world.faulty.heal();
     assert!(closing.await.unwrap().is_clean());
     assert!(world.store.held().is_empty());
+}
+
+#[test]
+fn a_shutdown_outside_of_a_runtime_leaves_the_releases_to_the_worker() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let memory = MemoryBackend::new();
+    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let locks = LockFactory::builder(store.clone()).build().unwrap();
+    let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
+    let asked = store.gate(Op::Release, Phase::Before);
+    let report = locks.shutdown().now_or_never().expect("there is no timer to wait with");
+    assert_eq!(report.unconfirmed, [name("x")]);
+    asked.open();
+    until("released by the worker", || memory.held().is_empty());
+    assert!(!guard.is_held());
 }
