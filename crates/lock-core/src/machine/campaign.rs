@@ -286,7 +286,8 @@ impl Machine {
             s.now
         } else {
             let untold = || ASK_SOON * SLOWER.pow(campaign.busies.min(4) - 1);
-            let mut wait = remaining.map_or_else(untold, |left| left + Duration::from_millis(1)).min(most);
+            let mut wait =
+                remaining.map_or_else(untold, |left| left.saturating_add(Duration::from_millis(1))).min(most);
             if polls {
                 wait =
                     wait.min((ASK_SOON * 2u32.saturating_pow(campaign.busies.min(8) - 1)).min(SLOWEST_POLL));

@@ -378,3 +378,15 @@ fn a_lease_without_an_end_is_asked_for_less_and_less_often() {
     }
     assert!((6..=9).contains(&tries), "{tries} in 30 s: 50 ms, 500 ms, every 5 s");
 }
+
+/// As a store may say of a key that never expires.
+#[test]
+fn a_lease_that_lasts_for_ever_is_asked_for_at_the_poll_interval() {
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.busy(lease, Duration::MAX);
+    story.says(Command::Watch);
+    story.at(40.0);
+    assert_eq!(story.tries(), lease);
+}
