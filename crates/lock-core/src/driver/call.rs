@@ -142,7 +142,7 @@ impl Drop for Call {
         // With its runtime, for example: for the next worker, the answer is unknown.
         if self.pending.answer() {
             let lost = self.pending.unknown();
-            self.driver.inbox.put(|letters| letters.answers.extend(lost));
+            self.driver.leave(|letters| letters.answers.extend(lost));
         }
         drop(self.pending.take_active());
     }

@@ -123,7 +123,7 @@ impl Driver {
                         self.inbox.put_renewal(cell, op);
                         self.set_alarm(Moment::START);
                     }
-                    (Io::Worker, _) => self.inbox.put(|letters| letters.ops.push((cell.clone(), op))),
+                    (Io::Worker, _) => self.leave(|letters| letters.ops.push((cell.clone(), op))),
                     (Io::Here, _) => events.extend(self.start(cell, op)),
                 }
             }

@@ -66,7 +66,7 @@ impl Driver {
     pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
         if Handle::try_current().is_err() {
             // Outside of a runtime a client of the store has neither sockets nor timers.
-            self.inbox.put(|letters| letters.ops.push((cell.clone(), op)));
+            self.leave(|letters| letters.ops.push((cell.clone(), op)));
             return None;
         }
         let mut call = self.call(cell, op);
@@ -74,7 +74,7 @@ impl Driver {
             return answers.into_iter().next().map(|(_, event)| event);
         }
         let call = self.timed(call);
-        self.inbox.put(|letters| letters.calls.push(call));
+        self.leave(|letters| letters.calls.push(call));
         // Its worker may have gone meanwhile, with its runtime: then nobody will carry it, and its name need not wait
         // until its time is over.
         let _ = self.ensure_worker();

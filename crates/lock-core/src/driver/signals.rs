@@ -44,14 +44,14 @@ impl Driver {
     /// For the worker: wake the cell. From any thread; not worked on here.
     fn leave_mail(&self, cell: &Arc<Cell>, f: impl FnOnce(&mut Mail)) {
         if cell.leave(Part::Woken, f) {
-            self.inbox.put(|letters| letters.woken.push(cell.clone()));
+            self.leave(|letters| letters.woken.push(cell.clone()));
         }
     }
 
     /// For the worker: a guard was dropped. Does not allocate, since room was made for every guard.
     pub(super) fn leave_drop(&self, cell: &Arc<Cell>, hold: HoldId) {
         if cell.leave(Part::Dropped, |mail| mail.dropped.push(hold)) {
-            self.inbox.put(|letters| letters.dropped.push(cell.clone()));
+            self.leave(|letters| letters.dropped.push(cell.clone()));
         }
     }
 

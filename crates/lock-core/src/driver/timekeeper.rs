@@ -3,7 +3,7 @@
 //! No caller wakes this task; callers move its [`Alarm`], and the runtime's timer wakes it. So a thread that blocks
 //! after it released or acquired a lock delays no renewal of another.
 
-use super::{Driver, alarm::Alarm, feed::Io, worker::Calls};
+use super::{Driver, alarm::Alarm, feed::Io, inbox::Letters, worker::Calls};
 use crate::{
     machine::Event,
     sync::{Id, lock},
@@ -16,6 +16,9 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// A step of the wall clock that is taken for the resumption of a suspended machine is no smaller: readings of two clocks
 /// differ by some microseconds at any time.
 const MIN_JUMP: Duration = Duration::from_millis(10);
+
+/// A worker that has not read its inbox after this time is held up by the thread on which it is to run.
+const HELD_UP: Duration = Duration::from_millis(20);
 
 /// As long as this lives, somebody keeps time in its runtime.
 pub(super) struct Timekeeping {
@@ -45,6 +48,8 @@ impl Timekeeping {
             for call in driver.renewal_calls(driver.inbox.take_renewals()) {
                 calls.push(driver.timed(call).answer().boxed());
             }
+            // The worker is held up, or about to read this itself: whoever comes first has it.
+            driver.read_inbox(runtime, &calls);
             if let Some(next) = driver.next_due() {
                 self.alarm.move_to(next, driver.clock.now());
             }
@@ -64,6 +69,13 @@ impl Timekeeping {
 }
 
 impl Driver {
+    /// Leaves something for the worker. If a blocked thread holds the worker up, the timekeeper stands in for it.
+    pub(super) fn leave(&self, letter: impl FnOnce(&mut Letters)) {
+        self.inbox.put(letter);
+        let now = self.clock.now();
+        self.alarms.move_to(now + HELD_UP, now);
+    }
+
     fn tick_due_cells(self: &Arc<Self>) {
         let due = lock(&self.schedule).take_due(self.clock.now());
         for cell in due {

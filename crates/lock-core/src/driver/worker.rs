@@ -167,7 +167,7 @@ impl Driver {
         }
     }
 
-    fn read_inbox(self: &Arc<Self>, runtime: Id, calls: &Calls) {
+    pub(super) fn read_inbox(self: &Arc<Self>, runtime: Id, calls: &Calls) {
         let letters = self.inbox.take(runtime);
         self.deliver(letters.answers);
         for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {

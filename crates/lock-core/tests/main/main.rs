@@ -11,6 +11,7 @@ mod cancellation;
 mod drop_anywhere;
 mod exclusion;
 mod gauge;
+mod held_up;
 mod life;
 mod limits;
 mod loss;
