@@ -96,6 +96,10 @@ impl Running {
         }
     }
 
+    pub(crate) fn has(&self, job: &LockName, run: RunId) -> bool {
+        lock(&self.runs).contains_key(&(job.clone(), run))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.runs).is_empty()
     }

@@ -181,8 +181,11 @@ impl Drive {
         let left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         for left in open.into_iter().filter(left) {
             let Some(job) = self.jobs.get(&left.job).cloned() else { continue };
-            let key = (left.job.clone(), left.run);
-            if !matches!(self.phase, Phase::Running) || !self.adopting.insert(key) {
+            // Its last attempt still ends on this node: a later look finds it.
+            if !matches!(self.phase, Phase::Running) || self.inner.node.running.has(&left.job, left.run) {
+                continue;
+            }
+            if !self.adopting.insert((left.job.clone(), left.run)) {
                 continue;
             }
             let node = self.inner.node.clone();

@@ -1,8 +1,8 @@
 //! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::{TestClock, backend::ledger::RunOutcome};
-use lock_cron::{CronErrorKind, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_core::{BackendErrorKind, TestClock, backend::ledger::RunOutcome};
+use lock_cron::{CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, SkipReason};
 use lock_testkit::{Fault, Op};
 use std::{
     sync::{
@@ -167,4 +167,34 @@ async fn triggers_expire_are_capped_per_job_and_can_be_cancelled() {
     assert_eq!(fleet.log.skipped(SkipReason::Expired), 1);
     let entry = running.cron.history("gone", 1).await.expect("a healthy fleet answers").remove(0);
     assert_eq!((entry.run, &*entry.detail), (id, "the trigger expired"));
+}
+
+/// The body of a lost attempt takes its grace, and the same node begins the next attempt meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let write = node.writer();
+    let body = move |run: RunContext| {
+        write(&run);
+        async move {
+            sleep(secs(70)).await;
+            Ok(())
+        }
+    };
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
+    job.on_orphan(OnOrphan::Retry { max: 5 }).cancel_grace(secs(20)).register().expect("a good job");
+    let running = node.start();
+    sleep(secs(65)).await;
+    running.faulty.always(Op::KeepRuns, Fault::FailBefore(BackendErrorKind::Unavailable));
+    sleep(secs(36)).await;
+    running.faulty.heal();
+    sleep(secs(600)).await;
+    let outcomes: Vec<_> = running.history().await.iter().map(|a| (a.attempt, a.outcome)).collect();
+    assert_eq!(
+        outcomes,
+        [(1, RunOutcome::Abandoned), (2, RunOutcome::Succeeded)],
+        "{:#?}",
+        fleet.log.starts()
+    );
 }
