@@ -34,7 +34,7 @@ pub(crate) enum Ending {
     No,
     /// Runs whose body has not begun are given back.
     Draining,
-    /// Claims that are not answered are given up.
+    /// Claims that are not answered are given up, and ends are recorded at once or not at all.
     GivingUp,
 }
 

@@ -17,6 +17,11 @@ use lock_core::{
         RunOutcome, RunState, Then,
     },
 };
+use std::time::Duration;
+
+/// The time that a record may take after the grace of a shutdown. With it and the default graces, a shutdown takes less than
+/// 30 s also while the store is down; the next leader finds what was not recorded.
+const LAST_RECORD: Duration = Duration::from_secs(3);
 
 /// A run that is this node's to start.
 #[derive(Debug)]
@@ -153,7 +158,7 @@ pub(crate) fn granted(
     Some(Granted { run, claim, token, attempt, failures, catch_up, started, hold })
 }
 
-/// Records an end; `None` if the store did not answer for as long as the lease may last.
+/// Records an end; `None` if the store did not answer for as long as the lease may last, or a shutdown can wait.
 pub(crate) async fn end(
     node: &Node,
     job: &Job,
@@ -166,5 +171,13 @@ pub(crate) async fn end(
     let job: &LockName = &job.name;
     let history = node.terms.history;
     let request = EndRequest { job: node.store.job(job), run, claim, outcome, detail, then, history };
-    node.store.end(request, node.terms.lease).await
+    let given_up = async {
+        node.ends(Ending::GivingUp).await;
+        tokio::time::sleep(LAST_RECORD).await;
+    };
+    tokio::select! {
+        biased;
+        ended = node.store.end(request, node.terms.lease) => ended,
+        () = given_up => None,
+    }
 }

@@ -297,6 +297,7 @@ impl Drive {
             // The next leader finds what they may have started.
             Phase::Draining(deadline) if is_over(deadline) => self.inner.node.end(Ending::GivingUp),
             Phase::Finishing(deadline) if is_over(deadline) => {
+                self.inner.node.end(Ending::GivingUp);
                 self.inner.node.running.cancel(|_, _| true, Why::ShutDown);
                 self.phase = Phase::Ending;
             }

@@ -3,7 +3,9 @@
 use crate::fleet::{Fleet, Node, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, SkipReason, StartJitter};
+use lock_testkit::Fault;
 use std::time::Duration;
+
 use tokio::time::sleep;
 
 const HOUR: u64 = 3600;
@@ -231,4 +233,18 @@ async fn a_poison_pill_kills_as_many_nodes_as_the_orphan_policy_says() {
         sleep(secs(60)).await;
     }
     assert_eq!(fleet.log.starts().len(), 2, "{:?}", fleet.log.starts());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_fits_while_the_store_is_down() {
+    for (fault, name) in [(Fault::Hang, "hang"), (Fault::LoseRequest, "lost")] {
+        let fleet = Fleet::new();
+        let running = fleet.simple("a", "1 0 1 1 *", secs(100)).await;
+        sleep(secs(65)).await;
+        running.faulty.always_all(fault);
+        let begin = tokio::time::Instant::now();
+        running.stop().await;
+        let took = begin.elapsed();
+        assert!(took <= secs(30), "{name}: {took:?}");
+    }
 }
