@@ -3,7 +3,7 @@
 use crate::fleet::{Fleet, Node, Running, secs};
 use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, SkipReason, StartJitter};
-use lock_testkit::Fault;
+use lock_testkit::{Fault, Op};
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -246,5 +246,47 @@ async fn a_shutdown_fits_while_the_store_is_down() {
         running.stop().await;
         let took = begin.elapsed();
         assert!(took <= secs(30), "{name}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_outage_of_all_missed_is_made_up_in_each_registry() {
+    let fleet = Fleet::new();
+    let start = |name: &str, job: &str| {
+        let node = fleet.node(name);
+        let job = node.job(job, "0 12 * * *", secs(1)).misfire(Misfire::FireOnce);
+        job.register().expect("a good job");
+        node.start()
+    };
+    let (first, second) = (start("a", "one"), start("b", "two"));
+    sleep(secs(60)).await;
+    first.stop().await;
+    second.stop().await;
+    sleep(secs(13 * 3600)).await;
+    let _first = start("a", "one");
+    sleep(secs(1)).await;
+    let _second = start("b", "two");
+    sleep(secs(60)).await;
+    assert_eq!(fleet.log.instants(), [12 * 3600, 12 * 3600]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_outage_missed_of_a_replaced_schedule_is_made_up() {
+    for slow in [false, true] {
+        let fleet = Fleet::new();
+        let first = fleet.simple("a", "0 0 1 1 *", secs(1)).await;
+        sleep(secs(60)).await;
+        first.cron.replace("job", "0 12 * * *").await.expect("healthy");
+        sleep(secs(60)).await;
+        first.stop().await;
+        sleep(secs(13 * 3600)).await;
+        let node = fleet.node("b");
+        node.job("job", "0 0 1 1 *", secs(1)).register().expect("a good job");
+        if slow {
+            node.faulty.next(Op::Orders, Fault::LoseRequest);
+        }
+        let _back = node.start();
+        sleep(secs(60)).await;
+        assert_eq!(fleet.log.instants(), [12 * 3600], "slow orders: {slow}");
     }
 }

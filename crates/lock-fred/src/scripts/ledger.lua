@@ -1,11 +1,11 @@
 -- What the scripts of the run ledger share; it stands before each of them.
 --
 -- job: HASH   mark = the watermark, ms   token = the last fencing token   open = its open runs, separated by spaces
---             since = JSON object: fingerprint of a schedule → {from, seen}, ms
+--             since = JSON object: fingerprint of a schedule → {from, seen}, ms; seen on the clock `led` of its group
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and rows of skips, the newest first
--- group: HASH   revision   seen = the last registration, ms   job:<job> = {revision, paused, schedule}
---               trigger:<uuid> = {job, given, until}, µs
+-- group: HASH   revision   seen = the last registration, ms   led = how long it had leaders, ms
+--               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
 --
 -- Attempts, orders and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts.
 --   an attempt            run first count attempt claim token node catch_up started

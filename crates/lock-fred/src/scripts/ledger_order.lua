@@ -60,7 +60,7 @@ if order == 'reset' then
   -- Brings back what a clock that was ahead has put into the future.
   local since = decode(job.since) or {}
   for _, of in pairs(since) do
-    of.from, of.seen = int(math.min(tonumber(of.from), now_ms)), int(math.min(tonumber(of.seen), now_ms))
+    of.from = int(math.min(tonumber(of.from), now_ms))
   end
   redis.call('HSET', KEYS[1], 'mark', int(now_ms), 'since', cjson.encode(since))
   for id in string.gmatch(job.open or '', '%S+') do

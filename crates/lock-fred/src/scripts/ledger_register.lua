@@ -5,18 +5,20 @@
 -- ARGV 1 absent, ms   2 most schedules of a job   3… fingerprint of each job's schedule
 --
 -- reply: the server's time in µs, `registered`, then for each job: new | before, the time up to which it is decided, ms
--- A clock that was ahead makes no job look absent.
-local group_seen = math.min(tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), now_ms)
-redis.call('HSET', KEYS[1], 'seen', int(now_ms))
+-- `led` is the time for which the group has had leaders. An outage of all, and a step of the clock, make no job absent.
+local led = tonumber(redis.call('HGET', KEYS[1], 'led') or 0)
+local silent = math.max(now_ms - tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), 0)
+if silent <= tonumber(ARGV[1]) then led = led + silent end
+redis.call('HSET', KEYS[1], 'seen', int(now_ms), 'led', int(led))
 local reply = answer('registered')
 for i = 2, #KEYS do
   local mark, schedule = redis.call('HGET', KEYS[i], 'mark'), ARGV[i + 1]
   local since = decode(redis.call('HGET', KEYS[i], 'since')) or {}
   reply[#reply + 1] = mark and 'before' or 'new'
   mark = mark or int(now_ms)
-  local of = since[schedule] or {from = int(now_ms), seen = int(now_ms)}
-  if group_seen - tonumber(of.seen) > tonumber(ARGV[1]) then of.from = int(now_ms) end
-  of.seen, since[schedule] = int(now_ms), of
+  local of = since[schedule] or {from = int(now_ms), seen = int(led)}
+  if led - tonumber(of.seen) > tonumber(ARGV[1]) then of.from = int(now_ms) end
+  of.seen, since[schedule] = int(led), of
   local others = {}
   for fingerprint in pairs(since) do
     if fingerprint ~= schedule then others[#others + 1] = fingerprint end

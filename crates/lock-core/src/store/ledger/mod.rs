@@ -46,6 +46,8 @@ pub struct GroupLedger {
     revision: u64,
     /// The time of the last registration of any job.
     seen_ms: u64,
+    /// The time for which the group has had leaders: a clock that stands still while it has none.
+    led_ms: u64,
     /// In the order in which they were given.
     triggers: Vec<Trigger>,
 }
@@ -65,7 +67,7 @@ struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Since {
     from_ms: u64,
-    /// The time of its last registration.
+    /// The `led_ms` of the group at its last registration.
     seen_ms: u64,
 }
 
@@ -122,12 +124,12 @@ impl Job {
     }
 
     /// Begins a schedule that is new to the job, or whose job was absent while others of its group were there.
-    fn begin(&mut self, now_ms: u64, schedule: u64, group_seen_ms: u64) {
-        let since = self.since.entry(schedule).or_insert(Since { from_ms: now_ms, seen_ms: now_ms });
-        if u128::from(group_seen_ms.saturating_sub(since.seen_ms)) > ABSENT.as_millis() {
+    fn begin(&mut self, now_ms: u64, schedule: u64, led_ms: u64) {
+        let since = self.since.entry(schedule).or_insert(Since { from_ms: now_ms, seen_ms: led_ms });
+        if u128::from(led_ms.saturating_sub(since.seen_ms)) > ABSENT.as_millis() {
             since.from_ms = now_ms;
         }
-        since.seen_ms = now_ms;
+        since.seen_ms = led_ms;
         while self.since.len() > SCHEDULES {
             let others = self.since.iter().filter(|(fingerprint, _)| **fingerprint != schedule);
             let oldest = others.min_by_key(|(fingerprint, since)| (since.seen_ms, **fingerprint));
@@ -141,15 +143,19 @@ impl GroupLedger {
     /// Makes jobs known.
     pub fn register(&mut self, now: ServerTime, jobs: &[Registration]) -> Vec<Registered> {
         let now_ms = now.as_millis();
-        // A clock that was ahead makes no job look absent.
-        let group_seen_ms = std::mem::replace(&mut self.seen_ms, now_ms).min(now_ms);
+        let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
+        // An outage of all, and a step of the clock, make no job absent.
+        if u128::from(silent_ms) <= ABSENT.as_millis() {
+            self.led_ms += silent_ms;
+        }
+        let led_ms = self.led_ms;
         let register = |registration: &Registration| {
             let known = self.jobs.contains_key(&registration.job);
             let job = self.jobs.entry(registration.job.clone()).or_default();
             if !known {
                 job.watermark_ms = now_ms;
             }
-            job.begin(now_ms, registration.schedule, group_seen_ms);
+            job.begin(now_ms, registration.schedule, led_ms);
             let watermark = from_millis(job.decided_ms(registration.schedule));
             Registered { watermark, state: if known { Known::Before } else { Known::New } }
         };

@@ -90,7 +90,7 @@ impl Job {
         let now_ms = now.as_millis();
         self.watermark_ms = now_ms;
         for since in self.since.values_mut() {
-            (since.from_ms, since.seen_ms) = (since.from_ms.min(now_ms), since.seen_ms.min(now_ms));
+            since.from_ms = since.from_ms.min(now_ms);
         }
         for open in self.open.values_mut() {
             open.expires_ms = open.expires_ms.min(expiry(now, open.lease));

@@ -141,6 +141,9 @@ fn a_job_that_comes_back_begins_then_and_an_outage_of_all_is_none() {
     story.register(0, "other", SCHEDULE);
     // A year without any leader: what was missed is the misfire policy's to judge.
     assert_eq!(story.register(31_536_000, "j", SCHEDULE), 0);
+    // Nor if the leader of other jobs is the first to come back.
+    story.register(2 * 31_536_000, "other", SCHEDULE);
+    assert_eq!(story.register(2 * 31_536_000 + 1, "j", SCHEDULE), 0);
     let mut story = Story::new();
     for minute in 1..=12 {
         story.register(minute * 60, "other", SCHEDULE);
