@@ -34,6 +34,13 @@ local function decided(mark, since, schedule)
   return math.max(tonumber(mark), of and tonumber(of.from) or 0)
 end
 
+-- Fields that a later version wrote stay when a record takes the place of another.
+local function keep_unknown(before, record)
+  for field, value in pairs(before) do
+    if record[field] == nil then record[field] = value end
+  end
+end
+
 local function is_over(open) return now_ms > tonumber(open.expires) end
 
 local function find_open(key, job, run) return decode(redis.call('HGET', key, job .. '\n' .. run)) end
@@ -67,6 +74,7 @@ local function remember_skip(key, skip, length)
   local last = decode(redis.call('LRANGE', key, 0, 0)[1])
   if last and last.outcome == 'skipped' and last.detail == skip.detail then
     skip.first, skip.count, skip.started = last.first, math.min(last.count + skip.count, 4294967295), last.started
+    keep_unknown(last, skip)
     redis.call('LTRIM', key, 1, -1)
   end
   remember(key, skip, length)

@@ -52,6 +52,7 @@ local function start(number, failures, orphanings)
   -- As the tokens of a lock: never more than 1 ms ahead of the clock, so that they grow over the loss of the data.
   local token = int(job.token and math.max(tonumber(job.token) + 1, now) or now + 1000)
   local started = attempt(number, token)
+  keep_unknown(open or {}, started)
   started.expires, started.lease, started.stage = int(now_ms + lease), int(lease), 'running'
   started.failures, started.orphanings, started.replaced = failures, orphanings, false
   if not open then job.open = (job.open and job.open ~= '') and job.open .. ' ' .. run or run end

@@ -4,8 +4,9 @@ use crate::support::{client, name};
 use lock_core::{
     Backend, ServerTime,
     backend::ledger::{
-        CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun,
-        KeptRun, Order, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, RunState, Then,
+        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId,
+        KeepRun, KeptRun, Order, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, RunState,
+        Then,
     },
 };
 use lock_testkit::RedisServer;
@@ -129,4 +130,27 @@ async fn the_rights_are_tried_once_and_reading_watermarks_is_a_read() {
     assert_eq!(calls(), before);
     ledger.ledger().register(ledger.job.group.clone(), registration()).await.expect("it answers");
     assert_eq!((calls().0, calls().1), (before.0, before.1), "only the registration itself");
+}
+
+fn end(r: &ClaimRequest, then: Then) -> EndRequest {
+    let (outcome, detail) = (RunOutcome::Cancelled, String::new());
+    let (job, run, claim) = (r.job.clone(), r.run, r.claim);
+    EndRequest { job, run, claim, outcome, detail, then, history: HISTORY }
+}
+
+#[tokio::test]
+async fn fields_that_a_later_version_wrote_are_kept_by_the_next_attempt() {
+    for then in [Then::GiveBack, Then::HandOver] {
+        let ledger = Ledger::new().await;
+        let r = ledger.claim().await;
+        let field = format!("job\n{}", r.run);
+        ledger.extend(&field, r#""pool":{"name":"heavy"}"#);
+        ledger.ledger().end(end(&r, then)).await.expect("it answers");
+        let again = Some(Again { claim: r.claim, failures: 3, orphanings: 3 });
+        let next = ClaimRequest { again, claim: ClaimId::random(), ..r };
+        let claimed = ledger.ledger().claim(next).await.expect("it answers").outcome;
+        assert!(matches!(claimed, Claimed::Claimed { .. }), "{claimed:?}");
+        let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
+        assert!(open.contains("heavy"), "{then:?}: {open}");
+    }
 }
