@@ -47,10 +47,16 @@ local function find_open(key, job, run) return decode(redis.call('HGET', key, jo
 
 local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
 
+-- An entry of a history. One that cannot be read is like none: it stops no run.
+local function recall(text)
+  local readable, entry = pcall(cjson.decode, text)
+  return readable and type(entry) == 'table' and entry or {}
+end
+
 -- Whether a history has an attempt of that run, of that claim if one is given.
 local function remembers(key, run, claim)
   for _, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
-    local ended = cjson.decode(text)
+    local ended = recall(text)
     if ended.run == run and (not claim or ended.claim == claim) then return true end
   end
   return false
@@ -71,9 +77,10 @@ end
 
 -- Skips for one reason that follow one another are one entry.
 local function remember_skip(key, skip, length)
-  local last = decode(redis.call('LRANGE', key, 0, 0)[1])
-  if last and last.outcome == 'skipped' and last.detail == skip.detail then
-    skip.first, skip.count, skip.started = last.first, math.min(last.count + skip.count, 4294967295), last.started
+  local last = recall(redis.call('LRANGE', key, 0, 0)[1])
+  local count = tonumber(last.count)
+  if count and last.outcome == 'skipped' and last.detail == skip.detail then
+    skip.first, skip.count, skip.started = last.first, math.min(count + skip.count, 4294967295), last.started
     keep_unknown(last, skip)
     redis.call('LTRIM', key, 1, -1)
   end

@@ -6,7 +6,7 @@ use lock_core::{
     backend::ledger::{
         Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId,
         KeepRun, KeptRun, Order, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, RunState,
-        Then,
+        Skip, Then,
     },
 };
 use lock_testkit::RedisServer;
@@ -152,5 +152,30 @@ async fn fields_that_a_later_version_wrote_are_kept_by_the_next_attempt() {
         assert!(matches!(claimed, Claimed::Claimed { .. }), "{claimed:?}");
         let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
         assert!(open.contains("heavy"), "{then:?}: {open}");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_cannot_be_read_stops_no_run() {
+    let rows = ["not JSON", "7", r#"{"outcome":"skipped","detail":"missed"}"#];
+    for row in rows {
+        let ledger = Ledger::new().await;
+        ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
+        let r = ledger.claim().await;
+        ledger.ledger().end(end(&r, Then::Over)).await.expect("it answers");
+        let repeated = ledger.ledger().end(end(&r, Then::Over)).await.expect("it answers");
+        assert_eq!(repeated.outcome, Ended::Recorded);
+        ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
+        let trigger = *lock_core::ProcessId::random().as_uuid();
+        let order = Order::Trigger { id: trigger, life: LEASE };
+        ledger.ledger().order(r.job.clone(), order).await.expect("it answers");
+        let run = RunId::Triggered(trigger);
+        let skip = Some(Skip { first: run, count: 2, detail: "missed".to_owned() });
+        let skipped = ClaimRequest { run, skip, claim: ClaimId::random(), ..r };
+        assert_eq!(
+            ledger.ledger().claim(skipped).await.expect("it answers").outcome,
+            Claimed::Skipped,
+            "{row}"
+        );
     }
 }
