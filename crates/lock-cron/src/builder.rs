@@ -62,6 +62,9 @@ pub(crate) struct RunTerms {
 /// The longest life of a trigger.
 const LONGEST_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// The longest time that a request to the run ledger may take; less for short leases.
+const LONGEST_REQUEST: Duration = Duration::from_secs(3);
+
 /// The longest name of a node, in characters.
 const MAX_NODE_NAME: usize = 200;
 
@@ -100,6 +103,8 @@ impl SchedulerBuilder {
 
     /// How long a run lasts without a renewal. A run whose node died is open until then: under `Overlap::Skip` the runs that are due
     /// meanwhile are skipped, since nobody can know that it is over.
+    ///
+    /// A request to the run ledger may take a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {
         self.run_lease = lease;
         self
@@ -178,7 +183,8 @@ impl SchedulerBuilder {
                 "the name of the node is too long: use at most {MAX_NODE_NAME} characters"
             )));
         }
-        let store = Store::new(&self.locks, group, self.leadership_lease / 10)?;
+        let shorter = self.leadership_lease.min(self.run_lease);
+        let store = Store::new(&self.locks, group, (shorter / 10).min(LONGEST_REQUEST))?;
         let observers = Observers { group: self.group.into(), all: self.observers.into() };
         let terms =
             RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life };

@@ -1,9 +1,9 @@
 //! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::{BackendErrorKind, TestClock, backend::ledger::RunOutcome};
-use lock_cron::{CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, SkipReason};
-use lock_testkit::{Fault, Op};
+use lock_core::{Backend, BackendErrorKind, LockFactory, TestClock, backend::ledger::RunOutcome};
+use lock_cron::{CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, Scheduler, SkipReason};
+use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{
         Arc,
@@ -197,4 +197,25 @@ async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
         "{:#?}",
         fleet.log.starts()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_hangs_is_no_loss_however_long_the_leadership_lasts() {
+    let fleet = Fleet::new();
+    let faulty = FaultyBackend::new(Arc::new(fleet.memory.clone()) as Arc<dyn Backend>);
+    let locks =
+        LockFactory::builder(faulty.clone()).clock(fleet.clock.clone()).build().expect("good options");
+    let builder = Scheduler::builder(locks).leadership_lease(secs(3600)).run_lease(secs(30));
+    let cron = builder.build().expect("good options");
+    let body = |_| async {
+        sleep(secs(100)).await;
+        Ok(())
+    };
+    let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    cron.job("job", schedule, body).register().expect("a good job");
+    faulty.next(Op::KeepRuns, Fault::Hang);
+    cron.run_until(sleep(secs(200))).await.expect("it ends in good order");
+    let history = cron.history("job", 9).await.expect("a healthy store answers");
+    let outcomes: Vec<_> = history.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Succeeded]);
 }
