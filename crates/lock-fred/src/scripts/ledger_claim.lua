@@ -55,7 +55,11 @@ local function start(number, failures, orphanings)
   keep_unknown(open or {}, started)
   started.expires, started.lease, started.stage = int(now_ms + lease), int(lease), 'running'
   started.failures, started.orphanings, started.replaced = failures, orphanings, false
-  if not open then job.open = (job.open and job.open ~= '') and job.open .. ' ' .. run or run end
+  local known = job.open or ''
+  -- A job whose key was lost has forgotten its open runs.
+  if not string.find(' ' .. known .. ' ', ' ' .. run .. ' ', 1, true) then
+    job.open = known == '' and run or known .. ' ' .. run
+  end
   redis.call('HSET', KEYS[1], 'mark', job.mark, 'token', token, 'open', job.open)
   write_open(KEYS[2], name, started)
   return answer('claimed', token, int(number), int(failures))

@@ -179,3 +179,24 @@ async fn a_history_that_cannot_be_read_stops_no_run() {
         );
     }
 }
+
+/// As after an operator removed the key of a job, or a server evicted it.
+#[tokio::test]
+async fn an_open_run_outlives_the_loss_of_its_job_and_counts_for_the_overlap() {
+    let ledger = Ledger::new().await;
+    let r = ledger.claim().await;
+    ledger.ledger().end(end(&r, Then::HandOver)).await.expect("it answers");
+    ledger.server.command(&["DEL", "distlock:ledger:2:job:{g}:job"]);
+    let registration = Registration { job: r.job.name.clone(), schedule: 7 };
+    ledger.ledger().register(r.job.group.clone(), vec![registration]).await.expect("it answers");
+    let again = Some(Again { claim: r.claim, failures: 3, orphanings: 3 });
+    let next = ClaimRequest { again, claim: ClaimId::random(), ..r.clone() };
+    let claimed = ledger.ledger().claim(next).await.expect("it answers").outcome;
+    assert!(matches!(claimed, Claimed::Claimed { .. }), "{claimed:?}");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let later = RunId::Scheduled(
+        ledger.ledger().register(r.job.group.clone(), vec![]).await.expect("it answers").now,
+    );
+    let other = ClaimRequest { run: later, claim: ClaimId::random(), ..r };
+    assert_eq!(ledger.ledger().claim(other).await.expect("it answers").outcome, Claimed::Skipped);
+}
