@@ -7,7 +7,8 @@
 -- group: HASH   revision   seen = the last registration, ms   led = how long it had leaders, ms
 --               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
 --
--- Attempts, orders and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts.
+-- Attempts, orders and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts,
+-- and no array is empty: Lua would write it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
 --                         failures orphanings replaced
