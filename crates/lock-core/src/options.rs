@@ -144,6 +144,12 @@ impl LockOptions {
         self
     }
 
+    /// The [`max_hold`](Self::max_hold) that was chosen, if one was.
+    #[must_use]
+    pub const fn chosen_max_hold(&self) -> Option<Duration> {
+        self.max_hold
+    }
+
     /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost. A
     /// re-entry draws no token: it is refused as [`InvalidOptions`](crate::ErrorKind::InvalidOptions) if that of its hold
     /// does not exceed the floor.

@@ -127,9 +127,11 @@ impl Config {
     fn lock(&self, lock: Lock) -> Result<Lock, LockError> {
         let options = self.options.unwrap_or_else(|| lock.options());
         match self.max_hold {
-            // An operation timeout of that length does not fit it.
+            // A stricter choice stays. An operation timeout of that length does not fit the default.
             MaxHold::Default => {
-                lock.with_options(options.max_hold(DEFAULT_MAX_HOLD)).or_else(|_| lock.with_options(options))
+                let most =
+                    options.chosen_max_hold().map_or(DEFAULT_MAX_HOLD, |set| set.min(DEFAULT_MAX_HOLD));
+                lock.with_options(options.max_hold(most)).or_else(|_| lock.with_options(options))
             }
             MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
             MaxHold::Off => lock.with_options(options),

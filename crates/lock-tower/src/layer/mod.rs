@@ -168,8 +168,9 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// Sets the terms of the locks: lease, renewals, time-outs. They replace all terms of the factory. Their
-    /// `max_hold` applies only with [`no_max_hold`](Self::no_max_hold).
+    /// Sets the terms of the locks: lease, renewals, time-outs. They replace all terms of the factory. A
+    /// `max_hold` in them that is shorter than the layer's default stays; a longer one needs
+    /// [`no_max_hold`](Self::no_max_hold).
     ///
     /// # Panics
     /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
@@ -192,7 +193,7 @@ impl<K, D> LockLayer<K, D> {
 
     /// Ends a hold that lasts longer than this, because the handler hangs, the upload stalls or the client reads
     /// slowly. The handler is dropped or the body cut, and the lock is released. All other terms stay. The default is
-    /// 30 s, or none if an operation timeout of 30 s or more was set. With [`OnLost::Signal`] the handler goes on without the lock.
+    /// 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more was set. With [`OnLost::Signal`] the handler goes on without the lock.
     ///
     /// # Panics
     /// If it is below a millisecond, or does not fit the other terms.

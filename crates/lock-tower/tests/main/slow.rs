@@ -38,6 +38,17 @@ fn app(world: &World, buffer: BufferRequestLayer) -> Router {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shorter_max_hold_of_the_options_stays() {
+    let world = World::new();
+    let terms = lock_core::LockOptions::new().lease(secs(3)).max_hold(secs(5));
+    let app = Router::new().route("/", any(async || std::future::pending::<()>().await));
+    let app = app.layer(world.layer().key("one").options(terms));
+    let began = tokio::time::Instant::now();
+    problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_eq!(began.elapsed().as_secs(), 5);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_slow_upload_does_not_hold_the_lock() {
     let world = World::new();
     let app = app(&world, BufferRequestLayer::new());
