@@ -48,7 +48,9 @@ impl Alarms {
 pub(super) struct Alarm(Mutex<State>);
 
 struct State {
-    at: Moment,
+    /// By the clock of the timer, which stands still while the machine is suspended: a moment of the other clock may be
+    /// over although the timer is not.
+    due: Instant,
     sleep: Pin<Box<Sleep>>,
     /// Of the timekeeper.
     waker: Option<Waker>,
@@ -61,8 +63,9 @@ struct State {
 impl Alarm {
     /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
     pub(super) fn new(has_backstop: bool) -> Arc<Self> {
-        let (sleep, waker, overdue_at, stopped) = (Box::pin(sleep(IDLE)), None, None, false);
-        let state = State { at: Moment::FAR, sleep, waker, overdue_at, has_backstop, stopped };
+        let (due, sleep) = (Instant::now() + IDLE, Box::pin(sleep(IDLE)));
+        let (waker, overdue_at, stopped) = (None, None, false);
+        let state = State { due, sleep, waker, overdue_at, has_backstop, stopped };
         let alarm = Arc::new(Self(Mutex::new(state)));
         if has_backstop {
             backstop::watch(&alarm);
@@ -73,24 +76,24 @@ impl Alarm {
     /// A turn of the timekeeper begins: from here on every call of [`move_to`](Self::move_to) counts.
     pub(super) fn begin_turn(&self) {
         let mut state = lock(&self.0);
-        state.at = Moment::FAR;
+        state.due = Instant::now() + IDLE;
         state.overdue_at = None;
-        state.sleep.as_mut().reset(Instant::now() + IDLE);
+        let due = state.due;
+        state.sleep.as_mut().reset(due);
     }
 
     /// Makes the alarm earlier. It is never more than [`MAX_SLEEP`] away.
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
-        let at = at.min(now + MAX_SLEEP);
+        let after = at.since(now).min(MAX_SLEEP);
         let mut state = lock(&self.0);
-        if at >= state.at {
+        let due = Instant::now() + after.max(RESOLUTION);
+        if due >= state.due {
             return;
         }
-        state.at = at;
-        // From now on, not from the last turn: the timer stands still while the machine is suspended, `now` may not.
-        let due = Instant::now() + at.since(now).max(RESOLUTION);
+        state.due = due;
         state.sleep.as_mut().reset(due);
         if state.has_backstop {
-            let overdue_at = std::time::Instant::now() + at.since(now) + GRACE;
+            let overdue_at = std::time::Instant::now() + after + GRACE;
             state.overdue_at = Some(overdue_at);
             drop(state);
             backstop::look_at(overdue_at);
@@ -156,6 +159,6 @@ impl Drop for Alarm {
 
 impl fmt::Debug for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarm").field("at", &lock(&self.0).at).finish_non_exhaustive()
+        f.debug_struct("Alarm").field("stopped", &lock(&self.0).stopped).finish_non_exhaustive()
     }
 }

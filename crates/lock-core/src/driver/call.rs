@@ -183,15 +183,16 @@ impl Driver {
 
     /// From now on the time of the call counts.
     pub(super) fn timed(&self, call: Call) -> Call {
-        let due = self.clock.now() + call.pending.timeout;
+        let now = self.clock.now();
+        let due = now + call.pending.timeout;
         *lock(&call.pending.due) = Some(due);
-        let first = {
+        let next = {
             let mut deadlines = lock(&self.deadlines);
             deadlines.calls.insert((due, call.pending.id), call.pending.clone());
-            deadlines.next() == Some(due)
+            deadlines.next()
         };
-        if first {
-            self.set_alarm(due);
+        if let Some(next) = next.filter(|next| *next == due || *next <= now) {
+            self.alarms.move_to(next, now);
         }
         call
     }

@@ -189,7 +189,7 @@ impl Driver {
             let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
             after.told.push(Told::Renewal { outcome, took: now.since(sent), remaining });
         }
-        self.reschedule(cell, &mut state);
+        self.reschedule(cell, &mut state, now);
         let busy = !state.machine.is_quiet();
         after.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
         after
@@ -293,15 +293,16 @@ impl Driver {
     }
 
     /// Under the mutex of the cell, so that two events cannot exchange their wake-up times.
-    fn reschedule(&self, cell: &Arc<Cell>, state: &mut CellState) {
+    fn reschedule(&self, cell: &Arc<Cell>, state: &mut CellState, now: Moment) {
         let wake = state.machine.wake_at();
         if wake == state.scheduled {
             return;
         }
-        let first = lock(&self.schedule).set(cell, state.scheduled, wake);
+        let next = lock(&self.schedule).set(cell, state.scheduled, wake);
         state.scheduled = wake;
-        if let Some(at) = wake.filter(|_| first) {
-            self.set_alarm(at);
+        // An earlier one that is overdue has no timer that fires at once: the machine was suspended.
+        if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
+            self.alarms.move_to(next, now);
         }
     }
 

@@ -10,14 +10,20 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Moves the wake-up of a cell; `true` if it is the earliest now.
-    pub(super) fn set(&mut self, cell: &Arc<Cell>, from: Option<Moment>, to: Option<Moment>) -> bool {
+    /// Moves the wake-up of a cell, and returns the earliest of all.
+    pub(super) fn set(
+        &mut self,
+        cell: &Arc<Cell>,
+        from: Option<Moment>,
+        to: Option<Moment>,
+    ) -> Option<Moment> {
         if let Some(at) = from {
             self.wakes.remove(&(at, cell.id));
         }
-        let Some(at) = to else { return false };
-        self.wakes.insert((at, cell.id), cell.clone());
-        self.next() == Some(at)
+        if let Some(at) = to {
+            self.wakes.insert((at, cell.id), cell.clone());
+        }
+        self.next()
     }
 
     pub(super) fn next(&self) -> Option<Moment> {

@@ -1,4 +1,4 @@
-//! A machine that is suspended while its factory has nothing to do. Timers stand still meanwhile; the clock of the leases
+//! A machine that is suspended while its factory has nothing to do, or only waits. Timers stand still meanwhile; the clock of the leases
 //! goes on.
 
 use crate::support::{millis, secs};
@@ -59,4 +59,20 @@ async fn a_wait_begun_after_it_ends_in_time() {
     let error = locks.named("x").unwrap().acquire_timeout(secs(2)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(begun.elapsed() <= secs(2) + millis(10), "{:?}", begun.elapsed());
+}
+
+/// The timer of the watchdog runs: it stood still with the machine, and is not yet due when the clock is long past it.
+#[tokio::test(start_paused = true)]
+async fn a_wait_begun_after_it_ends_in_time_beside_a_running_timer() {
+    let clock = Arc::new(BootTime(TestClock::new(), AtomicU64::new(0)));
+    let store = MemoryBackend::with_clock(clock.clone());
+    let [locks, others] =
+        [(); 2].map(|()| LockFactory::builder(store.clone()).clock(clock.clone()).build().unwrap());
+    let _held = locks.named("y").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(millis(1_100)).await;
+    clock.1.store(3_600, Ordering::SeqCst);
+    let _theirs = others.named("x").unwrap().acquire().await.unwrap();
+    let begun = tokio::time::Instant::now();
+    locks.named("x").unwrap().acquire_timeout(millis(100)).await.unwrap_err();
+    assert!(begun.elapsed() <= millis(110), "{:?}", begun.elapsed());
 }
