@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let backend = connectors.connect(&url).await?; // an error here ends the program, with what to do about it
     let locks = LockFactory::new(backend);
     let guard = locks.named("stock:42")?.acquire().await?;
-    println!("{} is held in the store that LOCK_URL chose", guard.name());
+    println!("{} is held in the store that LOCK_URL chose, or in memory", guard.name());
     guard.release().await?;
 
     // What a wrong URL says; only the scheme is repeated, since the rest may have a password.

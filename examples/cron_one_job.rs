@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .timeout(Duration::from_secs(600))
     .register()?;
 
-    // In production, until a signal: `tokio::signal::ctrl_c()`.
+    // In production, until SIGTERM: `run_until(async { sigterm.recv().await; })` with tokio's `signal(SignalKind::terminate())?`.
     let two_runs = async {
         for _ in 0..2 {
             runs.recv().await;

@@ -129,8 +129,8 @@ impl LockOptions {
     /// message, so this is the safety net for messages that get lost. A waiter whose subscription is not acknowledged asks
     /// at least every 5 s.
     ///
-    /// Set it to 5 s where a name is shared with programs that free the lock without that message: Redisson's spin, fair
-    /// and read-write locks.
+    /// Set it to 5 s where a name is shared with programs that free the lock without that message: Redisson's spin and fair
+    /// locks. Share no name with Redisson's read-write locks: they enter over a hold of ours.
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self

@@ -141,7 +141,7 @@ impl SchedulerBuilder {
     /// Makes the scheduler, without any IO.
     ///
     /// # Errors
-    /// [`CronErrorKind::NoLedger`] if the store of the factory has no run ledger, such as a quorum;
+    /// [`CronErrorKind::NoLedger`] if the store of the factory has no run ledger;
     /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
     /// refuses or that is shorter than a second, and for an option that is out of its range.
     pub fn build(self) -> Result<Scheduler, CronError> {
@@ -162,7 +162,7 @@ impl SchedulerBuilder {
             }
             let probe = self.locks.named(LockName::reserved("cron").expect("a good name"))?;
             if let Err(error) = probe.with_options(LockOptions::new().lease(lease)) {
-                return Err(invalid(format!("`{option}`: {error:#}")));
+                return Err(invalid(format!("`{option}`: {:#}", error.without_name())));
             }
         }
         if !(1..=LONGEST_HISTORY).contains(&self.history) {

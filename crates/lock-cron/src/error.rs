@@ -18,7 +18,7 @@ pub struct CronError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CronErrorKind {
-    /// The store of the lock factory has no run ledger: a quorum, or a wrapper that passes none on.
+    /// The store of the lock factory has no run ledger, or a wrapper around it does not pass it on.
     NoLedger,
     /// The text is no name of a group or a job; the source, if there is one, is a [`NameError`].
     InvalidName,

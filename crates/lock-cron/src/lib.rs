@@ -39,8 +39,7 @@
 //! - Once in *effect* only if what the run writes to checks its [token](RunContext::fencing_token) or its
 //!   [id](RunContext::id).
 //! - After the death of the leader another goes on within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and
-//!   a second; after a shutdown by the signal, at once, and runs whose
-//!   body had not begun go on there.
+//!   a second; after a shutdown by the signal, at once, and runs whose body had not begun go on there.
 //! - A changed schedule, a new job and a job that comes back run from then on, never for the past.
 //! - A run whose node dies is over, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise; one that was missed is made up
 //!   for once ([`misfire`](JobBuilder::misfire)), one that is due while another is open is skipped

@@ -66,7 +66,7 @@ impl Scheduler {
     }
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the schedule is
-    /// not changed. A trigger that waits for longer than [its life](SchedulerBuilder::trigger_life) is skipped as
+    /// not changed. A trigger that waits for longer than [its life](crate::SchedulerBuilder::trigger_life) is skipped as
     /// [expired](crate::SkipReason::Expired). Returns the id of the run, by which the history has it.
     ///
     /// # Errors

@@ -18,13 +18,13 @@
 //!
 //! # Connections
 //! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
-//! - when it breaks, after a random pause of 50 to 250 ms;
+//! - when it breaks, after a random pause of 150 to 250 ms;
 //! - when requests were under way for 2 s without any answer;
 //! - when the server says that it is read-only, with random pauses that grow to 2 s.
 //!
 //! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
-//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s. The login is an `AUTH` (RESP2), which
-//! also servers and proxies without `HELLO` know.
+//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s. It logs in with `AUTH` (RESP2), which
+//! servers and proxies without `HELLO` understand as well.
 //!
 //! # What one Redis promises
 //! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a

@@ -121,7 +121,7 @@ impl Config {
 
     /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.
     pub(super) fn check(&self) -> Result<(), LockError> {
-        self.lock(self.locks.named("options")?).map(drop)
+        self.lock(self.locks.named("any")?).map(drop).map_err(LockError::without_name)
     }
 
     fn lock(&self, lock: Lock) -> Result<Lock, LockError> {
