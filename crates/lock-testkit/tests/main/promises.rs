@@ -20,7 +20,7 @@ async fn is_unconfirmed_in_time(guard: LockGuard) {
     let start = Instant::now();
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unconfirmed);
-    assert!(start.elapsed() <= SHUTDOWN + Duration::from_millis(1), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,7 +52,7 @@ async fn a_shutdown_takes_no_longer_than_its_bound_and_names_what_is_left() {
     faulty.always_all(Fault::Hang);
     let start = Instant::now();
     let report = locks.shutdown().await;
-    assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
+    assert!(start.elapsed() <= SHUTDOWN + Duration::from_millis(1), "it took {:?}", start.elapsed());
     assert_eq!(report.unconfirmed, [lock.name().clone()]);
     assert!(!guard.is_held());
 }
