@@ -50,6 +50,10 @@ impl Timekeeping {
             }
             // The worker is held up, or about to read this itself: whoever comes first has it.
             driver.read_inbox(runtime, &calls);
+            if driver.is_closed() {
+                // It may have looked while this task was at work, and goes home only when nothing is.
+                self.worker.notify_one();
+            }
             if let Some(next) = driver.next_due() {
                 self.alarm.move_to(next, driver.clock.now());
             }
