@@ -12,9 +12,8 @@
 //! waiting futures. Whoever has an event takes the mutex, handles it, lets go, and only then wakes and calls. So
 //! cancelling a caller is just an event, and no caller ever carries IO that others depend on.
 //!
-//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox, mail and
-//! alarm last. No mutex is held over an
-//! await, a waker, an observer or a call of the backend.
+//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox, mail and alarm last. No mutex is held
+//! over an await, a waker, an observer or a call of the backend.
 
 mod alarm;
 mod backstop;

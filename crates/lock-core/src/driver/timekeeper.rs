@@ -1,7 +1,8 @@
 //! The watchdog: renews leases, ends waits and calls whose time is over, and tells of losses.
 //!
 //! No caller wakes this task; callers move its [`Alarm`], and the runtime's timer wakes it. So a thread that blocks
-//! after it released or acquired a lock delays no renewal of another.
+//! after it released or acquired a lock delays no renewal of another. Such a thread may hold up the worker; then this task
+//! reads the worker's inbox.
 
 use super::{Driver, alarm::Alarm, feed::Io, inbox::Letters, worker::Calls};
 use crate::{
