@@ -11,8 +11,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("known schemes: {}", connectors.schemes().join(", "));
 
     let url = env::var("LOCK_URL").unwrap_or_else(|_| "memory:".to_owned());
-    let backend = connectors.connect(&url).await?; // an error here ends the program, with what to do about it
-    let locks = LockFactory::new(backend);
+    let store = connectors.connect(&url).await?; // an error here ends the program, with what to do about it
+    let locks = LockFactory::new(store);
     let guard = locks.named("stock:42")?.acquire().await?;
     println!("{} is held in the store that LOCK_URL chose, or in memory", guard.name());
     guard.release().await?;

@@ -4,7 +4,7 @@
 //! fencing token: those of later runs and attempts are greater.
 
 use lock_core::{FencingToken, LockFactory, MemoryBackend};
-use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
+use lock_cron::{MemoryLedger, OnOrphan, RunContext, Schedule, Scheduler};
 use std::{
     error::Error,
     sync::{Arc, Mutex, PoisonError},
@@ -29,7 +29,8 @@ impl Report {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new())).group("reports").build()?;
+    let locks = LockFactory::new(MemoryBackend::new());
+    let cron = Scheduler::builder(locks, MemoryLedger::new()).group("reports").build()?;
     let (report, (say, mut said)) = (Arc::new(Report::default()), mpsc::unbounded_channel());
     let job = cron.job("report", Schedule::cron("* * * * * *")?, move |run: RunContext| {
         let (report, say) = (report.clone(), say.clone());

@@ -32,11 +32,13 @@ impl Drop for Fleet {
 
 /// One process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
-    let locks = LockFactory::new(RedisBackend::connect(&url()).await?);
+    let redis = RedisBackend::connect(&url()).await?;
+    let locks = LockFactory::new(redis.clone());
     // Short, so that the example ends soon (10 s and 30 s are the defaults): how long the others wait for a dead leader, and for
     // a run that it did not end.
     let lease = Duration::from_secs(2);
-    let cron = Scheduler::builder(locks).group("example").leadership_lease(lease).run_lease(lease).build()?;
+    let builder = Scheduler::builder(locks, redis).group("example");
+    let cron = builder.leadership_lease(lease).run_lease(lease).build()?;
     let job = cron.job("tick", Schedule::cron("* * * * * *")?, move |run| {
         println!("{name} {}", run.scheduled_at());
         async { Ok(()) }

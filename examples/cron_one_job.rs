@@ -4,15 +4,16 @@
 //! it starts once whoever leads. Here the store is in memory, and the job runs every second.
 
 use lock_core::{LockFactory, MemoryBackend};
-use lock_cron::{Misfire, Overlap, Schedule, Scheduler};
+use lock_cron::{MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
 use std::{error::Error, time::Duration};
 use tokio::sync::mpsc;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // In production: `LockFactory::new(RedisBackend::connect("redis://…").await?)`.
+    // In production: `let redis = RedisBackend::connect("redis://…").await?`, and then
+    // `Scheduler::builder(LockFactory::new(redis.clone()), redis)`.
     let locks = LockFactory::new(MemoryBackend::new());
-    let cron = Scheduler::builder(locks).group("billing").build()?;
+    let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
 
     let (done, mut runs) = mpsc::unbounded_channel();
     // At 2 at night: `Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?`.

@@ -3,7 +3,7 @@
 //! `lock_cron::router` is an axum router with a small page, and the same as JSON. Nest it behind your own authentication.
 
 use lock_core::{LockFactory, MemoryBackend};
-use lock_cron::{Schedule, Scheduler};
+use lock_cron::{MemoryLedger, Schedule, Scheduler};
 use std::{env, error::Error, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -14,7 +14,8 @@ use tokio::{
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new())).node("example").build()?;
+    let locks = LockFactory::new(MemoryBackend::new());
+    let cron = Scheduler::builder(locks, MemoryLedger::new()).node("example").build()?;
     let job = cron.job("hello", Schedule::cron("* * * * * *")?, |_| async { Ok(()) });
     job.register()?;
 

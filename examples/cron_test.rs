@@ -3,7 +3,7 @@
 //! With tokio's paused time and a clock that follows it, a night passes in a moment. This is what a test of yours looks like.
 
 use lock_core::{Clock, LockFactory, MemoryBackend, TestClock};
-use lock_cron::{Schedule, Scheduler, UtcTime};
+use lock_cron::{MemoryLedger, Schedule, Scheduler, UtcTime};
 use std::{
     error::Error,
     sync::{Arc, Mutex, PoisonError},
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let clock = Arc::new(TestClock::new()); // 2026-01-01T00:00:00Z
     let store = MemoryBackend::with_clock(clock.clone());
     let locks = LockFactory::builder(store).clock(clock.clone()).build()?;
-    let cron = Scheduler::builder(locks).build()?;
+    let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock.clone())).build()?;
 
     let runs = Arc::new(Mutex::new(Vec::new()));
     let seen = runs.clone();

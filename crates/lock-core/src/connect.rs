@@ -1,24 +1,20 @@
 //! Which backend, by URL: the kind of lock becomes a matter of configuration.
 
-use crate::{
-    backend::{Backend, SharedBackend},
-    error::LockError,
-    memory,
-};
+use crate::{backend::Store, error::LockError, memory};
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Arc};
 
-/// Makes backends of one kind from URLs; implemented by the crate of a backend.
+/// Makes stores of one kind from URLs; implemented by the crate of a backend.
 #[async_trait]
 pub trait Connector: Debug + Send + Sync + 'static {
     /// The schemes that it serves, for example `redis` and `rediss`.
     fn schemes(&self) -> &[&'static str];
 
-    /// Makes the backend.
+    /// Makes the store.
     ///
     /// # Errors
     /// A [`LockError`] that says what to do and contains no secret of the URL.
-    async fn connect(&self, url: &str) -> Result<SharedBackend, LockError>;
+    async fn connect(&self, url: &str) -> Result<Store, LockError>;
 }
 
 /// The kinds of backends that a program can be configured with.
@@ -30,8 +26,8 @@ pub trait Connector: Debug + Send + Sync + 'static {
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
 /// use lock_core::{Connectors, LockFactory};
 ///
-/// let backend = Connectors::default().connect("memory:").await?;
-/// let locks = LockFactory::new(backend);
+/// let store = Connectors::default().connect("memory:").await?;
+/// let locks = LockFactory::new(store);
 ///
 /// let error = Connectors::default().connect("redis://localhost").await.unwrap_err();
 /// assert!(error.to_string().contains("lock-fred"));
@@ -64,7 +60,7 @@ impl Connectors {
         schemes
     }
 
-    /// Makes the backend of that URL.
+    /// Makes the store of that URL.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidUrl`](crate::ErrorKind::InvalidUrl) if the scheme is unknown (the text lists the
@@ -72,7 +68,7 @@ impl Connectors {
     ///
     /// # Cancel safety
     /// Cancel safe as far as the connector is; nothing is kept here.
-    pub async fn connect(&self, url: &str) -> Result<SharedBackend, LockError> {
+    pub async fn connect(&self, url: &str) -> Result<Store, LockError> {
         // Only the scheme is ever repeated in an error: the rest may have a password.
         let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
         let Some(scheme) = scheme else { return Err(self.no_scheme()) };
@@ -127,14 +123,13 @@ impl Connector for Memory {
         &["memory"]
     }
 
-    async fn connect(&self, url: &str) -> Result<SharedBackend, LockError> {
+    async fn connect(&self, url: &str) -> Result<Store, LockError> {
         let name = url.strip_prefix("memory:").unwrap_or_default();
         if name.starts_with('/') || name.contains(['?', '#', '@']) {
             return Err(LockError::invalid_url(
                 "an in-memory store has no address: write `memory:` or `memory:name`",
             ));
         }
-        let backend: Arc<dyn Backend> = Arc::new(memory::connect(name));
-        Ok(backend)
+        Ok(memory::connect(name).into())
     }
 }

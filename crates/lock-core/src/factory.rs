@@ -3,10 +3,7 @@
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::{
-    backend::{
-        Applied, Backend, BackendError, BackendErrorKind, ForceRelease, Forced, Inspected, StoredHold,
-        WakeUps,
-    },
+    backend::{Applied, BackendError, BackendErrorKind, ForceRelease, Forced, Inspected, Store, StoredHold},
     clock::{BootClock, Clock},
     driver::{Driver, Handle, Parts, SHUTDOWN, ShutdownReport},
     error::LockError,
@@ -22,7 +19,7 @@ use crate::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// The locks of this process: a backend, a process id, a worker.
+/// The locks of this process: a store, a process id, a worker.
 ///
 /// Make one per process and clone it: clones are the same factory. Two factories in one process exclude one
 /// another, as two processes do.
@@ -55,18 +52,18 @@ pub struct LockFactory {
 impl LockFactory {
     /// A factory with default options.
     #[must_use]
-    pub fn new(backend: impl Backend) -> Self {
-        Self::with_parts(LockFactoryBuilder::new(Arc::new(backend)))
+    pub fn new(store: impl Into<Store>) -> Self {
+        Self::with_parts(LockFactoryBuilder::new(store.into()))
     }
 
     /// A factory with options; see [`LockFactoryBuilder`].
-    pub fn builder(backend: impl Backend) -> LockFactoryBuilder {
-        LockFactoryBuilder::new(Arc::new(backend))
+    pub fn builder(store: impl Into<Store>) -> LockFactoryBuilder {
+        LockFactoryBuilder::new(store.into())
     }
 
     fn with_parts(b: LockFactoryBuilder) -> Self {
-        let capabilities = b.backend.capabilities();
-        let push = capabilities.wake_ups == WakeUps::Push;
+        let capabilities = b.store.backend.capabilities();
+        let push = b.store.subscriptions.is_some();
         let rules = Rules { max_waiters: b.limits.waiters_per_name, push, ..Rules::default() };
         let limits = match capabilities.max_lease {
             Some(most) => b.limits.longest_lease(most.min(b.limits.longest_lease)),
@@ -76,9 +73,8 @@ impl LockFactory {
         let process = b.process.unwrap_or_else(ProcessId::random);
         let has_backstop = b.clock.is_none();
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
-        let (backend, options, random) = (b.backend, b.options, b.random);
-        let parts =
-            Parts { process, backend, clock, options, limits, observers, rules, random, has_backstop };
+        let (store, options, random) = (b.store, b.options, b.random);
+        let parts = Parts { process, store, clock, options, limits, observers, rules, random, has_backstop };
         let driver = Driver::new(parts);
         Self { handle: Handle::new(driver) }
     }
@@ -96,11 +92,22 @@ impl LockFactory {
         Lock::new(self.handle.clone(), parse(name)?)
     }
 
+    /// Checks that locks of this factory accept these options, for libraries that take options before they know a name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits.
+    #[doc(hidden)]
+    pub fn check_options(&self, options: &LockOptions) -> Result<(), LockError> {
+        self.handle.terms(options)?;
+        Ok(())
+    }
+
     /// Whether [`acquire_timeout`](Lock::acquire_timeout) may be asked to wait so long: for those who set a wait up before
     /// they use it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidOptions`] above [`Limits::longest_wait`].
+    #[doc(hidden)]
     pub fn check_wait(&self, wait: Duration) -> Result<(), LockError> {
         Ok(self.handle.limits.check_wait(wait)?)
     }
@@ -117,14 +124,8 @@ impl LockFactory {
         self.handle.process
     }
 
-    /// The store that this factory locks in: for libraries that need more of it than locks, such as its
-    /// [run ledger](Backend::ledger).
-    #[must_use]
-    pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.handle.backend
-    }
-
     /// The clock that leases are measured with.
+    #[doc(hidden)]
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.handle.clock
@@ -266,7 +267,7 @@ where
 #[derive(Debug)]
 #[must_use]
 pub struct LockFactoryBuilder {
-    backend: Arc<dyn Backend>,
+    store: Store,
     options: LockOptions,
     limits: Limits,
     observers: Vec<Arc<dyn LockObserver>>,
@@ -276,10 +277,10 @@ pub struct LockFactoryBuilder {
 }
 
 impl LockFactoryBuilder {
-    fn new(backend: Arc<dyn Backend>) -> Self {
+    fn new(store: Store) -> Self {
         let (options, limits) = (LockOptions::new(), Limits::new());
         Self {
-            backend,
+            store,
             options,
             limits,
             observers: Vec::new(),

@@ -84,7 +84,7 @@ mod token;
 
 pub use acquire::{AcquireFuture, TryAcquireFuture};
 #[doc(no_inline)]
-pub use backend::{Applied, Backend, BackendError, BackendErrorKind};
+pub use backend::{Applied, Backend, BackendError, BackendErrorKind, Retention, Store};
 pub use clock::{BootClock, Clock, SteadyClock, TestClock};
 pub use connect::{Connector, Connectors};
 pub use driver::ShutdownReport;
@@ -106,6 +106,12 @@ pub use owner::Owner;
 pub use time::{Moment, ServerTime};
 pub use token::FencingToken;
 
+/// For the other crates of this workspace. Not covered by any promise of stability.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::store::{Counter as TokenCounter, draw as draw_tokens, expiry};
+}
+
 /// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of
 /// stability.
 #[cfg(feature = "unstable-model")]
@@ -113,7 +119,7 @@ pub use token::FencingToken;
 pub mod model {
     pub use crate::{
         machine::*,
-        store::{GroupLedger, Slot, UnsupportedWish},
+        store::{Slot, UnsupportedWish},
         terms::{Keep, Terms},
     };
 }

@@ -1,6 +1,7 @@
 //! What a caller may choose, and which choices fit together.
 
 use crate::{
+    backend::Retention,
     terms::{Keep, Terms},
     token::FencingToken,
 };
@@ -27,6 +28,7 @@ pub use limits::Limits;
 /// | [`poll_interval`](Self::poll_interval) | 30 s | how often a waiter asks although nothing woke it |
 /// | [`max_hold`](Self::max_hold) | none | when a hold ends although the watchdog could go on |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
+/// | [`retention`](Self::retention) | as the backend says | how long the store keeps the fencing counter of an unused name |
 ///
 /// ```
 /// use lock_core::LockOptions;
@@ -50,6 +52,7 @@ pub struct LockOptions {
     poll_interval: Duration,
     max_hold: Option<Duration>,
     token_floor: Option<FencingToken>,
+    retention: Retention,
 }
 
 /// The shortest lease: below it, the margins leave no time to work in.
@@ -62,6 +65,9 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 /// The default operation timeout grows with the lease up to this: a name stays closed for one after an attempt of unknown
 /// outcome, however long its lease.
 const MAX_DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Below a second a counter could end while its server's clock is being set; above 100 years a store may refuse it.
+const MIN_RETENTION: Duration = Duration::from_secs(1);
+const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// Tokens end at 2⁵³, in the year 2255; the last ten years before that are left to those who come after the floor.
 const HIGHEST_FLOOR: FencingToken = FencingToken::new((1 << 53) - LEASE_FOR_EVER.as_secs() * 1_000_000);
 
@@ -78,6 +84,7 @@ impl LockOptions {
             poll_interval: Duration::from_secs(30),
             max_hold: None,
             token_floor: None,
+            retention: Retention::Backend,
         }
     }
 
@@ -161,6 +168,16 @@ impl LockOptions {
         self
     }
 
+    /// Sets how long the store keeps the fencing counter of the lock after its latest grant: as long as the backend says by
+    /// default; from 1 s to 100 years, or for ever.
+    ///
+    /// A short time suits names that are used once, for example those of orders. Tokens keep growing after a counter has
+    /// ended, since they follow the clock of the store.
+    pub const fn retention(mut self, retention: Retention) -> Self {
+        self.retention = retention;
+        self
+    }
+
     /// Whether the choices fit together. Every function that takes options does this.
     ///
     /// # Errors
@@ -205,7 +222,16 @@ impl LockOptions {
             return Err(OptionsError::FloorTooHigh { floor, most: HIGHEST_FLOOR });
         }
         let keep = if self.fixed { Keep::Fixed } else { Keep::Renewed { every } };
-        let Self { poll_interval, max_hold, token_floor, .. } = *self;
+        if let Retention::For(retention) = self.retention
+            && !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)
+        {
+            return Err(OptionsError::RetentionOutOfRange {
+                retention,
+                least: MIN_RETENTION,
+                most: MAX_RETENTION,
+            });
+        }
+        let Self { poll_interval, max_hold, token_floor, retention, .. } = *self;
         Ok(Terms {
             lease,
             keep,
@@ -215,6 +241,7 @@ impl LockOptions {
             poll_interval,
             max_hold,
             token_floor,
+            retention,
         })
     }
 }

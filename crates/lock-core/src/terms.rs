@@ -1,6 +1,6 @@
 //! The terms of a lease: checked options, as the state machine uses them.
 
-use crate::token::FencingToken;
+use crate::{backend::Retention, token::FencingToken};
 use std::time::Duration;
 
 /// What a waiter asks for. Made by [`LockOptions`](crate::LockOptions), whose documentation explains each.
@@ -22,6 +22,8 @@ pub struct Terms {
     pub max_hold: Option<Duration>,
     /// A token that the token of the hold must exceed.
     pub token_floor: Option<FencingToken>,
+    /// How long the fencing counter is kept after the grant.
+    pub retention: Retention,
 }
 
 impl Terms {

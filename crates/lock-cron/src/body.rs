@@ -9,10 +9,8 @@ use crate::{
     start::Granted,
 };
 use futures_util::FutureExt;
-use lock_core::{
-    LostReason,
-    backend::ledger::{RunOutcome, Then},
-};
+use lock_core::LostReason;
+use lock_ledger::{RunOutcome, Then};
 use std::{
     error::Error,
     future::Future,

@@ -8,10 +8,8 @@ use crate::{
     scheduler::{Inner, Scheduler},
     store::Store,
 };
-use lock_core::{
-    LockFactory, LockName, LockOptions,
-    backend::ledger::{GroupName, HISTORY, LONGEST_HISTORY},
-};
+use lock_core::{LockFactory, LockOptions};
+use lock_ledger::{GroupName, HISTORY, LONGEST_HISTORY, RunLedger};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -34,6 +32,7 @@ use tokio::sync::Notify;
 #[must_use]
 pub struct SchedulerBuilder {
     locks: LockFactory,
+    ledger: Arc<dyn RunLedger>,
     group: String,
     node: Option<String>,
     leadership_lease: Duration,
@@ -69,9 +68,10 @@ const LONGEST_REQUEST: Duration = Duration::from_secs(3);
 const MAX_NODE_NAME: usize = 200;
 
 impl SchedulerBuilder {
-    pub(crate) fn new(locks: LockFactory) -> Self {
+    pub(crate) fn new(locks: LockFactory, ledger: Arc<dyn RunLedger>) -> Self {
         Self {
             locks,
+            ledger,
             group: "default".to_owned(),
             node: None,
             leadership_lease: Duration::from_secs(10),
@@ -141,7 +141,6 @@ impl SchedulerBuilder {
     /// Makes the scheduler, without any IO.
     ///
     /// # Errors
-    /// [`CronErrorKind::NoLedger`] if the store of the factory has no run ledger;
     /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
     /// refuses or that is shorter than a second, and for an option that is out of its range.
     pub fn build(self) -> Result<Scheduler, CronError> {
@@ -160,9 +159,8 @@ impl SchedulerBuilder {
             if lease < Duration::from_secs(1) {
                 return Err(invalid(format!("`{option}` is {lease:?}: use at least a second")));
             }
-            let probe = self.locks.named(LockName::reserved("cron").expect("a good name"))?;
-            if let Err(error) = probe.with_options(LockOptions::new().lease(lease)) {
-                return Err(invalid(format!("`{option}`: {:#}", error.without_name())));
+            if let Err(error) = self.locks.check_options(&LockOptions::new().lease(lease)) {
+                return Err(invalid(format!("`{option}`: {error:#}")));
             }
         }
         if !(1..=LONGEST_HISTORY).contains(&self.history) {
@@ -184,7 +182,8 @@ impl SchedulerBuilder {
             )));
         }
         let shorter = self.leadership_lease.min(self.run_lease);
-        let store = Store::new(&self.locks, group, (shorter / 10).min(LONGEST_REQUEST))?;
+        let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(LONGEST_REQUEST));
+        let store = Store::new(self.ledger, clock, group, timeout);
         let observers = Observers { group: self.group.into(), all: self.observers.into() };
         let terms =
             RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life };

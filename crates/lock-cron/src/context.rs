@@ -1,10 +1,8 @@
 //! What a body is told of its run.
 
 use crate::{hold::RunHold, schedule::UtcTime};
-use lock_core::{
-    FencingToken, LockName, LostReason,
-    backend::ledger::{CatchUp, RunId},
-};
+use lock_core::{FencingToken, LockName, LostReason};
+use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, time::Duration};
 use tokio::sync::watch;
 

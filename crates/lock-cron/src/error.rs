@@ -18,8 +18,6 @@ pub struct CronError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CronErrorKind {
-    /// The store of the lock factory has no run ledger, or a wrapper around it does not pass it on.
-    NoLedger,
     /// The text is no name of a group or a job; the source, if there is one, is a [`NameError`].
     InvalidName,
     /// Options do not fit together.
@@ -41,10 +39,6 @@ pub enum CronErrorKind {
 impl CronErrorKind {
     fn says(self) -> &'static str {
         match self {
-            Self::NoLedger => {
-                "the store has no run ledger, so nothing would keep a job from running twice: use one redis or the \
-                 in-memory store"
-            }
             Self::InvalidName => "the name was refused",
             Self::InvalidOptions => "the options were refused",
             Self::InvalidSchedule => "the schedule was refused",

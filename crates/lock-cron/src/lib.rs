@@ -5,13 +5,14 @@
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
-//! use lock_cron::{Schedule, Scheduler};
+//! use lock_cron::{MemoryLedger, Schedule, Scheduler};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In production: `RedisBackend::connect(url).await?` of lock-fred, the same Redis on every node.
+//! // In production: `let redis = RedisBackend::connect(url).await?` of lock-fred in the place of both, the same Redis on
+//! // every node.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
-//! let cron = Scheduler::builder(locks).group("billing").build()?;
+//! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
 //! cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run| async move {
 //!     println!("{}: write the invoices with token {}", run.scheduled_at(), run.fencing_token());
 //!     Ok(())
@@ -81,7 +82,7 @@ pub use context::RunContext;
 pub use error::{CronError, CronErrorKind};
 pub use job::{JobBuilder, RunResult};
 #[doc(no_inline)]
-pub use lock_core::backend::ledger::{Attempt, CatchUp, OpenRun, RunId, RunOutcome, RunState};
+pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
 pub use observe::{CronEvent, CronObserver};
 pub use options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter};
 #[cfg(feature = "otel")]

@@ -6,7 +6,8 @@ use crate::{
     running::Running,
     store::Store,
 };
-use lock_core::{LockFactory, LockName, backend::ledger::Attempt};
+use lock_core::{LockFactory, LockName};
+use lock_ledger::Attempt;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},

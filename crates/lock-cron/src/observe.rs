@@ -1,10 +1,8 @@
 //! What a scheduler tells whoever watches it. Log lines are emitted always, metrics by an observer.
 
 use crate::plan::SkipReason;
-use lock_core::{
-    FencingToken, LockName,
-    backend::ledger::{RunId, RunOutcome},
-};
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{RunId, RunOutcome};
 use std::{fmt::Debug, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// Something happened.

@@ -7,10 +7,8 @@ use crate::{
     schedule::Schedule,
     scheduler::{Scheduler, registration},
 };
-use lock_core::{
-    LockName,
-    backend::ledger::{Order, Ordered, Orders, RunId},
-};
+use lock_core::LockName;
+use lock_ledger::{Order, Ordered, Orders, RunId};
 
 impl Scheduler {
     /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It

@@ -23,7 +23,7 @@ use crate::{
     start::{Granted, again, end, granted},
     store::AFTER_FAILURE,
 };
-use lock_core::backend::ledger::{Attempt, CatchUp, Claimed, RunOutcome, Then};
+use lock_ledger::{Attempt, CatchUp, Claimed, RunOutcome, Then};
 use std::time::Duration;
 use tokio::sync::watch;
 

@@ -1,10 +1,8 @@
 //! The runs that are under way on this node.
 
 use crate::{hold::RunHold, node::lock};
-use lock_core::{
-    LockName, Moment,
-    backend::ledger::{ClaimId, KeptRun, RunId},
-};
+use lock_core::{LockName, Moment};
+use lock_ledger::{ClaimId, KeptRun, RunId};
 use std::{collections::BTreeMap, sync::Mutex};
 use tokio::sync::watch;
 

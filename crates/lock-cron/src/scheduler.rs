@@ -11,10 +11,8 @@ use crate::{
     plan::utc,
     schedule::{Schedule, UtcTime},
 };
-use lock_core::{
-    LockFactory, LockName,
-    backend::ledger::{Attempt, JobOrders, OpenRun, Orders, Registration},
-};
+use lock_core::{LockFactory, LockName};
+use lock_ledger::{Attempt, JobOrders, OpenRun, Orders, Registration, RunLedger};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -35,14 +33,14 @@ use tokio::sync::Notify;
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use lock_core::{LockFactory, MemoryBackend, TestClock};
-/// use lock_cron::{Overlap, Schedule, Scheduler};
+/// use lock_cron::{MemoryLedger, Overlap, Schedule, Scheduler};
 /// use std::{sync::Arc, time::Duration};
 ///
-/// // In production: `LockFactory::new(RedisBackend::connect(url).await?)`.
+/// // In production `RedisBackend::connect(url).await?` is both, on every node.
 /// let clock = Arc::new(TestClock::new());
-/// let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock).build()?;
+/// let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock.clone()).build()?;
 ///
-/// let cron = Scheduler::builder(locks).group("billing").build()?;
+/// let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).group("billing").build()?;
 /// cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run| async move {
 ///     println!("run of {} with token {}", run.scheduled_at(), run.fencing_token());
 ///     Ok(())
@@ -105,9 +103,12 @@ pub struct JobView {
 }
 
 impl Scheduler {
-    /// A scheduler on these locks; see [`SchedulerBuilder`].
-    pub fn builder(locks: LockFactory) -> SchedulerBuilder {
-        SchedulerBuilder::new(locks)
+    /// Begins a scheduler that elects its leader with `locks` and records runs in `ledger`; see [`SchedulerBuilder`].
+    ///
+    /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must
+    /// use the same ledger, since it decides which runs start.
+    pub fn builder(locks: LockFactory, ledger: impl RunLedger) -> SchedulerBuilder {
+        SchedulerBuilder::new(locks, Arc::new(ledger))
     }
 
     /// Describes a job; [`register`](JobBuilder::register) adds it. All nodes should register the same jobs. Nodes that know

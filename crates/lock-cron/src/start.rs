@@ -10,12 +10,10 @@ use crate::{
     running::Held,
     schedule::UtcTime,
 };
-use lock_core::{
-    FencingToken, LockName,
-    backend::ledger::{
-        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, OpenRun, OverlapRule, RunId,
-        RunOutcome, RunState, Then,
-    },
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{
+    Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, OpenRun, OverlapRule, RunId,
+    RunOutcome, RunState, Then,
 };
 use std::time::Duration;
 

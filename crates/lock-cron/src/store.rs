@@ -1,20 +1,15 @@
 //! Requests to the run ledger: each has a timeout, and some are repeated until the answer is certain.
 
-use crate::{
-    error::{CronError, CronErrorKind},
-    hold::RunHold,
-    plan::utc,
-    schedule::UtcTime,
-};
+use crate::{hold::RunHold, plan::utc, schedule::UtcTime};
 use futures_util::FutureExt;
-use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind, LockFactory, LockName, Moment,
-    backend::{
-        Reply,
-        ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger},
-    },
+use lock_core::{Applied, BackendError, BackendErrorKind, LockName, Moment, ServerTime, backend::Reply};
+use lock_ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger};
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
 };
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 /// Waits between requests that were not answered.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -35,25 +30,25 @@ pub(crate) struct Claiming {
 /// The ledger of one group.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
-    backend: Arc<dyn Backend>,
+    ledger: Arc<dyn RunLedger>,
     clock: Arc<dyn lock_core::Clock>,
     pub(crate) group: GroupName,
     timeout: Duration,
 }
 
 impl Store {
-    pub(crate) fn new(locks: &LockFactory, group: GroupName, timeout: Duration) -> Result<Self, CronError> {
-        let (backend, clock) = (locks.backend().clone(), locks.clock().clone());
-        if backend.ledger().is_none() {
-            let store = backend.capabilities().name;
-            return Err(CronError::new(CronErrorKind::NoLedger).about(format_args!("store `{store}`")));
-        }
-        Ok(Self { backend, clock, group, timeout })
+    pub(crate) fn new(
+        ledger: Arc<dyn RunLedger>,
+        clock: Arc<dyn lock_core::Clock>,
+        group: GroupName,
+        timeout: Duration,
+    ) -> Self {
+        Self { ledger, clock, group, timeout }
     }
 
     /// The server's time, as far as it is known, or else that of this node: it only decides when to ask.
     pub(crate) fn now(&self) -> UtcTime {
-        utc(self.backend.server_now().unwrap_or_else(|| self.clock.wall()))
+        utc(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }
 
     /// The moment now, by which leases are measured.
@@ -66,15 +61,20 @@ impl Store {
         RunHold::new(self.clock.clone(), sent, lease)
     }
 
+    /// The server's clock. A ledger that panics is one that does not know it.
+    fn server_now(&self) -> Option<ServerTime> {
+        catch_unwind(AssertUnwindSafe(|| self.ledger.server_now(&self.group))).unwrap_or(None)
+    }
+
     /// The seconds by which the wall clock of this node is ahead.
     pub(crate) fn clock_offset(&self) -> Option<f64> {
-        let server = self.backend.server_now()?.as_micros();
+        let server = self.server_now()?.as_micros();
         let wall = self.clock.wall().as_micros();
         Some(wall.wrapping_sub(server).cast_signed() as f64 / 1e6)
     }
 
     pub(crate) fn ledger(&self) -> &dyn RunLedger {
-        self.backend.ledger().expect("it had a ledger when the scheduler was built")
+        &*self.ledger
     }
 
     pub(crate) fn job(&self, name: &LockName) -> JobId {
@@ -154,12 +154,13 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lock_core::MemoryBackend;
+    use lock_core::TestClock;
+    use lock_ledger::MemoryLedger;
 
     #[tokio::test(start_paused = true)]
     async fn a_backend_that_panics_is_one_that_did_not_answer() {
-        let (locks, group) = (LockFactory::new(MemoryBackend::new()), GroupName::new("g").unwrap());
-        let store = Store::new(&locks, group, Duration::from_secs(1)).unwrap();
+        let (ledger, clock) = (Arc::new(MemoryLedger::new()), Arc::new(TestClock::new()));
+        let store = Store::new(ledger, clock, GroupName::new("g").unwrap(), Duration::from_secs(1));
         let asked = store.ask::<()>(async { panic!("out of order") }).await;
         assert_eq!(asked.unwrap_err().applied(), Applied::Unknown);
     }

@@ -12,10 +12,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use lock_core::{
-    ServerTime,
-    backend::ledger::{Attempt, CatchUp, OpenRun},
-};
+use lock_core::ServerTime;
+use lock_ledger::{Attempt, CatchUp, OpenRun};
 use serde_json::{Value, json};
 
 /// How many next runs a list tells.
@@ -38,7 +36,8 @@ const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsa
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let cron = lock_cron::Scheduler::builder(lock_core::LockFactory::new(lock_core::MemoryBackend::new())).build()?;
+/// # let cron = lock_cron::Scheduler::builder(
+/// #     lock_core::LockFactory::new(lock_core::MemoryBackend::new()), lock_cron::MemoryLedger::new()).build()?;
 /// let app: axum::Router = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
 /// # let _ = app;
 /// # Ok(()) }

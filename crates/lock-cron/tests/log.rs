@@ -2,7 +2,7 @@
 //! thread reaches first.
 
 use lock_core::{LockFactory, MemoryBackend, TestClock};
-use lock_cron::{Schedule, Scheduler};
+use lock_cron::{MemoryLedger, Schedule, Scheduler};
 use std::{
     io,
     sync::{Arc, Mutex},
@@ -31,8 +31,8 @@ async fn a_failure_is_logged_with_its_cause_and_a_skip_for_overlap_only_for_debu
     let _default = tracing::subscriber::set_default(subscriber);
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
-    let locks = LockFactory::builder(memory).clock(clock).build().expect("good options");
-    let cron = Scheduler::builder(locks).build().expect("good options");
+    let locks = LockFactory::builder(memory).clock(clock.clone()).build().expect("good options");
+    let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).build().expect("good options");
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, |_| async {
         let cause = "x".parse::<u8>().expect_err("no number");

@@ -18,7 +18,7 @@ use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, Wish, ledger::RunLedger,
+        Released, RenewItem, Renewed, Reply, Signals, Store, SubscriberId, Wish,
     },
 };
 use std::{
@@ -51,15 +51,7 @@ struct Inner {
     ledger_probed: AtomicBool,
 }
 
-/// How long the counter of a lock for one piece of work is kept. Tokens follow the clock, so that a lost counter is
-/// harmless; a job that runs every second would leave 3,600 of them in an hour.
-const ONE_OFF: Duration = Duration::from_secs(60);
-
 impl Inner {
-    fn retention_of(&self, name: &LockName) -> Option<Duration> {
-        if name.is_reserved() { Some(ONE_OFF) } else { self.retention }
-    }
-
     /// Warns if the counter of a name was found far below the clock, once for each backend. Without a retention there is
     /// nothing to change.
     fn look_at_counter(&self, name: &LockName, answer: &Raw) {
@@ -154,6 +146,11 @@ impl RedisBackend {
         Ok(())
     }
 
+    /// The server's time as far as it is known.
+    pub(crate) fn server_time(&self) -> Option<ServerTime> {
+        self.inner.clock.now()
+    }
+
     /// Runs a script and learns the server's clock from its answer.
     pub(crate) async fn run(
         &self,
@@ -197,24 +194,11 @@ impl RedisBackend {
 #[async_trait]
 impl Backend for RedisBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("redis", WakeUps::Push)
+        Capabilities::new("redis")
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
-        self.inner.clock.now()
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.inner.subscriptions.attach(signals)
-    }
-
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.subscriptions.watch(subscriber, name).await
-    }
-
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.subscriptions.unwatch(subscriber, &name);
-        Ok(())
+    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+        self.server_time()
     }
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -227,7 +211,7 @@ impl Backend for RedisBackend {
                     r.not_after.as_micros().to_string(),
                     reserve.to_string(),
                     floor.map_or_else(String::new, |floor| floor.to_string()),
-                    self.inner.retention_of(&r.name).map_or_else(String::new, millis),
+                    r.retention.unless(self.inner.retention).map_or_else(String::new, millis),
                 ];
                 let answer = self.run(&script::ACQUIRE, vec![lock, counter], args).await?;
                 self.inner.look_at_counter(&r.name, &answer);
@@ -277,9 +261,27 @@ impl Backend for RedisBackend {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
         self.run(&script::FORCE, vec![lock], vec![r.seen, channel]).await?.forced()
     }
+}
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        Some(self)
+#[async_trait]
+impl lock_core::backend::Subscriptions for RedisBackend {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.subscriptions.attach(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.subscriptions.watch(subscriber, name).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.subscriptions.unwatch(subscriber, &name);
+        Ok(())
+    }
+}
+
+impl From<RedisBackend> for Store {
+    fn from(redis: RedisBackend) -> Self {
+        Self::from(Arc::new(redis))
     }
 }
 

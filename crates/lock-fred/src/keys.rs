@@ -1,6 +1,7 @@
 //! What a lock is called in Redis. The layout is Redisson's, so that Java and Rust contend for one lock.
 
-use lock_core::{LockName, backend::ledger::GroupName};
+use lock_core::LockName;
+use lock_ledger::GroupName;
 
 /// The keys and the channel of one lock; all in one slot of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@
 use crate::{backend::RedisBackend, builder::RedisBackendBuilder};
 use async_trait::async_trait;
 use fred::types::config::{Config, ServerConfig};
-use lock_core::{Connector, LockError, backend::SharedBackend};
+use lock_core::{Connector, LockError, Store};
+use lock_ledger::{LedgerConnector, RunLedger};
 use percent_encoding::percent_decode_str;
 use std::sync::Arc;
 use url::{Host, Url};
@@ -33,8 +34,16 @@ impl Connector for Redis {
         &["redis", "rediss", "redis+unix"]
     }
 
-    async fn connect(&self, url: &str) -> Result<SharedBackend, LockError> {
-        Ok(Arc::new(RedisBackend::connect(url).await?))
+    async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        Ok(RedisBackend::connect(url).await?.into())
+    }
+}
+
+#[async_trait]
+impl LedgerConnector for Redis {
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let redis = RedisBackend::connect(url).await?;
+        Ok((redis.clone().into(), Arc::new(redis)))
     }
 }
 

@@ -314,6 +314,7 @@ fn terms(bytes: &mut Bytes<'_>) -> Terms {
         poll_interval: Duration::from_secs(5),
         max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
         token_floor: None,
+        retention: lock_core::Retention::Backend,
     }
 }
 

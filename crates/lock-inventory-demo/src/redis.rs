@@ -4,7 +4,7 @@
 //! another, nor with an application that locks `stock:<sku>` in earnest, and nobody waits for the leases of a run that
 //! was killed. The fencing counters of a run are of no use after it, and end within a minute.
 
-use lock_core::{LockError, ProcessId, backend::SharedBackend};
+use lock_core::{LockError, ProcessId, Store};
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::RedisServer;
 use std::{
@@ -65,7 +65,7 @@ impl fmt::Debug for RedisUrl {
 pub struct Redis {
     url: RedisUrl,
     prefix: String,
-    backend: SharedBackend,
+    locks: Store,
     // The last field: the server goes when nobody is connected any more.
     server: Option<Arc<RedisServer>>,
 }
@@ -106,7 +106,7 @@ impl Redis {
     /// Takes part in a run that another process has begun.
     pub(crate) async fn join(url: RedisUrl, prefix: String) -> Result<Self, LockError> {
         let backend = RedisBackendBuilder::from_url(url.with_secrets())?.retention(Some(RETENTION));
-        Ok(Self { url, prefix, backend: Arc::new(backend.connect().await?), server: None })
+        Ok(Self { url, prefix, locks: backend.connect().await?.into(), server: None })
     }
 
     /// Its address.
@@ -121,10 +121,10 @@ impl Redis {
         &self.prefix
     }
 
-    /// The connection of this process.
+    /// The locks, over the connection of this process.
     #[must_use]
-    pub fn backend(&self) -> SharedBackend {
-        Arc::clone(&self.backend)
+    pub fn locks(&self) -> Store {
+        self.locks.clone()
     }
 }
 

@@ -1,7 +1,10 @@
 //! What is searched: who wants the lock how often, how many faults there are, how far time goes.
 
 use crate::{laws::Law, mutant::Mutant};
-use lock_core::model::{Keep, Terms};
+use lock_core::{
+    Retention,
+    model::{Keep, Terms},
+};
 use std::time::Duration;
 
 /// The faults that are left.
@@ -143,6 +146,7 @@ const fn terms(lease: u64, every: u64) -> Terms {
         outage_budget: Duration::from_secs(100_000),
         max_hold: None,
         token_floor: None,
+        retention: Retention::Backend,
     }
 }
 

@@ -28,7 +28,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Dropping it leaves what is held to its lease.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
     let backend = RedisBackend::connect(&cli.url).await?;
-    let locks = LockFactory::builder(backend).options(LockOptions::new().lease(cli.lease)).build()?;
+    let locks = LockFactory::builder(backend.clone()).options(LockOptions::new().lease(cli.lease)).build()?;
     let mut orders = Orders::from_stdin();
     match &cli.command {
         Command::Count { lock, tasks, sections, counter } => {
@@ -41,7 +41,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Cron { group, schedule, takes, adopt, fence } => {
             let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };
-            cron::run(&locks, cli.lease, group, schedule, work, orders).await?;
+            cron::run((&locks, backend), cli.lease, group, schedule, work, orders).await?;
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;

@@ -10,7 +10,7 @@ use lock_core::{
     Applied, Backend, BackendError, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, WakeUps, ledger::RunLedger,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
     },
 };
 use std::sync::{Arc, Weak};
@@ -19,7 +19,6 @@ use std::sync::{Arc, Weak};
 pub(crate) struct SimBackend {
     pub(crate) world: Arc<World>,
     pub(crate) link: usize,
-    pub(crate) push: bool,
     pub(crate) plant: Plant,
 }
 
@@ -49,24 +48,11 @@ fn nonsense() -> BackendError {
 #[async_trait]
 impl Backend for SimBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("sim", if self.push { WakeUps::Push } else { WakeUps::Poll })
+        Capabilities::new("sim")
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
         self.world.with(|state| state.links[self.link].estimate())
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.world.with(|state| state.links[self.link].signals = Some(signals));
-        SubscriberId::new(self.link as u64)
-    }
-
-    async fn watch(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.ask(Request::Watch(name)).await.map(drop)
-    }
-
-    async fn unwatch(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.ask(Request::Unwatch(name)).await.map(drop)
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -87,7 +73,7 @@ impl Backend for SimBackend {
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         if self.plant == Plant::DropsReleases && request.depth_left == 0 {
-            let now = self.server_now().unwrap_or_default();
+            let now = self.server_now(&request.name).unwrap_or_default();
             return Ok(Reply::new(now, Released::Released { listeners: None }));
         }
         let second = (self.plant == Plant::HidesResends).then(|| request.clone());
@@ -115,9 +101,21 @@ impl Backend for SimBackend {
             _ => Err(nonsense()),
         }
     }
+}
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        None
+#[async_trait]
+impl Subscriptions for SimBackend {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.world.with(|state| state.links[self.link].signals = Some(listener));
+        SubscriberId::new(self.link as u64)
+    }
+
+    async fn subscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.ask(Request::Watch(name)).await.map(drop)
+    }
+
+    async fn unsubscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.ask(Request::Unwatch(name)).await.map(drop)
     }
 }
 

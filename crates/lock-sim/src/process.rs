@@ -4,7 +4,7 @@ use crate::{
     backend::SimBackend, client::Client, clock::ProcessClock, gate::Stoppable, judge::micros, link::Link,
     observer::Ear, oracle::SLACK, plant::Plant, state::Order, trace::Who, world::World,
 };
-use lock_core::{Limits, LockFactory, ProcessId};
+use lock_core::{Limits, LockFactory, ProcessId, Store};
 use lock_testkit::{Seed, Stream};
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -36,11 +36,15 @@ impl Life {
             state.links.len() - 1
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
-        let backend = SimBackend { world: world.clone(), link, push: plan.push, plant };
+        let backend = SimBackend { world: world.clone(), link, plant };
+        let store = match plan.push {
+            true => Store::from(Arc::new(backend)),
+            false => Store::polling(backend),
+        };
         let id = uuid::Uuid::from_u64_pair(ids.number(), link as u64);
         let numbers = Mutex::new(ids);
         let random = move || numbers.lock().unwrap_or_else(PoisonError::into_inner).number();
-        let builder = LockFactory::builder(backend)
+        let builder = LockFactory::builder(store)
             .clock(clock)
             .observer(ear.clone())
             .options(plan.menu[0].options)

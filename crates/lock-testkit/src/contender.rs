@@ -4,7 +4,7 @@ use lock_core::{
     Backend, FencingToken, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, Floor, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed,
-        Reply, StoredHold, Wish,
+        Reply, Retention, StoredHold, Wish,
     },
 };
 use std::{
@@ -66,7 +66,14 @@ impl Contender {
     /// An acquire of this lease that is in time.
     pub async fn request(&self, name: &LockName, duration: Duration, wish: Wish) -> AcquireRequest {
         let not_after = now(&self.backend, name).await + PATIENCE;
-        AcquireRequest { name: name.clone(), lease: self.lease, duration, not_after, wish }
+        AcquireRequest {
+            name: name.clone(),
+            lease: self.lease,
+            duration,
+            not_after,
+            wish,
+            retention: Retention::Backend,
+        }
     }
 
     /// Asks for the lock.
@@ -178,7 +185,7 @@ pub fn must_be_busy(acquired: &Acquired) {
 
 /// The server's time: the backend's estimate, or what the server says.
 pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> ServerTime {
-    match backend.server_now() {
+    match backend.server_now(name) {
         Some(now) => now,
         None => look(backend, name).await.now,
     }

@@ -18,15 +18,14 @@
 //! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
 //!
 //! ```
-//! use lock_core::{Backend, MemoryBackend};
+//! use lock_core::{MemoryBackend, Store};
 //! use lock_testkit::{Fault, FaultyBackend, Op};
-//! use std::sync::Arc;
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let faulty = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+//! let faulty = FaultyBackend::new(MemoryBackend::new());
 //! faulty.next(Op::Acquire, Fault::ApplyThenLose); // one lost reply …
 //! faulty.always(Op::Release, Fault::Hang); // … and releases that are never answered
-//! let store: Arc<dyn Backend> = Arc::new(faulty.clone()); // give this one to a factory
+//! let store = Store::from(faulty.clone()); // give this one to a factory
 //! # drop(store);
 //! faulty.heal();
 //! assert_eq!(faulty.calls(Op::Acquire), 0);
@@ -54,7 +53,7 @@ mod seed;
 pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
 #[cfg(all(unix, feature = "servers"))]
 pub use clock_shift::ClockShift;
-pub use faulty::{Fault, FaultyBackend, Gate, Kept, Op, Phase};
+pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
 pub use proxy::{Direction, TcpProxy};

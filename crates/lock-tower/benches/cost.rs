@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use lock_core::{Backend, LockFactory, MemoryBackend};
+use lock_core::{LockFactory, MemoryBackend};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use lock_tower::{DetachedTasks, LockLayer};
@@ -75,9 +75,7 @@ async fn memory(table: &mut Table) {
 }
 
 async fn redis(table: &mut Table, server: &RedisServer) -> Result<(), Box<dyn Error>> {
-    let backend: std::sync::Arc<dyn Backend> =
-        std::sync::Arc::new(RedisBackend::connect(&server.url()).await?);
-    let locks = LockFactory::new(backend);
+    let locks = LockFactory::new(RedisBackend::connect(&server.url()).await?);
     let pair = table.row("Redis: acquire and release alone", None, None, &mut Pairs::of(&locks)).await;
     let locked = LockLayer::new(locks).key("k").layer(tower::service_fn(handler));
     let twenty = Some(Duration::from_micros(20));

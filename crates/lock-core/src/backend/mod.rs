@@ -1,29 +1,27 @@
 //! What a store must be able to do so that a lock can be built on it.
 //!
-//! Adding a backend means: implement [`Backend`], write a small harness, run the conformance suite of
-//! `lock-testkit`.
+//! To add a backend, implement [`Backend`], and [`Subscriptions`] if the store can push wake-ups; then write a small
+//! harness and run the conformance suite of `lock-testkit`. A [`Store`] carries the two to a factory.
 
 mod error;
-mod forward;
-pub mod ledger;
 mod reply;
 mod request;
 mod signals;
+mod store;
+mod subscriptions;
 mod watchers;
 
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use reply::{Acquired, Forced, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
-pub use request::{AcquireRequest, Floor, ForceRelease, Publish, ReleaseRequest, RenewItem, Wish};
+pub use request::{AcquireRequest, Floor, ForceRelease, Publish, ReleaseRequest, RenewItem, Retention, Wish};
 pub use signals::{Signals, SubscriberId, WakeReason};
+pub use store::Store;
+pub use subscriptions::Subscriptions;
 pub use watchers::Watchers;
 
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;
-use std::{
-    fmt::Debug,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{fmt::Debug, time::Duration};
 
 /// A store of leases.
 ///
@@ -51,22 +49,12 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// What this backend is and can do; constant over its life.
     fn capabilities(&self) -> Capabilities;
 
-    /// The server's clock as this backend estimates it now, or `None` while it has never heard from the
-    /// server; the wall clock of this machine is taken then.
+    /// Estimates the present time of the server that stores this name, or returns `None` before the first answer of
+    /// that server; the wall clock of this machine is used then. In a cluster each node has a clock of its own.
     ///
-    /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]); a wrong estimate costs a retry,
-    /// since every answer brings the true one.
-    fn server_now(&self) -> Option<ServerTime>;
-
-    /// Tells where wake-ups go: once per factory, which is dropped from the list when `signals` is gone.
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId;
-
-    /// Asks for [`Signals::freed`] of this name. Returns when the subscription is *acknowledged*: a release
-    /// after that is heard. Watching twice is watching once.
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
-
-    /// Ends [`watch`](Backend::watch).
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
+    /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). A wrong estimate costs one retry, since
+    /// every answer carries the true time.
+    fn server_now(&self, name: &LockName) -> Option<ServerTime>;
 
     /// Takes a lease, raises its depth, or says why not.
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError>;
@@ -83,10 +71,6 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Frees a lock whoever holds it, if the holder is still the one that was seen.
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError>;
-
-    /// The run ledger of this store, if it has one: what a scheduler builds on. A store that cannot decide alone, such as a
-    /// quorum, has none.
-    fn ledger(&self) -> Option<&dyn ledger::RunLedger>;
 }
 
 /// What a backend is and can do.
@@ -95,17 +79,15 @@ pub trait Backend: Debug + Send + Sync + 'static {
 pub struct Capabilities {
     /// Its short name in metrics and log lines, for example `memory` or `redis`.
     pub name: &'static str,
-    /// Whether releases are pushed to watchers, or have to be polled for.
-    pub wake_ups: WakeUps,
     /// The longest lease it accepts, where it has such a limit of its own.
     pub max_lease: Option<Duration>,
 }
 
 impl Capabilities {
-    /// Of a backend with that name and way of waking, without further limits.
+    /// Describes a backend of that name without limits of its own.
     #[must_use]
-    pub const fn new(name: &'static str, wake_ups: WakeUps) -> Self {
-        Self { name, wake_ups, max_lease: None }
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, max_lease: None }
     }
 
     /// Limits the lease.
@@ -115,16 +97,3 @@ impl Capabilities {
         self
     }
 }
-
-/// How waiters hear of a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WakeUps {
-    /// The store pushes: [`Backend::watch`] works.
-    Push,
-    /// It cannot: waiters ask again, with jitter.
-    Poll,
-}
-
-/// A backend that any number of factories share.
-pub type SharedBackend = Arc<dyn Backend>;

@@ -16,6 +16,36 @@ pub struct AcquireRequest {
     pub not_after: ServerTime,
     /// What is wished for.
     pub wish: Wish,
+    /// How long a grant lets the fencing counter of the name last.
+    pub retention: Retention,
+}
+
+/// How long the fencing counter of a name is kept after its latest grant.
+///
+/// Tokens follow the server's clock and keep growing after a counter has ended, so this only bounds what unused names
+/// occupy in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Retention {
+    /// As long as the backend says: 1 h on Redis unless its builder chose another time.
+    #[default]
+    Backend,
+    /// This long, in whole milliseconds.
+    For(Duration),
+    /// For ever: where the counter is shared with programs that do not follow the clock, such as Redisson's fenced locks.
+    Forever,
+}
+
+impl Retention {
+    /// The time that a counter is kept where the backend's own is `default`; `None` stands for ever.
+    #[must_use]
+    pub const fn unless(self, default: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Backend => default,
+            Self::For(time) => Some(time),
+            Self::Forever => None,
+        }
+    }
 }
 
 /// What an [`AcquireRequest`] wishes for.

@@ -14,6 +14,7 @@ use crate::{
         Command, Ended, Event, Grant, GrantedBy, HoldId, Notice, Outside, ReleaseAnswer, ReleaseOutcome,
         WaiterId,
     },
+    name::LockName,
     observe::{By, LockEvent, RenewalOutcome, WakeUp},
     owner::Owner,
     sync::lock,
@@ -78,6 +79,7 @@ enum Told {
 
 struct World<'a> {
     driver: &'a Driver,
+    name: &'a LockName,
     seats: &'a BTreeMap<WaiterId, Seat>,
 }
 
@@ -87,7 +89,7 @@ impl Outside for World<'_> {
     }
 
     fn server_now(&mut self) -> ServerTime {
-        self.driver.backend.server_now().unwrap_or_else(|| self.driver.clock.wall())
+        self.driver.backend.server_now(self.name).unwrap_or_else(|| self.driver.clock.wall())
     }
 
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32 {
@@ -169,7 +171,7 @@ impl Driver {
         }
         {
             let CellState { machine, seats, .. } = &mut *state;
-            machine.handle(now, event, &mut World { driver: self, seats }, &mut commands);
+            machine.handle(now, event, &mut World { driver: self, name: &cell.name, seats }, &mut commands);
         }
         for command in commands {
             if polled && matches!(command, Command::TryAcquire { .. }) {

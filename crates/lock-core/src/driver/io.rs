@@ -6,7 +6,7 @@ use super::{
     cell::Cell,
 };
 use crate::{
-    backend::{AcquireRequest, Backend, BackendError, Publish, ReleaseRequest, RenewItem, Reply, Wish},
+    backend::{AcquireRequest, BackendError, Publish, ReleaseRequest, RenewItem, Reply, Wish},
     ids::{LeaseId, LeaseNumber},
     machine::{Event, Failure, WatchAnswer},
     sync::{Handle, lock},
@@ -124,7 +124,8 @@ impl Driver {
         match op {
             Op::TryAcquire { lease, terms, not_after, wish } => {
                 let (id, duration) = (LeaseId::new(self.process, lease), terms.lease);
-                let request = AcquireRequest { name, lease: id, duration, not_after, wish };
+                let retention = terms.retention;
+                let request = AcquireRequest { name, lease: id, duration, not_after, wish, retention };
                 let outcome = op.noted(cell, backend.acquire(request).await);
                 Event::Acquired { lease, outcome }
             }
@@ -135,14 +136,17 @@ impl Driver {
                 Event::Released { lease, depth_left, outcome }
             }
             Op::Watch | Op::Unwatch => {
-                let Some(subscriber) = self.subscriber.get() else { return op.unknown() };
+                let (Some(subscriptions), Some(subscriber)) = (&self.subscriptions, self.subscriber.get())
+                else {
+                    return op.unknown();
+                };
                 let answer = |done: Result<(), BackendError>| match done {
                     Ok(()) => WatchAnswer::Acknowledged,
                     Err(_) => WatchAnswer::Failed,
                 };
                 match op {
-                    Op::Watch => Event::Watched(answer(backend.watch(*subscriber, name).await)),
-                    _ => Event::Unwatched(answer(backend.unwatch(*subscriber, name).await)),
+                    Op::Watch => Event::Watched(answer(subscriptions.subscribe(*subscriber, name).await)),
+                    _ => Event::Unwatched(answer(subscriptions.unsubscribe(*subscriber, name).await)),
                 }
             }
             Op::Renew { .. } => match self.perform_renewals(vec![(cell.clone(), op)]).await.pop() {

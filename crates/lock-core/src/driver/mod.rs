@@ -43,7 +43,7 @@ pub(crate) use shutdown::SHUTDOWN;
 pub use shutdown::ShutdownReport;
 
 use crate::{
-    backend::{Backend, SubscriberId},
+    backend::{Backend, Store, SubscriberId, Subscriptions},
     clock::Clock,
     ids::ProcessId,
     inspect::{LocalHold, LocalView},
@@ -77,6 +77,7 @@ pub(crate) struct Driver {
     me: Weak<Driver>,
     pub(crate) process: ProcessId,
     pub(crate) backend: Arc<dyn Backend>,
+    subscriptions: Option<Arc<dyn Subscriptions>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
     pub(crate) limits: Limits,
@@ -101,7 +102,7 @@ pub(crate) struct Driver {
 /// What a driver is made of.
 pub(crate) struct Parts {
     pub(crate) process: ProcessId,
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) store: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
     pub(crate) limits: Limits,
@@ -117,7 +118,8 @@ impl Driver {
         let driver = Arc::new_cyclic(|me| Self {
             me: me.clone(),
             process: parts.process,
-            backend: parts.backend,
+            backend: parts.store.backend,
+            subscriptions: parts.store.subscriptions,
             clock: parts.clock,
             options: parts.options,
             limits: parts.limits,
@@ -138,8 +140,10 @@ impl Driver {
             closed: AtomicBool::new(false),
             shutdown_millis: AtomicU64::new(0),
         });
-        let signals = Arc::downgrade(&driver);
-        let _ = driver.subscriber.set(driver.backend.attach(signals));
+        if let Some(subscriptions) = &driver.subscriptions {
+            let listener = Arc::downgrade(&driver);
+            let _ = driver.subscriber.set(subscriptions.register_listener(listener));
+        }
         driver
     }
 

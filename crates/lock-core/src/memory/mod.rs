@@ -1,6 +1,5 @@
 //! The in-memory backend: the store rules behind a mutex.
 
-mod ledger;
 mod registry;
 mod shelf;
 
@@ -8,12 +7,11 @@ use crate::{
     backend::{
         AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
         ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply,
-        Signals, StoredHold, SubscriberId, WakeUps, Watchers,
-        ledger::{GroupName, RunLedger},
+        Signals, Store, StoredHold, SubscriberId, Subscriptions, Watchers,
     },
     clock::{Clock, SteadyClock},
     name::LockName,
-    store::{GroupLedger, UnsupportedWish},
+    store::UnsupportedWish,
     sync::{Mutex, lock},
     time::ServerTime,
 };
@@ -21,7 +19,6 @@ use async_trait::async_trait;
 pub(crate) use registry::connect;
 use shelf::Shelf;
 use std::{
-    collections::HashMap,
     fmt,
     sync::{Arc, Weak},
 };
@@ -51,7 +48,6 @@ pub struct MemoryBackend {
 struct Inner {
     clock: Arc<dyn Clock>,
     shelf: Mutex<Shelf>,
-    ledgers: Mutex<HashMap<GroupName, GroupLedger>>,
     watchers: Watchers,
 }
 
@@ -65,20 +61,12 @@ impl MemoryBackend {
     /// An empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                clock,
-                shelf: Mutex::default(),
-                ledgers: Mutex::default(),
-                watchers: Watchers::default(),
-            }),
-        }
+        Self { inner: Arc::new(Inner { clock, shelf: Mutex::default(), watchers: Watchers::default() }) }
     }
 
-    /// Forgets every lock, every counter and every ledger, as a server that restarts empty does, and says so to its factories.
+    /// Forgets every lock and every counter, as a server that restarts empty does, and reports it to its factories.
     pub fn forget_everything(&self) {
         lock(&self.inner.shelf).clear();
-        lock(&self.inner.ledgers).clear();
         self.inner.watchers.node_restarted();
     }
 
@@ -127,33 +115,19 @@ fn unsupported(_: UnsupportedWish) -> BackendError {
 #[async_trait]
 impl Backend for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("memory", WakeUps::Push)
+        Capabilities::new("memory")
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
         Some(self.inner.now())
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.inner.watchers.forget_gone();
-        self.inner.watchers.attach(signals)
-    }
-
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.watchers.watch(subscriber, name);
-        Ok(())
-    }
-
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.watchers.unwatch(subscriber, &name);
-        Ok(())
     }
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         let mut shelf = lock(&self.inner.shelf);
         let now = self.inner.now();
         let acquired = shelf.slot_or_new(&r.name, now, |slot| {
-            slot.acquire(now, r.lease, r.duration, r.not_after, r.wish, Some(shelf::RETENTION))
+            let retention = r.retention.unless(Some(shelf::RETENTION));
+            slot.acquire(now, r.lease, r.duration, r.not_after, r.wish, retention)
         });
         Ok(Reply::new(now, acquired.map_err(unsupported)?))
     }
@@ -205,9 +179,29 @@ impl Backend for MemoryBackend {
         }
         Ok(Reply::new(now, outcome))
     }
+}
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        Some(self)
+#[async_trait]
+impl Subscriptions for MemoryBackend {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.watchers.forget_gone();
+        self.inner.watchers.attach(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.watchers.watch(subscriber, name);
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.watchers.unwatch(subscriber, &name);
+        Ok(())
+    }
+}
+
+impl From<MemoryBackend> for Store {
+    fn from(memory: MemoryBackend) -> Self {
+        Self::from(Arc::new(memory))
     }
 }
 
@@ -227,7 +221,7 @@ mod tests {
                 crate::ids::LeaseNumber::new(number),
             );
             let name = LockName::new(format!("order:{number}")).unwrap();
-            let now = store.server_now().unwrap();
+            let now = store.server_now(&name).unwrap();
             let mut shelf = lock(&store.inner.shelf);
             shelf.slot_or_new(&name, now, |slot| {
                 let wish = crate::backend::Wish::Next { reserve: 0, floor: None };

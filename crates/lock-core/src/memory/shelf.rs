@@ -3,7 +3,7 @@
 use crate::{name::LockName, store::Slot, time::ServerTime};
 use std::{collections::HashMap, time::Duration};
 
-/// How long a counter is kept. Its server clock never steps back, so a counter that is older than a millisecond
+/// How long a counter is kept by default. Its server clock never steps back, so a counter that is older than a millisecond
 /// could be forgotten; a minute leaves room for clocks that tests move.
 pub(super) const RETENTION: Duration = Duration::from_secs(60);
 

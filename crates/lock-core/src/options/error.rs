@@ -60,6 +60,15 @@ pub enum OptionsError {
         /// The bound, which a floor must be below.
         most: FencingToken,
     },
+    /// The fencing counter would be kept for too short or too long a time.
+    RetentionOutOfRange {
+        /// The time that was asked for.
+        retention: Duration,
+        /// The shortest time.
+        least: Duration,
+        /// The longest time.
+        most: Duration,
+    },
     /// The token of the hold that was to be re-entered does not exceed the token floor.
     FloorAboveHold {
         /// The token of the hold.
@@ -106,6 +115,10 @@ impl fmt::Display for OptionsError {
             Self::FloorTooHigh { floor, most } => {
                 write!(f, "a token floor of {floor} leaves too few tokens above it: use one below {most}")
             }
+            Self::RetentionOutOfRange { retention, least, most } => write!(
+                f,
+                "a retention of {retention:?} is out of range: use {least:?} to {most:?}, or `Retention::Forever`"
+            ),
             Self::FloorAboveHold { token } => write!(
                 f,
                 "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"

@@ -18,7 +18,6 @@
 //! The in-memory backend is these functions behind a mutex. Other backends do the same in their own way (Redis
 //! in Lua) and are compared with them.
 
-mod ledger;
 mod tokens;
 
 use crate::{
@@ -26,9 +25,8 @@ use crate::{
     ids::LeaseId,
     time::ServerTime,
 };
-pub use ledger::GroupLedger;
 use std::time::Duration;
-pub(crate) use tokens::Counter;
+pub use tokens::{Counter, draw};
 
 /// What a store keeps under one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -55,7 +53,9 @@ impl Held {
     }
 }
 
-fn expiry(now: ServerTime, duration: Duration) -> u64 {
+/// The millisecond up to which a lease of this length lasts.
+#[must_use]
+pub fn expiry(now: ServerTime, duration: Duration) -> u64 {
     now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -102,7 +102,7 @@ impl Slot {
                     Some(repeat) => repeat.raise_expiry(now, duration),
                     free => *free = Some(Held { lease, depth: 1, expires_ms: expiry(now, duration) }),
                 }
-                let (first, last) = tokens::draw(&mut self.counter, now, reserve, floor, retention);
+                let (first, last) = draw(&mut self.counter, now, reserve, floor, retention);
                 Ok(Acquired::Granted { first, last })
             }
             Wish::Keep { depth } => match self.held_by(lease) {

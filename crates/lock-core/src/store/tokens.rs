@@ -15,7 +15,7 @@ const LEAD: u64 = 1000;
 
 /// The last token given out or reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Counter {
+pub struct Counter {
     last: u64,
     expires_ms: Option<u64>,
 }
@@ -28,7 +28,7 @@ impl Counter {
 
 /// Draws `first` and up to `reserve` further tokens. `retention` is the life of the counter from now on; without one, a
 /// counter that is there keeps its own, and a new one has no end. It lasts at least until the clock has caught up with it.
-pub(crate) fn draw(
+pub fn draw(
     counter: &mut Option<Counter>,
     now: ServerTime,
     reserve: u32,

@@ -15,12 +15,13 @@ fn root() -> PathBuf {
 fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     let allowed: &[&str] = match krate {
         "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
-        "lock-fred" => &["lock-core", "fred", "tokio"],
+        "lock-ledger" => &["lock-core"],
+        "lock-fred" => &["lock-core", "lock-ledger", "fred", "tokio"],
         "lock-tower" => {
             &["lock-core", "tower", "http", "http-body", "axum", "tokio", "tokio-util", "opentelemetry"]
         }
-        "lock-cron" => &["lock-core", "croner", "jiff", "opentelemetry", "tokio", "axum"],
-        "lock-testkit" => &["lock-core", "tokio"],
+        "lock-cron" => &["lock-core", "lock-ledger", "croner", "jiff", "opentelemetry", "tokio", "axum"],
+        "lock-testkit" => &["lock-core", "lock-ledger", "tokio"],
         _ => return None,
     };
     Some(allowed.iter().copied().collect())

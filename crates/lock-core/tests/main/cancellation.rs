@@ -58,7 +58,7 @@ async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
     world.locks = locks.clone();
     world.faulty.always(Op::Acquire, Fault::SlowAnswer(millis(3)));
     world.faulty.always(Op::Release, Fault::Delay(millis(2)));
-    world.faulty.always(Op::Watch, Fault::SlowAnswer(millis(4)));
+    world.faulty.always(Op::Subscribe, Fault::SlowAnswer(millis(4)));
     let other = world.another_process();
 
     let mut granted = 0u32;
@@ -100,14 +100,14 @@ async fn an_acquire_dropped_at_any_gate_leaves_nothing_and_the_waiter_behind_goe
     let gates = [
         (Op::Acquire, Phase::Before, 0),
         (Op::Acquire, Phase::After, 0),
-        (Op::Watch, Phase::Before, 0),
-        (Op::Watch, Phase::After, 0),
+        (Op::Subscribe, Phase::Before, 0),
+        (Op::Subscribe, Phase::After, 0),
         (Op::Acquire, Phase::Before, 1),
         (Op::Acquire, Phase::After, 1),
     ];
     for held_by_other in [false, true] {
         for (op, phase, nth) in gates {
-            if !held_by_other && (op == Op::Watch || nth > 0) {
+            if !held_by_other && (op == Op::Subscribe || nth > 0) {
                 continue; // a free lock is granted at the first try
             }
             let world = World::new();
@@ -117,7 +117,7 @@ async fn an_acquire_dropped_at_any_gate_leaves_nothing_and_the_waiter_behind_goe
                 false => None,
             };
             let lock = world.locks.named("x").unwrap();
-            let skipped = (nth == 1).then(|| world.faulty.gate(Op::Watch, Phase::After));
+            let skipped = (nth == 1).then(|| world.faulty.gate(Op::Subscribe, Phase::After));
             let first_gate = skipped.is_none().then(|| world.faulty.gate(op, phase));
             let waiter = tokio::spawn(lock.acquire());
             let gate = match (skipped, first_gate) {

@@ -150,7 +150,7 @@ fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
         let (handle, lock) = (handle.clone(), lock.clone());
         move || handle.block_on(lock.acquire())
     });
-    until("it waits", || backend.calls(Op::Watch) == 1 && backend.calls(Op::Acquire) == 2);
+    until("it waits", || backend.calls(Op::Subscribe) == 1 && backend.calls(Op::Acquire) == 2);
     ended.shutdown_background();
     let error = waiting.join().unwrap().map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoRuntime, "while it waited");

@@ -4,7 +4,7 @@ use crate::support::{World, name, secs, until};
 use futures_util::FutureExt;
 use lock_core::{
     ErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend, ReleaseOutcome,
-    TestClock,
+    Store, TestClock,
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
@@ -65,8 +65,9 @@ async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
 /// No race at all: a guard released where no runtime is, after the one of the worker went.
 #[test]
 fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
-    let store = Arc::new(FaultyBackend::new(Arc::new(MemoryBackend::new())));
-    let locks = LockFactory::new(store.clone());
+    let memory = MemoryBackend::new();
+    let store = Arc::new(FaultyBackend::new(memory.clone()));
+    let locks = LockFactory::new(Store::pushing(store.clone(), Arc::new(memory)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
     drop(runtime);

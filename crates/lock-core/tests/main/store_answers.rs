@@ -3,17 +3,17 @@
 use crate::support::{HANGS, World, millis, secs};
 use lock_core::{
     Backend, BackendError, BackendErrorKind, ErrorKind, LockEvent, LockFactory, LockName, LockObserver,
-    LockOptions, MemoryBackend, ServerTime, TestClock,
+    LockOptions, MemoryBackend, ServerTime, Store, TestClock,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
+        RenewItem, Renewed, Reply,
     },
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     error::Error as _,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
         mpsc,
     },
@@ -40,21 +40,12 @@ impl Backend for Contends {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
-    fn server_now(&self) -> Option<ServerTime> {
-        self.0.server_now()
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.0.server_now(name)
     }
-    fn attach(&self, s: Weak<dyn Signals>) -> SubscriberId {
-        self.0.attach(s)
-    }
-    async fn watch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
-        self.0.watch(s, n).await
-    }
-    async fn unwatch(&self, s: SubscriberId, n: LockName) -> Result<(), BackendError> {
-        self.0.unwatch(s, n).await
-    }
-    async fn acquire(&self, _: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         Ok(Reply::new(
-            self.0.server_now().unwrap(),
+            self.0.server_now(&r.name).unwrap(),
             Acquired::Contended { retry_after: Duration::ZERO, votes: vec![] },
         ))
     }
@@ -70,9 +61,6 @@ impl Backend for Contends {
     async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         self.0.force_release(r).await
     }
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        None
-    }
 }
 
 #[test]
@@ -80,7 +68,7 @@ fn contended_at_once_does_not_hang_the_caller() {
     let (done, end) = mpsc::channel();
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let locks = LockFactory::new(Contends(MemoryBackend::new()));
+            let locks = LockFactory::new(Store::polling(Contends(MemoryBackend::new())));
             let _ =
                 tokio::time::timeout(Duration::from_millis(100), locks.named("x").unwrap().acquire()).await;
         });

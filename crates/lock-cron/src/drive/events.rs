@@ -12,10 +12,8 @@ use crate::{
     start::{Granted, start, take_over},
     store::AFTER_FAILURE,
 };
-use lock_core::{
-    ErrorKind, FencingToken, LockError, LockGuard, LockName,
-    backend::ledger::{ClaimId, JobOrders, OpenRun, Orders, RunId, RunState},
-};
+use lock_core::{ErrorKind, FencingToken, LockError, LockGuard, LockName};
+use lock_ledger::{ClaimId, JobOrders, OpenRun, Orders, RunId, RunState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 

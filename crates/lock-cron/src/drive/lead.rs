@@ -6,10 +6,8 @@ use crate::{
     options::{Scope, fnv},
     plan::utc,
 };
-use lock_core::{
-    LockGuard, LockName,
-    backend::ledger::{Known, Registered, Registration},
-};
+use lock_core::{LockGuard, LockName};
+use lock_ledger::{Known, Registered, Registration};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 

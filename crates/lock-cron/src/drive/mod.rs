@@ -21,8 +21,8 @@ use crate::{
 use futures_util::FutureExt;
 use lock_core::{
     Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason, Moment,
-    backend::ledger::{KeepRun, KeptRun, OpenRun, Orders, Registered, Registration, RunId},
 };
+use lock_ledger::{KeepRun, KeptRun, OpenRun, Orders, Registered, Registration, RunId};
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,

@@ -6,10 +6,8 @@
 
 use super::Drive;
 use crate::observe::CronEvent;
-use lock_core::{
-    LockName,
-    backend::ledger::{OpenRun, RunId, RunState, Trigger},
-};
+use lock_core::LockName;
+use lock_ledger::{OpenRun, RunId, RunState, Trigger};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

@@ -2,7 +2,7 @@
 
 use super::{SkipReason, missed, utc};
 use crate::schedule::UtcTime;
-use lock_core::backend::ledger::{CatchUp, ClaimId, RunId};
+use lock_ledger::{CatchUp, ClaimId, RunId};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,8 @@ use crate::{
     options::{Overlap, Scope, Terms},
     schedule::{Schedule, UtcTime},
 };
-use lock_core::{
-    LockName,
-    backend::ledger::{CatchUp, Skip},
-};
+use lock_core::LockName;
+use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use crate::{
     options::{Misfire, Terms},
     schedule::{Schedule, UtcTime},
 };
-use lock_core::backend::ledger::CatchUp;
+use lock_ledger::CatchUp;
 use std::time::Duration;
 
 /// The grace of an instant that has no successor, unless the job has its own.

@@ -26,10 +26,8 @@ use crate::{
 };
 use agenda::{Agenda, Entry};
 use job::Job;
-use lock_core::{
-    LockName,
-    backend::ledger::{CatchUp, ClaimId, Claimed, Registration, RunId, Skip},
-};
+use lock_core::LockName;
+use lock_ledger::{CatchUp, ClaimId, Claimed, Registration, RunId, Skip};
 pub(crate) use missed::Budget;
 use std::{collections::BTreeMap, time::Duration};
 

@@ -3,22 +3,12 @@
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{
-    CronErrorKind, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope, StartJitter,
+    CronErrorKind, MemoryLedger, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope, StartJitter,
 };
-use lock_testkit::FaultyBackend;
-use std::sync::Arc;
-
-#[test]
-fn a_store_without_a_ledger_is_refused() {
-    let locks = LockFactory::new(FaultyBackend::new(Arc::new(MemoryBackend::new())).without_ledger());
-    let error = Scheduler::builder(locks).build().unwrap_err();
-    assert_eq!(error.kind(), CronErrorKind::NoLedger);
-    assert!(error.to_string().contains("no run ledger"), "{error}");
-}
 
 #[test]
 fn groups_and_leases_that_do_not_fit_are_refused() {
-    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()));
+    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new());
     let long = "n".repeat(201);
     for group in ["", "a{b}", "distlock:x", &long] {
         assert_eq!(builder().group(group).build().unwrap_err().kind(), CronErrorKind::InvalidName, "{group}");
@@ -101,7 +91,7 @@ async fn an_order_for_a_job_that_no_leader_has_made_known_makes_it_known() {
 
 #[test]
 fn options_out_of_their_range_are_refused() {
-    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()));
+    let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new());
     for builder in [
         builder().history(0),
         builder().history(1001),

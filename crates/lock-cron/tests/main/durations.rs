@@ -37,10 +37,11 @@ async fn run(
 ) {
     let fleet = Fleet::new();
     let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
-    let cron = match of_scheduler(Scheduler::builder(locks.expect("good options"))).build() {
-        Ok(cron) => cron,
-        Err(error) => return assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{error:#}"),
-    };
+    let cron =
+        match of_scheduler(Scheduler::builder(locks.expect("good options"), fleet.ledger.clone())).build() {
+            Ok(cron) => cron,
+            Err(error) => return assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{error:#}"),
+        };
     for overlap in [Overlap::Skip, Overlap::CancelPrevious] {
         let name = format!("{overlap:?}").to_lowercase();
         let schedule = Schedule::cron("* * * * *").expect("a pattern");

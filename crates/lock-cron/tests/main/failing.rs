@@ -1,8 +1,8 @@
 //! A store that fails: replies that are lost, outages, and everything at random.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{Misfire, OnOrphan, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op, Phase, Seed};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};

@@ -1,9 +1,10 @@
 //! Several nodes of one group in virtual time, over one store, each with faults of its own; and what they did.
 
-use lock_core::{Backend, Clock, LockFactory, MemoryBackend, TestClock, backend::ledger::RunOutcome};
+use lock_core::{Clock, LockFactory, MemoryBackend, TestClock};
 use lock_cron::{
     Attempt, CronEvent, CronObserver, JobBuilder, RunContext, RunId, Schedule, Scheduler, SkipReason,
 };
+use lock_ledger::{MemoryLedger, RunOutcome};
 use lock_testkit::FaultyBackend;
 use std::{
     collections::BTreeMap,
@@ -21,6 +22,7 @@ pub(crate) const fn secs(n: u64) -> Duration {
 pub(crate) struct Fleet {
     pub(crate) clock: Arc<TestClock>,
     pub(crate) memory: MemoryBackend,
+    pub(crate) ledger: MemoryLedger,
     pub(crate) log: Log,
 }
 
@@ -158,16 +160,23 @@ impl Fleet {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let memory = MemoryBackend::with_clock(clock.clone());
-        Self { clock, memory, log: Log::default() }
+        let ledger = MemoryLedger::with_clock(clock.clone());
+        Self { clock, memory, ledger, log: Log::default() }
+    }
+
+    /// The server restarts without its data.
+    pub(crate) fn lose_data(&self) {
+        self.memory.forget_everything();
+        self.ledger.clear();
     }
 
     pub(crate) fn node(&self, name: &str) -> Node {
-        let faulty = FaultyBackend::new(Arc::new(self.memory.clone()) as Arc<dyn Backend>);
+        let faulty = FaultyBackend::new(self.memory.clone());
         let locks = LockFactory::builder(faulty.clone())
             .clock(self.clock.clone())
             .build()
             .expect("a healthy fleet answers");
-        let cron = Scheduler::builder(locks)
+        let cron = Scheduler::builder(locks, faulty.ledger(self.ledger.clone()))
             .group("g")
             .node(name)
             .observer(self.log.clone())

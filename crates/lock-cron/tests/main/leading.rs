@@ -1,7 +1,7 @@
 //! Leaders: elected, dying, leaving, and never two that matter.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::backend::ledger::RunOutcome;
+use lock_ledger::RunOutcome;
 use std::time::Duration;
 use tokio::time::sleep;
 

@@ -1,8 +1,9 @@
 //! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::{Backend, BackendErrorKind, LockFactory, TestClock, backend::ledger::RunOutcome};
+use lock_core::{BackendErrorKind, LockFactory, TestClock};
 use lock_cron::{CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, Scheduler, SkipReason};
+use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{
@@ -136,7 +137,7 @@ async fn the_loss_of_the_data_is_told_within_a_minute_also_of_a_job_that_is_not_
     let _running = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(70)).await;
     assert_eq!(fleet.log.data_lost(), 0);
-    fleet.memory.forget_everything();
+    fleet.lose_data();
     sleep(secs(70)).await;
     assert_eq!(fleet.log.data_lost(), 1);
 }
@@ -202,10 +203,12 @@ async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_hangs_is_no_loss_however_long_the_leadership_lasts() {
     let fleet = Fleet::new();
-    let faulty = FaultyBackend::new(Arc::new(fleet.memory.clone()) as Arc<dyn Backend>);
+    let faulty = FaultyBackend::new(fleet.memory.clone());
     let locks =
         LockFactory::builder(faulty.clone()).clock(fleet.clock.clone()).build().expect("good options");
-    let builder = Scheduler::builder(locks).leadership_lease(secs(3600)).run_lease(secs(30));
+    let builder = Scheduler::builder(locks, faulty.ledger(fleet.ledger.clone()))
+        .leadership_lease(secs(3600))
+        .run_lease(secs(30));
     let cron = builder.build().expect("good options");
     let body = |_| async {
         sleep(secs(100)).await;

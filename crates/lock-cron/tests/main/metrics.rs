@@ -56,7 +56,7 @@ async fn starts_skips_lags_and_durations_are_recorded() {
     let fleet = Fleet::new();
     let locks =
         LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build().expect("good options");
-    let cron = Scheduler::builder(locks)
+    let cron = Scheduler::builder(locks, fleet.ledger.clone())
         .group("g")
         .observer(OtelCronObserver::new(&meter))
         .build()
@@ -91,7 +91,7 @@ async fn the_lag_of_a_catch_up_run_is_not_recorded() {
     first.stop().await;
     tokio::time::sleep(Duration::from_secs(7_200 - 61)).await;
     let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
-    let cron = Scheduler::builder(locks.expect("good options")).group("g");
+    let cron = Scheduler::builder(locks.expect("good options"), fleet.ledger.clone()).group("g");
     let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("good options");
     let job = cron.job("job", Schedule::cron("0 * * * *").expect("a pattern"), |_| async { Ok(()) });
     job.register().expect("a store in memory");

@@ -1,8 +1,8 @@
 //! Instants that nobody could start: outages, leaders that change, and a store that lost its data.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{Misfire, Overlap, Schedule, SkipReason};
+use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};
@@ -184,7 +184,7 @@ async fn a_store_that_lost_everything_runs_nothing_twice() {
     let _b = fleet.simple("b", "* * * * * *", secs(0)).await;
     for _ in 0..5 {
         sleep(secs(7)).await;
-        fleet.memory.forget_everything();
+        fleet.lose_data();
     }
     sleep(secs(30)).await;
     fleet.log.assert_each_once();

@@ -1,8 +1,8 @@
 //! Orders: what one node is told holds on the others, and after a restart of all.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{CronErrorKind, Overlap, Schedule};
+use lock_ledger::RunOutcome;
 use lock_testkit::{Op, Phase};
 use std::time::Duration;
 use tokio::time::sleep;

@@ -1,8 +1,8 @@
 //! A job that takes longer than its period: the documented counts, and two leaders at once.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{Overlap, SkipReason};
+use lock_ledger::RunOutcome;
 use std::time::Duration;
 use tokio::time::sleep;
 

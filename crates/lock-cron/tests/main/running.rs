@@ -1,8 +1,8 @@
 //! Bodies: what they are told, how they fail, and what becomes of them.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_core::backend::ledger::RunOutcome;
 use lock_cron::{OnOrphan, Retries, Schedule, Scope, StartJitter};
+use lock_ledger::RunOutcome;
 use std::{
     sync::{
         Arc,

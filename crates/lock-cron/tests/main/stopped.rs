@@ -50,7 +50,10 @@ async fn a_leader_that_was_stopped_resigns_before_it_plans() {
     let process = Process { clock: fleet.clock.clone(), stopped_at: Arc::default(), events: Arc::default() };
     let locks = LockFactory::builder(fleet.memory.clone()).clock(Arc::new(process.clone()));
     let locks = locks.build().expect("good options");
-    let cron = Scheduler::builder(locks).observer(process.clone()).build().expect("good options");
+    let cron = Scheduler::builder(locks, fleet.ledger.clone())
+        .observer(process.clone())
+        .build()
+        .expect("good options");
     let every_second = Schedule::cron("* * * * * *").expect("a pattern");
     cron.job("job", every_second, |_| async { Ok(()) }).register().expect("a healthy fleet answers");
     cron.run_until(sleep(secs(30))).await.expect("it ends in good order");

@@ -66,7 +66,10 @@ async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
     let (fleet, heard) = (Fleet::new(), Heard::default());
     let clock = fleet.clock.clone();
     let locks = LockFactory::builder(fleet.memory.clone()).clock(clock).build().expect("good options");
-    let cron = Scheduler::builder(locks).observer(heard.clone()).build().expect("good options");
+    let cron = Scheduler::builder(locks, fleet.ledger.clone())
+        .observer(heard.clone())
+        .build()
+        .expect("good options");
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, move |run| async move { fail(run.attempt()) });
     job.retries(Retries::times(1)).register().expect("a store in memory");

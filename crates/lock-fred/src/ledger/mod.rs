@@ -9,22 +9,21 @@ use crate::{
     script,
 };
 use async_trait::async_trait;
-use lock_core::{
-    BackendError, FencingToken, LockName, ServerTime,
-    backend::{
-        Reply,
-        ledger::{
-            ABSENT, Attempt, CatchUp, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun,
-            KeptRun, Known, MOST_OF_A_JOB, MOST_TRIGGERS, OpenRun, Order, Ordered, Orders, OverlapRule,
-            Registered, Registration, RunId, RunLedger, SCHEDULES, Then,
-        },
-    },
+use lock_core::{BackendError, FencingToken, LockName, ServerTime, backend::Reply};
+use lock_ledger::{
+    ABSENT, Attempt, CatchUp, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun,
+    Known, MOST_OF_A_JOB, MOST_TRIGGERS, OpenRun, Order, Ordered, Orders, OverlapRule, Registered,
+    Registration, RunId, RunLedger, SCHEDULES, Then,
 };
 use record::Record;
 use std::time::Duration;
 
 #[async_trait]
 impl RunLedger for RedisBackend {
+    fn server_now(&self, _: &GroupName) -> Option<ServerTime> {
+        self.server_time()
+    }
+
     async fn register(
         &self,
         group: GroupName,

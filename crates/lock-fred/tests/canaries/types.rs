@@ -3,7 +3,7 @@
 use crate::{CANARY, is_silent};
 use lock_core::backend::{
     AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, NodeVote, Publish,
-    ReleaseRequest, Released, RenewItem, Renewed, Reply, StoredHold, SubscriberId, WakeReason, WakeUps,
+    ReleaseRequest, Released, RenewItem, Renewed, Reply, Retention, StoredHold, SubscriberId, WakeReason,
     Watchers, Wish,
 };
 use lock_core::{
@@ -191,7 +191,10 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     let wish = Wish::Keep { depth: 1 };
     let stored = StoredHold { lease: lease.to_string(), depth: 1, remaining: None };
     shown.see("Wish", &wish);
-    shown.see("AcquireRequest", &AcquireRequest { name: name(), lease, duration, not_after, wish });
+    shown.see(
+        "AcquireRequest",
+        &AcquireRequest { name: name(), lease, duration, not_after, wish, retention: Retention::Backend },
+    );
     shown.see("RenewItem", &RenewItem { name: name(), lease, duration, not_after });
     shown.see("Publish", &Publish::Yes);
     shown
@@ -208,8 +211,8 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     shown.see("SubscriberId", &SubscriberId::new(1));
     shown.see("WakeReason", &WakeReason::Lagged);
     shown.see("Watchers", &Watchers::default());
-    shown.see("Capabilities", &Capabilities::new("redis", WakeUps::Push));
-    shown.see("WakeUps", &WakeUps::Push);
+    shown.see("Capabilities", &Capabilities::new("redis"));
+    shown.see("Retention", &Retention::Forever);
 }
 
 const CANARY_FREE: &str = "not a lease";

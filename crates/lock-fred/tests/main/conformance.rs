@@ -1,9 +1,14 @@
 //! Redis conforms, in real time: each property on a server of its own, as a user who may do no more than
 //! `docs/protocol.md` lists.
 
-use crate::support::client;
-use lock_core::Backend;
-use lock_testkit::{RedisServer, conformance::Harness};
+use crate::support::redis;
+use lock_core::Store;
+use lock_fred::RedisBackend;
+use lock_ledger::RunLedger;
+use lock_testkit::{
+    RedisServer,
+    conformance::{Harness, LedgerHarness},
+};
 use std::sync::Arc;
 
 /// The document is the source: what it says is what runs here.
@@ -20,17 +25,26 @@ impl OwnRedis {
         Self(RedisServer::builder().user(&least_rights()).start())
     }
 
-    async fn client(&self) -> Arc<dyn Backend> {
-        client(&format!("redis://locks:change-me@127.0.0.1:{}", self.0.port())).await
+    async fn client(&self) -> RedisBackend {
+        redis(&format!("redis://locks:change-me@127.0.0.1:{}", self.0.port())).await
     }
 }
 
 impl Harness for OwnRedis {
-    async fn backend(&self) -> Arc<dyn Backend> {
-        self.client().await
+    async fn store(&self) -> Store {
+        self.client().await.into()
     }
-    async fn another(&self, _: &Arc<dyn Backend>) -> Arc<dyn Backend> {
-        self.client().await
+    async fn another(&self, _: &Store) -> Store {
+        self.client().await.into()
+    }
+}
+
+impl LedgerHarness for OwnRedis {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        Arc::new(self.client().await)
+    }
+    async fn another_ledger(&self, _: &Arc<dyn RunLedger>) -> Arc<dyn RunLedger> {
+        Arc::new(self.client().await)
     }
 }
 

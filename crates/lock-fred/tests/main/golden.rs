@@ -1,7 +1,10 @@
 //! What stands in Redis, byte for byte, seen by raw commands.
 
 use crate::support::{client, factory, name};
-use lock_core::backend::{Acquired, Publish, Released};
+use lock_core::{
+    LockOptions, Retention,
+    backend::{Acquired, Publish, Released},
+};
 use lock_testkit::{RawRedis, RedisServer, contender::Contender};
 use std::time::Duration;
 
@@ -43,6 +46,23 @@ async fn a_lease_is_a_hash_with_its_depth_and_an_expiry() {
     assert_eq!(hash(&mut raw, "stock:42"), [field.as_str(), "1"]);
     a.free(&lock).await;
     assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"]);
+}
+
+#[tokio::test]
+async fn a_lock_chooses_how_long_its_counter_is_kept() {
+    let server = RedisServer::start();
+    let mut raw = server.raw();
+    let locks = factory(&server.url(), LEASE).await;
+    for (name, retention, kept) in [
+        ("minute", Retention::For(Duration::from_secs(60)), 50_000..=60_000),
+        ("forever", Retention::Forever, -1..=-1),
+        ("default", Retention::Backend, 3_590_000..=3_600_000),
+    ] {
+        let lock = locks.named(name).unwrap().with_options(LockOptions::new().retention(retention)).unwrap();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let ttl = pttl(&mut raw, &format!("redisson_lock_token:{{{name}}}"));
+        assert!(kept.contains(&ttl), "{name}: {ttl} ms");
+    }
 }
 
 #[tokio::test]

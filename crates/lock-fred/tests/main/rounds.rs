@@ -3,7 +3,7 @@
 use crate::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
     LockFactory, LockName, WakeUp,
-    backend::{Backend, BackendErrorKind, Signals, WakeReason},
+    backend::{BackendErrorKind, Signals, Subscriptions as _, WakeReason},
 };
 use lock_testkit::{Direction, RedisServer, TcpProxy};
 use std::{
@@ -46,11 +46,11 @@ async fn a_refused_subscription_is_never_said_to_be_acknowledged() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let backend = redis(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
     let listener = Arc::new(Listener::default());
-    let id = backend.attach(weak(&listener));
+    let id = backend.register_listener(weak(&listener));
     let allowed = "&redisson_lock__channel:{allowed:*";
     server.command(&["ACL", "SETUSER", "shop", "resetchannels", allowed]);
     for number in 0..15 {
-        let error = backend.watch(id, name(&format!("forbidden:{number}"))).await.unwrap_err();
+        let error = backend.subscribe(id, name(&format!("forbidden:{number}"))).await.unwrap_err();
         assert!(
             matches!(error.kind(), BackendErrorKind::Denied | BackendErrorKind::Unavailable),
             "{error:?}"
@@ -58,7 +58,7 @@ async fn a_refused_subscription_is_never_said_to_be_acknowledged() {
     }
     let may = name("allowed:1");
     until("what is allowed is acknowledged all the same", async || {
-        backend.watch(id, may.clone()).await.is_ok() && server.subscriptions() == 1
+        backend.subscribe(id, may.clone()).await.is_ok() && server.subscriptions() == 1
     })
     .await;
     server.command(&["PUBLISH", "redisson_lock__channel:{allowed:1}", "0"]);
@@ -118,9 +118,9 @@ async fn a_listener_that_panics_silences_no_other() {
     let backend = redis(&server.url()).await;
     let (bad, good) =
         (Arc::new(Listener { panics: true, ..Listener::default() }), Arc::new(Listener::default()));
-    let (bad_id, good_id) = (backend.attach(weak(&bad)), backend.attach(weak(&good)));
-    backend.watch(bad_id, name("a")).await.unwrap();
-    backend.watch(good_id, name("b")).await.unwrap();
+    let (bad_id, good_id) = (backend.register_listener(weak(&bad)), backend.register_listener(weak(&good)));
+    backend.subscribe(bad_id, name("a")).await.unwrap();
+    backend.subscribe(good_id, name("b")).await.unwrap();
     server.command(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
     server.command(&["PUBLISH", "redisson_lock__channel:{b}", "0"]);
     until("the other hears", async || good.heard.load(Ordering::SeqCst) == 1).await;
@@ -200,21 +200,21 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
         let heard: Arc<dyn Signals> = heard.clone();
         Arc::downgrade(&heard)
     };
-    let (a, b) = (backend.attach(weak(&first)), backend.attach(weak(&second)));
+    let (a, b) = (backend.register_listener(weak(&first)), backend.register_listener(weak(&second)));
     let channel = "redisson_lock__channel:{x}";
     let mut raw = server.raw();
     let begun = Instant::now();
     let mut rounds = 0;
     while begun.elapsed() < Duration::from_secs(if long() { 60 } else { 5 }) {
         rounds += 1;
-        backend.watch(a, name("x")).await.unwrap();
+        backend.subscribe(a, name("x")).await.unwrap();
         let together = Arc::new(Barrier::new(2));
         let leaving = {
             let (backend, together) = (backend.clone(), together.clone());
             let runtime = tokio::runtime::Handle::current();
             std::thread::spawn(move || {
                 together.wait();
-                runtime.block_on(backend.unwatch(a, name("x"))).unwrap();
+                runtime.block_on(backend.unsubscribe(a, name("x"))).unwrap();
             })
         };
         together.wait();
@@ -222,7 +222,7 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
             std::hint::spin_loop();
         }
         // An error is an answer too: then the caller knows that it does not stand, and asks again.
-        let stands = backend.watch(b, name("x")).await;
+        let stands = backend.subscribe(b, name("x")).await;
         leaving.join().unwrap();
         if stands.is_ok() {
             // Time for what was to be given up.
@@ -238,7 +238,7 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
         }
-        backend.unwatch(b, name("x")).await.unwrap();
+        backend.unsubscribe(b, name("x")).await.unwrap();
     }
 }
 
@@ -249,16 +249,17 @@ async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
     let proxy = TcpProxy::start(server.address());
     let backend = redis(&proxy.url()).await;
     let listener = Arc::new(Listener::default());
-    let (id, other) = (backend.attach(weak(&listener)), backend.attach(weak(&listener)));
+    let (id, other) =
+        (backend.register_listener(weak(&listener)), backend.register_listener(weak(&listener)));
     proxy.stall(Direction::Both);
-    let mut late = pin!(backend.watch(id, name("x")));
+    let mut late = pin!(backend.subscribe(id, name("x")));
     assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "it waits");
-    backend.watch(other, name("y")).await.expect_err("the round of both fails");
+    backend.subscribe(other, name("y")).await.expect_err("the round of both fails");
     proxy.pass();
-    until("a newer watch is acknowledged", async || backend.watch(id, name("x")).await.is_ok()).await;
+    until("a newer watch is acknowledged", async || backend.subscribe(id, name("x")).await.is_ok()).await;
     late.await.expect_err("its round failed");
     // Time for an unsubscription that was wrongly asked for.
-    backend.watch(other, name("z")).await.unwrap();
+    backend.subscribe(other, name("z")).await.unwrap();
     server.command(&["PUBLISH", "redisson_lock__channel:{x}", "0"]);
     until("the newer watch hears", async || listener.heard.load(Ordering::SeqCst) == 1).await;
 }

@@ -5,7 +5,7 @@ use lock_core::{
     Backend, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released,
-        RenewItem, Renewed, StoredHold, Wish,
+        RenewItem, Renewed, Retention, StoredHold, Wish,
     },
     model::Slot,
 };
@@ -55,9 +55,13 @@ impl Run {
         Duration::from_millis(millis)
     }
 
+    fn server_now(&self) -> ServerTime {
+        self.store.server_now(&name("any")).expect("the server was heard")
+    }
+
     /// Now and then too late already.
     fn not_after(&mut self) -> ServerTime {
-        let now = self.store.server_now().expect("the server was heard");
+        let now = self.server_now();
         if self.random.chance(0.1) {
             ServerTime::from_micros(now.as_micros() - 1_000_000)
         } else {
@@ -72,7 +76,7 @@ impl Run {
     /// Waits until no lease of the name is about to end.
     async fn away_from_the_end(&mut self, name: &LockName) {
         loop {
-            let now = self.store.server_now().expect("the server was heard");
+            let now = self.server_now();
             let mut slot = self.slot(name).clone();
             let Some((.., remaining)) = slot.inspect(ServerTime::from_micros(now.as_micros() - 3_000)) else {
                 return;
@@ -107,7 +111,14 @@ impl Run {
             n => Wish::Next { reserve: u32::try_from(n * 7).unwrap(), floor: None },
         };
         let (duration, not_after) = (self.duration(), self.not_after());
-        let request = AcquireRequest { name: name.clone(), lease, duration, not_after, wish };
+        let request = AcquireRequest {
+            name: name.clone(),
+            lease,
+            duration,
+            not_after,
+            wish,
+            retention: Retention::Backend,
+        };
         let reply = self.store.acquire(request).await.unwrap();
         let retention = Some(Duration::from_secs(60 * 60));
         let expected =

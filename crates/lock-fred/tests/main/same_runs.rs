@@ -1,16 +1,15 @@
 //! Redis and the rules of the run ledger answer alike, over random sequences of operations.
 
-use crate::support::{client, name};
-use lock_core::{
-    Backend, LockName, ProcessId, ServerTime,
-    backend::ledger::{
-        Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun,
-        KeptRun, Order, Ordered, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, Skip, Then,
-    },
-    model::GroupLedger,
+use crate::support::{name, redis};
+use lock_core::{LockName, ProcessId, ServerTime};
+use lock_fred::RedisBackend;
+use lock_ledger::{
+    Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupLedger, GroupName, JobId,
+    KeepRun, KeptRun, Order, Ordered, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, Skip,
+    Then,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// Of answers.
@@ -19,7 +18,7 @@ const KINDS: usize = 24;
 const HISTORY: u32 = 60;
 
 struct Run {
-    store: Arc<dyn Backend>,
+    ledger: RedisBackend,
     model: GroupLedger,
     random: Stream,
     group: GroupName,
@@ -32,10 +31,6 @@ struct Run {
 }
 
 impl Run {
-    fn ledger(&self) -> &dyn RunLedger {
-        self.store.ledger().expect("redis has a ledger")
-    }
-
     fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         let at = self.random.below(from.len() as u64);
         from[usize::try_from(at).unwrap()].clone()
@@ -111,7 +106,7 @@ impl Run {
             }
             _ => self.fresh_claim(),
         };
-        let reply = self.ledger().claim(request.clone()).await.unwrap();
+        let reply = self.ledger.claim(request.clone()).await.unwrap();
         self.now = reply.now;
         let expected = self.model.claim(reply.now, &request);
         assert_eq!(reply.outcome, expected, "{request:?}");
@@ -145,7 +140,7 @@ impl Run {
             let lease = self.lease();
             runs.push(KeepRun { job: request.job.name, run: request.run, claim: request.claim, lease });
         }
-        let reply = self.ledger().keep(self.group.clone(), runs.clone()).await.unwrap();
+        let reply = self.ledger.keep(self.group.clone(), runs.clone()).await.unwrap();
         let expected: Vec<_> = runs.iter().map(|item| self.model.keep(reply.now, item)).collect();
         assert_eq!(reply.outcome, expected);
         for kept in expected {
@@ -173,7 +168,7 @@ impl Run {
             then: self.pick(&[Then::Over, Then::Over, Then::Again, Then::HandOver, Then::GiveBack]),
             history: HISTORY,
         };
-        let reply = self.ledger().end(end.clone()).await.unwrap();
+        let reply = self.ledger.end(end.clone()).await.unwrap();
         let expected = self.model.end(reply.now, &end);
         assert_eq!(reply.outcome, expected);
         self.count(match (expected, end.then) {
@@ -207,7 +202,7 @@ impl Run {
             self.triggers.push(RunId::Triggered(id));
             self.triggers.drain(..self.triggers.len().saturating_sub(4));
         }
-        let reply = self.ledger().order(job.clone(), order.clone()).await.unwrap();
+        let reply = self.ledger.order(job.clone(), order.clone()).await.unwrap();
         let expected = self.model.order(reply.now, &job.name, &order);
         assert_eq!(reply.outcome, expected);
         self.count(match (expected, order) {
@@ -221,10 +216,10 @@ impl Run {
         let registration =
             |run: &mut Self| Registration { job: run.job().name, schedule: run.random.below(12) };
         let jobs = vec![registration(self), registration(self)];
-        let read = self.ledger().watermarks(self.group.clone(), jobs.clone()).await.unwrap();
+        let read = self.ledger.watermarks(self.group.clone(), jobs.clone()).await.unwrap();
         assert_eq!(read.outcome, self.model.watermarks(&jobs));
         if jobs.iter().all(|registration| registration.job != self.jobs[2]) {
-            let reply = self.ledger().register(self.group.clone(), jobs.clone()).await.unwrap();
+            let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
             self.count("registered");
         }
@@ -232,12 +227,12 @@ impl Run {
 
     async fn read(&mut self) {
         let known = self.random.below(3);
-        let orders = self.ledger().orders(self.group.clone(), known).await.unwrap();
+        let orders = self.ledger.orders(self.group.clone(), known).await.unwrap();
         assert_eq!(orders.outcome, self.model.orders(known));
-        let open = self.ledger().open(self.group.clone()).await.unwrap();
+        let open = self.ledger.open(self.group.clone()).await.unwrap();
         assert_eq!(open.outcome, self.model.open(open.now));
         let job = self.job();
-        let history = self.ledger().history(job.clone(), 50).await.unwrap();
+        let history = self.ledger.history(job.clone(), 50).await.unwrap();
         assert_eq!(history.outcome, self.model.history(&job.name, 50));
     }
 
@@ -256,15 +251,15 @@ impl Run {
 #[tokio::test]
 async fn ten_thousand_random_operations_on_runs_are_answered_as_the_rules_say() {
     let (server, seed) = (RedisServer::start(), Seed::of_this_run());
-    let store = client(&server.url()).await;
+    let ledger = redis(&server.url()).await;
     let jobs: Vec<_> = ["a", "b", "never-registered"].into_iter().map(name).collect();
     let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
     let (random, model) = (seed.stream(), GroupLedger::default());
     let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut run = Run { store, model, random, group, jobs, recent, triggers, now, seen };
+    let mut run = Run { ledger, model, random, group, jobs, recent, triggers, now, seen };
     let known: Vec<_> =
         run.jobs[..2].iter().map(|job| Registration { job: job.clone(), schedule: 0 }).collect();
-    let reply = run.ledger().register(run.group.clone(), known.clone()).await.unwrap();
+    let reply = run.ledger.register(run.group.clone(), known.clone()).await.unwrap();
     assert_eq!(reply.outcome, run.model.register(reply.now, &known));
     run.now = reply.now;
     let every_kind_came = |run: &Run| run.seen.len() == KINDS && run.seen.values().all(|&times| times >= 10);

@@ -9,7 +9,7 @@ use crate::{
     shop::{Lease, Shop},
     store::Store,
 };
-use lock_core::{LockFactory, MemoryBackend, backend::SharedBackend};
+use lock_core::{LockFactory, MemoryBackend};
 use std::{path::Path, sync::Arc};
 
 #[derive(Debug)]
@@ -22,18 +22,18 @@ pub(super) enum Counter {
 /// Where locks are, and what their names begin with.
 #[derive(Debug)]
 pub(super) struct Locks {
-    backend: SharedBackend,
+    store: lock_core::Store,
     prefix: String,
 }
 
 impl Locks {
     /// In the memory of this process, for this sale alone.
     pub(super) fn in_memory() -> Self {
-        Self { backend: Arc::new(MemoryBackend::new()), prefix: String::new() }
+        Self { store: MemoryBackend::new().into(), prefix: String::new() }
     }
 
     pub(super) fn on(redis: &Redis) -> Self {
-        Self { backend: redis.backend(), prefix: redis.prefix().into() }
+        Self { store: redis.locks(), prefix: redis.prefix().into() }
     }
 }
 
@@ -56,7 +56,7 @@ impl Counter {
         database: &Path,
         payments: &Payments,
     ) -> Result<Self, SaleError> {
-        let factory = LockFactory::new(Arc::clone(&locks.backend));
+        let factory = LockFactory::new(locks.store.clone());
         let shop = Shop::new(name, factory, lease, Store::open(database).await?, payments.clone());
         Ok(Self::Careful(shop.with_lock_prefix(&locks.prefix)))
     }

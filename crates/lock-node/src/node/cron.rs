@@ -4,6 +4,8 @@ use super::{Failure, Orders};
 use crate::{fenced::FencedTable, line::say};
 use lock_core::LockFactory;
 use lock_cron::{CronEvent, CronObserver, OnOrphan, RunContext, RunResult, Schedule, Scheduler};
+use lock_fred::RedisBackend;
+use lock_ledger::{GroupName, RunLedger as _};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -33,19 +35,22 @@ impl CronObserver for Says {
 }
 
 pub(super) async fn run(
-    locks: &LockFactory,
+    (locks, ledger): (&LockFactory, RedisBackend),
     lease: Duration,
     group: &str,
     schedule: &str,
     work: Work,
     orders: Orders,
 ) -> Result<(), Failure> {
-    let builder = Scheduler::builder(locks.clone()).group(group).leadership_lease(lease).run_lease(lease);
+    let builder = Scheduler::builder(locks.clone(), ledger.clone())
+        .group(group)
+        .leadership_lease(lease)
+        .run_lease(lease);
     let cron = builder.observer(Says).build()?;
     let on_orphan = if work.adopt == 0 { OnOrphan::Skip } else { OnOrphan::Retry { max: work.adopt } };
-    let (work, store) = (Arc::new(work), locks.backend().clone());
+    let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
-        let (work, at) = (work.clone(), store.server_now().unwrap_or_default().as_micros());
+        let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
         say(format_args!(
             "start run={} at={at} token={} attempt={}",
             run.id(),

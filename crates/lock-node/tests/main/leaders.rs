@@ -38,7 +38,9 @@ impl CronObserver for Leads {
 async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler, Leads) {
     let leads = Leads::default();
     let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
-    let builder = Scheduler::builder(LockFactory::new(backend)).group("leaders").observer(leads.clone());
+    let builder = Scheduler::builder(LockFactory::new(backend.clone()), backend)
+        .group("leaders")
+        .observer(leads.clone());
     let cron = builder.leadership_lease(Duration::from_secs(3)).build().expect("the options fit together");
     let written = starts.clone();
     let job = cron.job("shared", every_second(), move |run| {

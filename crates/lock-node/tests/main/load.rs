@@ -61,7 +61,8 @@ fn requests(server: &RedisServer) -> u64 {
 
 async fn scheduler(server: &RedisServer, lags: &Lags, schedule: impl Fn(usize) -> String) -> Scheduler {
     let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
-    let builder = Scheduler::builder(LockFactory::new(backend)).group("load").observer(lags.clone());
+    let builder =
+        Scheduler::builder(LockFactory::new(backend.clone()), backend).group("load").observer(lags.clone());
     let cron = builder.build().expect("the options fit together");
     for number in 0..jobs() {
         let schedule = Schedule::cron(&schedule(number)).expect("a good schedule");

@@ -107,7 +107,7 @@ async fn at_each_gate(rounds: usize) -> usize {
     let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
     let mut dropped = 0;
     for _ in 0..rounds {
-        for (op, nth) in [(Op::Acquire, 0), (Op::Watch, 0), (Op::Acquire, 1), (Op::Acquire, 2)] {
+        for (op, nth) in [(Op::Acquire, 0), (Op::Subscribe, 0), (Op::Acquire, 1), (Op::Acquire, 2)] {
             for phase in [Phase::Before, Phase::After] {
                 // A subscription lingers: each case has its own.
                 let name = format!("x:{dropped}");

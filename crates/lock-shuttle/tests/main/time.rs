@@ -45,7 +45,7 @@ impl Clock for Turns {
 fn no_use_of_a_lock_wakes_the_timekeeper() {
     fn story() {
         let (store, turns) = (Store::new(Pace::AtOnce), Arc::new(Turns::default()));
-        let locks = LockFactory::builder(store.clone()).clock(turns.clone()).build().unwrap();
+        let locks = LockFactory::builder(Arc::new(store.clone())).clock(turns.clone()).build().unwrap();
         let runtime = Runtime::new(1);
         runtime.block_on(async {
             let lock = locks.named(NAME).unwrap();

@@ -6,7 +6,7 @@ use lock_explored::{
     MemoryBackend, ProcessId, ServerTime,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
     },
     explored::{ExploredClock, Runtime},
 };
@@ -63,7 +63,8 @@ impl Store {
         let numbers = AtomicU64::new(0);
         let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
-        let builder = LockFactory::builder(self.clone()).clock(Arc::new(ExploredClock)).observer(observer);
+        let builder =
+            LockFactory::builder(Arc::new(self.clone())).clock(Arc::new(ExploredClock)).observer(observer);
         builder.repeatable(process, random).build().expect("the options fit together")
     }
 }
@@ -74,22 +75,8 @@ impl Backend for Store {
         self.memory.capabilities()
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
-        self.memory.server_now()
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.memory.attach(signals)
-    }
-
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.pace.turn().await;
-        self.memory.watch(subscriber, name).await
-    }
-
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.pace.turn().await;
-        self.memory.unwatch(subscriber, name).await
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.memory.server_now(name)
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -119,9 +106,22 @@ impl Backend for Store {
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
         self.memory.force_release(request).await
     }
+}
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        None
+#[async_trait]
+impl Subscriptions for Store {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.memory.register_listener(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.pace.turn().await;
+        self.memory.subscribe(subscriber, name).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.pace.turn().await;
+        self.memory.unsubscribe(subscriber, name).await
     }
 }
 

@@ -1,16 +1,14 @@
 //! Again: further attempts of a run, after a failure and after the death of a node.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::{LONG, PAST_SHORT, SHORT},
     scheduler::Desk,
 };
-use lock_core::backend::ledger::{
-    ClaimRequest, Claimed, Ended, KeptRun, OverlapRule, RunOutcome, RunState, Then,
-};
+use lock_ledger::{ClaimRequest, Claimed, Ended, KeptRun, OverlapRule, RunOutcome, RunState, Then};
 
 /// It is the same run, with the next number and a higher token; later instants do not change that.
-pub async fn a_failed_attempt_is_followed_by_another(h: &impl Harness) {
+pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "retry").await;
     let first = desk.claim(1).await;
     desk.end(&first, RunOutcome::Failed, Then::Again).await;
@@ -24,7 +22,7 @@ pub async fn a_failed_attempt_is_followed_by_another(h: &impl Harness) {
 }
 
 /// A dead node's run is run again, and remembered as abandoned; what is left of the node can keep nothing.
-pub async fn an_orphan_is_followed_by_another(h: &impl Harness) {
+pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "abandoned").await;
     let first = desk.orphan(h, 1).await;
     let states: Vec<_> = desk.open().await.iter().map(|open| (open.state, open.claim)).collect();
@@ -39,7 +37,7 @@ pub async fn an_orphan_is_followed_by_another(h: &impl Harness) {
 }
 
 /// Two bodies of one run at once: not as long as the first is kept.
-pub async fn an_attempt_under_way_is_not_followed(h: &impl Harness) {
+pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "under-way").await;
     let first = desk.claim(1).await;
     assert_eq!(desk.send(desk.after(&first, 9)).await, Claimed::Busy { running: 1 });
@@ -47,7 +45,7 @@ pub async fn an_attempt_under_way_is_not_followed(h: &impl Harness) {
 }
 
 /// After the last attempt, and after another than the one that is named, there is none.
-pub async fn attempts_are_bounded(h: &impl Harness) {
+pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "bounded").await;
     let first = desk.claim(1).await;
     desk.end(&first, RunOutcome::Failed, Then::Again).await;
@@ -60,7 +58,7 @@ pub async fn attempts_are_bounded(h: &impl Harness) {
 }
 
 /// A run that kills its nodes does not live on the retries for failures, nor the other way round.
-pub async fn failures_and_orphanings_have_budgets_of_their_own(h: &impl Harness) {
+pub async fn failures_and_orphanings_have_budgets_of_their_own(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "budgets").await;
     let first = desk.orphan(h, 1).await;
     assert_eq!(desk.send(desk.after_each(&first, 9, 0)).await, Claimed::Gone, "no orphaning is allowed");
@@ -76,7 +74,7 @@ pub async fn failures_and_orphanings_have_budgets_of_their_own(h: &impl Harness)
 }
 
 /// An attempt that was interrupted has its record, and any node may follow it at once.
-pub async fn an_attempt_that_is_handed_over_is_followed_at_once(h: &impl Harness) {
+pub async fn an_attempt_that_is_handed_over_is_followed_at_once(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "hand-over").await;
     let before = desk.revision().await;
     let first = desk.claim(1).await;
@@ -94,7 +92,7 @@ pub async fn an_attempt_that_is_handed_over_is_followed_at_once(h: &impl Harness
 }
 
 /// An attempt whose body has not begun leaves no record and costs nothing, whatever the budgets.
-pub async fn an_attempt_that_is_given_back_is_the_same_attempt(h: &impl Harness) {
+pub async fn an_attempt_that_is_given_back_is_the_same_attempt(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "give-back").await;
     let first = desk.claim(1).await;
     assert_eq!(desk.end(&first, RunOutcome::Cancelled, Then::GiveBack).await, Ended::Recorded);
@@ -112,7 +110,7 @@ pub async fn an_attempt_that_is_given_back_is_the_same_attempt(h: &impl Harness)
 }
 
 /// A run between two attempts is not over: the next one overlaps with it.
-pub async fn a_failed_run_that_waits_is_open(h: &impl Harness) {
+pub async fn a_failed_run_that_waits_is_open(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "waits").await;
     let first = desk.claim(1).await;
     desk.end(&first, RunOutcome::Failed, Then::Again).await;
@@ -126,7 +124,7 @@ pub async fn a_failed_run_that_waits_is_open(h: &impl Harness) {
 }
 
 /// An orphan that could go on again waits for the later run that took its place.
-pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl Harness) {
+pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "old").await;
     let old = desk.orphan(h, 1).await;
     let later = desk.claim(2).await;

@@ -1,20 +1,16 @@
 //! Claiming: each instant of each job is decided once, by the server's clock, whoever leads.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::{PAST_SHORT, SHORT},
-    scheduler::{Desk, MANY, SCHEDULE, TWO, ledger},
+    scheduler::{Desk, MANY, SCHEDULE, TWO},
 };
-use lock_core::{
-    FencingToken, LockName,
-    backend::ledger::{
-        ClaimRequest, Claimed, GroupName, JobId, Known, Registration, RunId, RunOutcome, Then,
-    },
-};
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{ClaimRequest, Claimed, GroupName, JobId, Known, Registration, RunId, RunOutcome, Then};
 use std::time::Duration;
 
 /// The watermark of a new job is the server's now; registering again changes nothing.
-pub async fn a_job_begins_when_it_is_registered(h: &impl Harness) {
+pub async fn a_job_begins_when_it_is_registered(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "begin").await;
     let (group, name) = (desk.job.group.clone(), desk.job.name.clone());
     let other = LockName::new("other").expect("a good name");
@@ -31,7 +27,7 @@ pub async fn a_job_begins_when_it_is_registered(h: &impl Harness) {
 }
 
 /// Who comes second hears that it was decided.
-pub async fn a_due_instant_is_claimed_once(h: &impl Harness) {
+pub async fn a_due_instant_is_claimed_once(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "once").await;
     let run = desk.claim(1).await;
     assert_eq!(run.attempt, 1);
@@ -42,7 +38,7 @@ pub async fn a_due_instant_is_claimed_once(h: &impl Harness) {
 
 /// A lost reply neither loses nor doubles a run: a repeat is granted while the lease lasts, also when later instants came
 /// between. Afterwards others may run instead, so it is refused.
-pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Harness) {
+pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "repeat").await;
     let request = desk.request(desk.instant(1));
     let run = desk.granted(request.clone()).await;
@@ -62,18 +58,18 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Ha
 }
 
 /// The lease of a claim whose reply was lost begins with the repeat that is answered.
-pub async fn a_repeated_claim_renews_its_lease(h: &impl Harness) {
+pub async fn a_repeated_claim_renews_its_lease(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "renews").await;
     let request = ClaimRequest { lease: SHORT, ..desk.request(desk.instant(1)) };
     desk.granted(request.clone()).await;
     let repeat = ClaimRequest { lease: super::contender::LONG, ..request };
     desk.granted(repeat).await;
     h.pass(PAST_SHORT).await;
-    assert_eq!(desk.open().await[0].state, lock_core::backend::ledger::RunState::Running);
+    assert_eq!(desk.open().await[0].state, lock_ledger::RunState::Running);
 }
 
 /// Claims go in ascending order.
-pub async fn an_earlier_instant_is_superseded(h: &impl Harness) {
+pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "superseded").await;
     let run = desk.claim(5).await;
     desk.end(&run, RunOutcome::Succeeded, Then::Over).await;
@@ -84,7 +80,7 @@ pub async fn an_earlier_instant_is_superseded(h: &impl Harness) {
 }
 
 /// The server's clock decides when an instant has come, whatever the caller's says.
-pub async fn an_instant_that_has_not_come_is_early(h: &impl Harness) {
+pub async fn an_instant_that_has_not_come_is_early(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "early").await;
     let ahead = Duration::from_secs(3);
     let reply = desk.ledger().open(desk.job.group.clone()).await.expect("a ledger answers");
@@ -100,7 +96,7 @@ pub async fn an_instant_that_has_not_come_is_early(h: &impl Harness) {
 
 /// A schedule that is new to its job begins when it is registered, also if it has instants between the watermark and now. Each
 /// schedule keeps its own beginning, so that the nodes of a rolling deployment do not move that of the others.
-pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl Harness) {
+pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "since").await;
     let changed = desk.register(SCHEDULE + 1).await;
     assert_eq!(changed.state, Known::Before);
@@ -115,7 +111,7 @@ pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl Harness) {
 }
 
 /// Reading is no registration.
-pub async fn a_watermark_that_is_read_is_not_made(h: &impl Harness) {
+pub async fn a_watermark_that_is_read_is_not_made(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "read").await;
     let job = LockName::new("unknown").expect("a good name");
     let read = || async {
@@ -131,7 +127,7 @@ pub async fn a_watermark_that_is_read_is_not_made(h: &impl Harness) {
 }
 
 /// A claim never makes a watermark: without one, nobody knows what was run.
-pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl Harness) {
+pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "unregistered").await;
     let name = LockName::new("unknown").expect("a good name");
     let unknown = ClaimRequest { job: JobId { name, ..desk.job.clone() }, ..desk.request(desk.instant(1)) };
@@ -140,7 +136,7 @@ pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl Harness) {
 }
 
 /// From run to run and from attempt to attempt tokens grow.
-pub async fn tokens_of_claims_grow(h: &impl Harness) {
+pub async fn tokens_of_claims_grow(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "tokens").await;
     let mut last = FencingToken::new(0);
     for millis in 1..10 {
@@ -157,15 +153,15 @@ pub async fn tokens_of_claims_grow(h: &impl Harness) {
 }
 
 /// Any number of leaders at once start one run.
-pub async fn of_many_claims_at_once_one_starts(h: &impl Harness) {
+pub async fn of_many_claims_at_once_one_starts(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "at-once").await;
-    let other = h.another(&desk.backend).await;
+    let other = h.another_ledger(&desk.ledger).await;
     for millis in 1..=5 {
         let mut tasks = Vec::new();
         for number in 0..10 {
-            let backend = if number % 2 == 0 { desk.backend.clone() } else { other.clone() };
+            let ledger = if number % 2 == 0 { desk.ledger.clone() } else { other.clone() };
             let request = ClaimRequest { overlap: MANY, ..desk.request(desk.instant(millis)) };
-            tasks.push(tokio::spawn(async move { ledger(&backend).claim(request).await }));
+            tasks.push(tokio::spawn(async move { ledger.claim(request).await }));
         }
         let mut started = 0;
         for task in tasks {
@@ -180,7 +176,7 @@ pub async fn of_many_claims_at_once_one_starts(h: &impl Harness) {
 }
 
 /// What happens to one job, or in one group, is nothing to the others.
-pub async fn jobs_and_groups_are_independent(h: &impl Harness) {
+pub async fn jobs_and_groups_are_independent(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "apart").await;
     let run = desk.claim(1).await;
     let name = LockName::new("job2").expect("a good name");

@@ -20,18 +20,18 @@ async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> Force
 
 /// A released lock is free for the next.
 pub async fn a_released_lock_is_free_for_the_next(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("next"));
-    let (a, b) = (Contender::new(&backend), Contender::new(&h.another(&backend).await));
+    let (store, name) = (h.store().await, h.name("next"));
+    let (a, b) = (Contender::new(&store.backend), Contender::new(&h.another(&store).await.backend));
     a.take(&name, LONG).await;
     a.free(&name).await;
-    must_be_free(&backend, &name).await;
+    must_be_free(&store.backend, &name).await;
     b.take(&name, LONG).await;
     b.must_hold(&name, 1).await;
 }
 
 /// The repeat of a release whose reply was lost finds nothing.
 pub async fn a_repeated_release_says_gone(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("release-twice"));
+    let (backend, name) = (h.store().await.backend, h.name("release-twice"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
@@ -40,7 +40,7 @@ pub async fn a_repeated_release_says_gone(h: &impl Harness) {
 
 /// … and leaves the next holder alone.
 pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("release-after-next"));
+    let (backend, name) = (h.store().await.backend, h.name("release-after-next"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     a.free(&name).await;
@@ -51,7 +51,7 @@ pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
 
 /// Releasing what was never taken says *gone* and writes nothing.
 pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("never-taken"));
+    let (backend, name) = (h.store().await.backend, h.name("never-taken"));
     for depth_left in [0, 1] {
         assert_eq!(Contender::new(&backend).release(&name, depth_left).await, GONE);
         must_be_free(&backend, &name).await;
@@ -60,7 +60,7 @@ pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
 
 /// A release of somebody else's lock, to whatever depth, says so and does not touch it.
 pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("release-other"));
+    let (backend, name) = (h.store().await.backend, h.name("release-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     for depth_left in [0, 1, 2] {
@@ -71,7 +71,7 @@ pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
 
 /// Whoever returns after its lease had ended is told so, and does not free the next holder.
 pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("release-late"));
+    let (backend, name) = (h.store().await.backend, h.name("release-late"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, SHORT).await;
     h.pass(PAST_SHORT).await;
@@ -83,7 +83,7 @@ pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harne
 
 /// As many releases as acquires: a release to a depth keeps the lease and its end, the last one frees it.
 pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("kept"));
+    let (backend, name) = (h.store().await.backend, h.name("kept"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.keep(&name, 3, LONG).await;
@@ -97,7 +97,7 @@ pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
 
 /// A forced release frees the lock of the holder that was seen, at any depth; that holder finds itself gone.
 pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("force"));
+    let (backend, name) = (h.store().await.backend, h.name("force"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     a.keep(&name, 2, LONG).await;
@@ -111,7 +111,7 @@ pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
 
 /// The repeat of a forced release whose reply was lost does not free the next holder.
 pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("force-twice"));
+    let (backend, name) = (h.store().await.backend, h.name("force-twice"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     let seen = a.lease().to_string();
@@ -124,7 +124,7 @@ pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Har
 
 /// A forced release of a free lock, or of a holder nobody ever saw, changes nothing.
 pub async fn a_forced_release_of_nobody_changes_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("force-nobody"));
+    let (backend, name) = (h.store().await.backend, h.name("force-nobody"));
     for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {
         assert_eq!(force(&backend, &name, seen).await, Forced::Changed);
     }

@@ -12,7 +12,7 @@ const ROUNDING: Duration = Duration::from_millis(5);
 
 /// By the server's own clock, a lease is there until its end and not after it.
 pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("lasts"));
+    let (backend, name) = (h.store().await.backend, h.name("lasts"));
     // A server may stand still between what it does and the time that it tells: each moment is between two times.
     let before = look(&backend, &name).await.now;
     let reply = Contender::new(&backend).acquire_reply(&name, SHORT).await;
@@ -35,7 +35,7 @@ pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
 
 /// The lock of a holder that died is free for the next when its lease has ended.
 pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("ended"));
+    let (backend, name) = (h.store().await.backend, h.name("ended"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, SHORT).await;
     a.keep(&name, 2, SHORT).await;
@@ -47,7 +47,7 @@ pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
 
 /// A renewal that comes after the end does not revive the lease, whether or not another has it.
 pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("ended-renew"));
+    let (backend, name) = (h.store().await.backend, h.name("ended-renew"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, SHORT).await;
     h.pass(PAST_SHORT).await;
@@ -60,7 +60,7 @@ pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
 
 /// A re-entry that comes after the end does not revive the lease.
 pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("ended-re-entry"));
+    let (backend, name) = (h.store().await.backend, h.name("ended-re-entry"));
     let a = Contender::new(&backend);
     a.take(&name, SHORT).await;
     h.pass(PAST_SHORT).await;
@@ -70,7 +70,7 @@ pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
 
 /// A renewed lease outlives its first end.
 pub async fn a_renewed_lease_outlives_its_first_end(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("renewed"));
+    let (backend, name) = (h.store().await.backend, h.name("renewed"));
     let a = Contender::new(&backend);
     a.take(&name, RENEWED).await;
     assert_eq!(a.renew(&name, LONG).await, Renewed::Renewed);
@@ -80,7 +80,7 @@ pub async fn a_renewed_lease_outlives_its_first_end(h: &impl Harness) {
 
 /// A renewal keeps the depth.
 pub async fn a_renewal_keeps_the_depth(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("renewed-depth"));
+    let (backend, name) = (h.store().await.backend, h.name("renewed-depth"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.keep(&name, 4, LONG).await;
@@ -90,7 +90,7 @@ pub async fn a_renewal_keeps_the_depth(h: &impl Harness) {
 
 /// A renewal that overtakes its acquire, or comes after the release, creates nothing.
 pub async fn a_renewal_never_creates(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("renewed-never-taken"));
+    let (backend, name) = (h.store().await.backend, h.name("renewed-never-taken"));
     let a = Contender::new(&backend);
     assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "it was never there");
     must_be_free(&backend, &name).await;
@@ -102,7 +102,7 @@ pub async fn a_renewal_never_creates(h: &impl Harness) {
 
 /// A renewal of somebody else's lease says *gone* and does not prolong it.
 pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("renewed-other"));
+    let (backend, name) = (h.store().await.backend, h.name("renewed-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     assert_eq!(b.renew(&name, LONG * 3).await, Renewed::Gone);
@@ -111,7 +111,7 @@ pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
 
 /// A renewal with a shorter lease does not shorten the one that is there.
 pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("shorter-renewal"));
+    let (backend, name) = (h.store().await.backend, h.name("shorter-renewal"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     assert_eq!(a.renew(&name, SHORT).await, Renewed::Renewed);
@@ -120,7 +120,7 @@ pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
 
 /// An inner hold of a second does not shorten an outer one of thirty.
 pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("shorter-re-entry"));
+    let (backend, name) = (h.store().await.backend, h.name("shorter-re-entry"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     assert_eq!(a.keep(&name, 2, SHORT).await, Acquired::Reentered);
@@ -129,7 +129,7 @@ pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
 
 /// A repeated acquire with a shorter lease does not shorten the one that is there.
 pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("shorter-repeat"));
+    let (backend, name) = (h.store().await.backend, h.name("shorter-repeat"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.take(&name, SHORT).await;
@@ -139,7 +139,7 @@ pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
 /// Many renewals in one call: each answer stands in its item's place, and no item spoils another.
 pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness) {
     const MANY: usize = 120;
-    let backend = h.backend().await;
+    let backend = h.store().await.backend;
     let (a, other) = (Contender::new(&backend), Contender::new(&backend));
     let names: Vec<_> = (0..MANY).map(|number| h.name(&format!("many-{number}"))).collect();
     let mut items = Vec::new();
@@ -165,7 +165,7 @@ pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness)
 
 /// Each renewal has its own lease.
 pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
-    let (backend, x, y) = (h.backend().await, h.name("x"), h.name("y"));
+    let (backend, x, y) = (h.store().await.backend, h.name("x"), h.name("y"));
     let a = Contender::new(&backend);
     a.take(&x, RENEWED).await;
     a.take(&y, RENEWED).await;
@@ -177,13 +177,13 @@ pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
 
 /// No renewals, no answers.
 pub async fn renewing_nothing_answers_nothing(h: &impl Harness) {
-    let backend = h.backend().await;
+    let backend = h.store().await.backend;
     assert!(backend.renew(Vec::new()).await.is_empty());
 }
 
 /// A lease of two months, more than 32 bits of milliseconds, is kept whole and can be released.
 pub async fn a_lease_of_months_is_kept_whole(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("months"));
+    let (backend, name) = (h.store().await.backend, h.name("months"));
     let months = Duration::from_secs(60 * 24 * 3600);
     let lease = backend.capabilities().max_lease.map_or(months, |max| max.min(months));
     let a = Contender::new(&backend);

@@ -24,7 +24,7 @@ async fn late(a: &Contender, backend: &Arc<dyn Backend>, name: &LockName, floor:
 
 /// An acquire that is delivered after its time says so and creates nothing.
 pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("late"));
+    let (backend, name) = (h.store().await.backend, h.name("late"));
     let a = Contender::new(&backend);
     let request = late(&a, &backend, &name, None).await;
     assert_eq!(a.send(request).await.outcome, Acquired::Late);
@@ -33,7 +33,7 @@ pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
 
 /// … and draws no token: its floor is not heard of again.
 pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("late-token"));
+    let (backend, name) = (h.store().await.backend, h.name("late-token"));
     let a = Contender::new(&backend);
     let Tokens { first, .. } = a.take(&name, LONG).await;
     a.free(&name).await;
@@ -47,7 +47,7 @@ pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
 /// A renewal or re-entry that is delivered after its time says so and lengthens nothing: it would otherwise keep a lease
 /// alive that everybody has stopped undoing.
 pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("late-renewal"));
+    let (backend, name) = (h.store().await.backend, h.name("late-renewal"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     let not_after = look(&backend, &name).await.now - Duration::from_secs(1);
@@ -65,7 +65,7 @@ pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
 
 /// Late is late, also when the lock is taken: a stamp of the past is not mistaken for contention.
 pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("late-taken"));
+    let (backend, name) = (h.store().await.backend, h.name("late-taken"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     for contender in [&a, &b] {
@@ -77,7 +77,7 @@ pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
 
 /// A late answer does not use the lease id up: the same one is granted when it asks in time.
 pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("late-again"));
+    let (backend, name) = (h.store().await.backend, h.name("late-again"));
     let a = Contender::new(&backend);
     let request = late(&a, &backend, &name, None).await;
     assert_eq!(a.send(request).await.outcome, Acquired::Late);
@@ -88,7 +88,7 @@ pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
 /// Calls that are dropped after their first poll may or may not happen; they disturb no other call, and what
 /// they took can be undone.
 pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("dropped"));
+    let (backend, name) = (h.store().await.backend, h.name("dropped"));
     let holder = Contender::new(&backend);
     holder.take(&name, LONG).await;
     for number in 0..20 {

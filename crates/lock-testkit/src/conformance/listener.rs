@@ -2,8 +2,8 @@
 
 use super::Harness;
 use lock_core::{
-    Backend, BackendErrorKind, LockName,
-    backend::{Signals, SubscriberId, WakeReason, WakeUps},
+    LockName, Store,
+    backend::{Signals, SubscriberId, Subscriptions, WakeReason},
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -15,10 +15,10 @@ const QUIET: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(5);
 const STEPS: u32 = 12_000;
 
-/// Attached to a backend; deaf again when it is dropped.
+/// Registered with a store; deaf again when it is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
-    backend: Arc<dyn Backend>,
+    subscriptions: Arc<dyn Subscriptions>,
     id: SubscriberId,
     heard: Arc<Heard>,
 }
@@ -37,38 +37,33 @@ impl Signals for Heard {
 }
 
 impl Listener {
-    /// Attaches; `None` where the backend says that it cannot push, because then there is nothing to hear.
-    pub(super) async fn attach(backend: &Arc<dyn Backend>, probe: &LockName) -> Option<Self> {
+    /// Registers a listener; `None` where the store does not push, because then there is nothing to hear.
+    pub(super) fn register(store: &Store) -> Option<Self> {
+        let Some(subscriptions) = store.subscriptions.clone() else {
+            eprintln!("{} is polled: its wake-ups are not expected", store.backend.capabilities().name);
+            return None;
+        };
         let heard = Arc::new(Heard::default());
         let weak = Arc::downgrade(&heard);
-        let id = backend.attach(weak);
-        if backend.capabilities().wake_ups == WakeUps::Push {
-            return Some(Self { backend: backend.clone(), id, heard });
-        }
-        eprintln!("{} is polled: its wake-ups are not expected", backend.capabilities().name);
-        if let Err(error) = backend.watch(id, probe.clone()).await {
-            assert_eq!(
-                error.kind(),
-                BackendErrorKind::Unsupported,
-                "a polled backend need not watch: {error}"
-            );
-        }
-        None
+        let id = subscriptions.register_listener(weak);
+        Some(Self { subscriptions, id, heard })
     }
 
-    /// Attaches and watches a name.
-    pub(super) async fn watching(backend: &Arc<dyn Backend>, name: &LockName) -> Option<Self> {
-        let listener = Self::attach(backend, name).await?;
+    /// Registers a listener and watches a name.
+    pub(super) async fn watching(store: &Store, name: &LockName) -> Option<Self> {
+        let listener = Self::register(store)?;
         listener.watch(name).await;
         Some(listener)
     }
 
     pub(super) async fn watch(&self, name: &LockName) {
-        self.backend.watch(self.id, name.clone()).await.expect("a watch on a healthy store is acknowledged");
+        let subscribed = self.subscriptions.subscribe(self.id, name.clone()).await;
+        subscribed.expect("a subscription on a healthy store is acknowledged");
     }
 
     pub(super) async fn unwatch(&self, name: &LockName) {
-        self.backend.unwatch(self.id, name.clone()).await.expect("an unwatch on a healthy store is answered");
+        let ended = self.subscriptions.unsubscribe(self.id, name.clone()).await;
+        ended.expect("the end of a subscription on a healthy store is answered");
     }
 
     /// How often it heard that this lock was freed.

@@ -3,15 +3,15 @@
 //! A backend says how to make a store, and gets the tests:
 //!
 //! ```
-//! use lock_core::{Backend, Clock, MemoryBackend, TestClock};
+//! use lock_core::{Clock, MemoryBackend, Store, TestClock};
 //! use lock_testkit::conformance::Harness;
 //! use std::sync::Arc;
 //!
 //! struct Memory;
 //!
 //! impl Harness for Memory {
-//!     async fn backend(&self) -> Arc<dyn Backend> {
-//!         Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new())))
+//!     async fn store(&self) -> Store {
+//!         MemoryBackend::with_clock(Arc::new(TestClock::new())).into()
 //!     }
 //!     fn clock(&self) -> Arc<dyn Clock> {
 //!         Arc::new(TestClock::new())
@@ -30,8 +30,8 @@
 //! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
 //! hold. [`NAMES`] lists them all.
 //!
-//! A store with a [run ledger](lock_core::backend::ledger::RunLedger) passes a second suite,
-//! [`ledger_conformance!`](crate::ledger_conformance), with the same harness; [`LEDGER_NAMES`] lists it.
+//! A [run ledger](lock_ledger::RunLedger) passes a second suite, [`ledger_conformance!`](crate::ledger_conformance), with a
+//! [`LedgerHarness`]; [`LEDGER_NAMES`] lists it.
 
 mod harness;
 mod list;
@@ -59,5 +59,5 @@ pub mod waiting;
 pub mod waking;
 
 use crate::contender;
-pub use harness::Harness;
+pub use harness::{Harness, LedgerHarness};
 pub use list::{LEDGER_NAMES, NAMES};

@@ -33,7 +33,7 @@ fn names(h: &impl Harness) -> Vec<LockName> {
 
 /// Names of every shape exclude, show, renew and free.
 pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
-    let backend = h.backend().await;
+    let backend = h.store().await.backend;
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     for name in names(h) {
         a.take(&name, LONG).await;
@@ -48,10 +48,10 @@ pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
 
 /// Names of every shape wake their watchers.
 pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
-    let backend = h.backend().await;
-    let a = Contender::new(&backend);
+    let store = h.store().await;
+    let a = Contender::new(&store.backend);
     for name in names(h) {
-        let Some(listener) = Listener::watching(&backend, &name).await else { return };
+        let Some(listener) = Listener::watching(&store, &name).await else { return };
         a.take(&name, LONG).await;
         a.free(&name).await;
         listener.must_hear(h, &name, 1).await;
@@ -60,7 +60,7 @@ pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
 
 /// Names with one hash tag live on one node of a cluster, and are different locks all the same.
 pub async fn names_with_one_hash_tag_are_different_locks(h: &impl Harness) {
-    let backend = h.backend().await;
+    let backend = h.store().await.backend;
     let tagged = h.name("{eu}");
     let (x, y) = (sibling(&tagged, ":x"), sibling(&tagged, ":y"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -74,7 +74,7 @@ pub async fn names_with_one_hash_tag_are_different_locks(h: &impl Harness) {
 
 /// Names that differ only in case, in a trailing space, or in a suffix, are different locks.
 pub async fn names_that_look_alike_are_different_locks(h: &impl Harness) {
-    let (backend, base) = (h.backend().await, h.name("alike"));
+    let (backend, base) = (h.store().await.backend, h.name("alike"));
     let alike = ["a", "A", "a ", "aa", "ä", "a\u{308}"].map(|suffix| sibling(&base, suffix));
     for name in alike.iter().chain([&base]) {
         Contender::new(&backend).take(name, LONG).await;
@@ -83,10 +83,10 @@ pub async fn names_that_look_alike_are_different_locks(h: &impl Harness) {
 
 /// A watched name with pattern characters hears only itself.
 pub async fn a_name_is_never_a_pattern(h: &impl Harness) {
-    let (backend, base) = (h.backend().await, h.name("pattern"));
+    let (store, base) = (h.store().await, h.name("pattern"));
     let (pattern, matched) = (sibling(&base, "*"), sibling(&base, "x"));
-    let Some(listener) = Listener::watching(&backend, &pattern).await else { return };
-    let a = Contender::new(&backend);
+    let Some(listener) = Listener::watching(&store, &pattern).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&matched, LONG).await;
     a.free(&matched).await;
     listener.must_not_hear_more(h, &matched, 0).await;

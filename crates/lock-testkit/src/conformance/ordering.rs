@@ -1,16 +1,14 @@
 //! Orders: what one node is told holds for all of them.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::{LONG, PAST_SHORT, SHORT},
     scheduler::{Desk, SCHEDULE},
 };
-use lock_core::{
-    LockName, ProcessId,
-    backend::ledger::{
-        ClaimRequest, Claimed, JobId, JobOrders, MOST_OF_A_JOB, Order, Ordered, Orders, Registration, RunId,
-        RunOutcome, Then, Trigger,
-    },
+use lock_core::{LockName, ProcessId};
+use lock_ledger::{
+    ClaimRequest, Claimed, JobId, JobOrders, MOST_OF_A_JOB, Order, Ordered, Orders, Registration, RunId,
+    RunOutcome, Then, Trigger,
 };
 
 /// A random id.
@@ -23,7 +21,7 @@ fn trigger(id: uuid::Uuid) -> Order {
 }
 
 /// It begins again with what is due then, not with what was due meanwhile.
-pub async fn a_paused_job_starts_nothing_and_makes_nothing_up(h: &impl Harness) {
+pub async fn a_paused_job_starts_nothing_and_makes_nothing_up(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "pause").await;
     let paused = desk.order(Order::Pause).await;
     assert_eq!(desk.order(Order::Pause).await, paused, "twice is once");
@@ -36,7 +34,7 @@ pub async fn a_paused_job_starts_nothing_and_makes_nothing_up(h: &impl Harness) 
 }
 
 /// What was planned with another schedule is not started.
-pub async fn a_changed_order_outdates_what_was_planned(h: &impl Harness) {
+pub async fn a_changed_order_outdates_what_was_planned(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "replaced").await;
     let request = desk.request(desk.instant(1));
     let revision = desk.order(Order::Replace("@hourly".to_owned())).await;
@@ -48,7 +46,7 @@ pub async fn a_changed_order_outdates_what_was_planned(h: &impl Harness) {
 }
 
 /// All of them, with a revision by which the next question is cheap.
-pub async fn orders_are_told_when_they_changed(h: &impl Harness) {
+pub async fn orders_are_told_when_they_changed(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "orders").await;
     let read = |known| desk.ledger().orders(desk.job.group.clone(), known);
     assert_eq!(read(0).await.expect("a ledger answers").outcome, Orders::Unchanged);
@@ -79,7 +77,7 @@ pub async fn orders_are_told_when_they_changed(h: &impl Harness) {
 }
 
 /// A run by hand is a run of its own: also while paused, and beside the instants.
-pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) {
+pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "trigger").await;
     desk.order(Order::Pause).await;
     let id = id();
@@ -104,7 +102,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl Harness) 
 
 /// Also when it is delivered again while the run is under way, or after its end: it would wait for ever, or be carried out
 /// when the history has forgotten the run.
-pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &impl Harness) {
+pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "trigger-again").await;
     let id = id();
     desk.order(trigger(id)).await;
@@ -124,7 +122,7 @@ pub async fn an_order_to_trigger_that_comes_again_is_not_carried_out_again(h: &i
 }
 
 /// Triggers that no node carries out neither fill the store nor keep those of other jobs away.
-pub async fn triggers_are_bounded(h: &impl Harness) {
+pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "full").await;
     for _ in 0..MOST_OF_A_JOB {
         desk.order(trigger(id())).await;
@@ -140,7 +138,7 @@ pub async fn triggers_are_bounded(h: &impl Harness) {
 }
 
 /// A trigger is an order for now: after its life it is not started, and makes room.
-pub async fn a_trigger_expires(h: &impl Harness) {
+pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "expires").await;
     let (old, short) = (id(), |id| Order::Trigger { id, life: SHORT });
     for _ in 1..MOST_OF_A_JOB {
@@ -157,7 +155,7 @@ pub async fn a_trigger_expires(h: &impl Harness) {
 }
 
 /// A trigger that is withdrawn is not started.
-pub async fn a_trigger_can_be_cancelled(h: &impl Harness) {
+pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "cancel").await;
     let id = id();
     let before = desk.order(trigger(id)).await;
@@ -168,7 +166,7 @@ pub async fn a_trigger_can_be_cancelled(h: &impl Harness) {
 }
 
 /// What a clock that was ahead has decided is taken back by an operator; and nothing is started twice.
-pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl Harness) {
+pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "reset").await;
     let run = desk.claim(100).await;
     let revision = desk.order(Order::Reset).await;
@@ -181,7 +179,7 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl Harness) {
 }
 
 /// A misspelt name is told, and leaves nothing behind.
-pub async fn an_unknown_job_takes_no_orders(h: &impl Harness) {
+pub async fn an_unknown_job_takes_no_orders(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "unknown").await;
     let job = JobId { name: LockName::new("unknown").expect("a good name"), ..desk.job.clone() };
     for order in [Order::Pause, Order::Replace("@daily".to_owned()), trigger(id())] {

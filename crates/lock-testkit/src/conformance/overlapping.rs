@@ -1,14 +1,14 @@
 //! Overlap: what becomes of a run while others of its job are open.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::LONG,
     scheduler::{Desk, TWO},
 };
-use lock_core::backend::ledger::{ClaimRequest, Claimed, KeptRun, OverlapRule, RunOutcome, Then};
+use lock_ledger::{ClaimRequest, Claimed, KeptRun, OverlapRule, RunOutcome, Then};
 
 /// What was skipped is decided: the next leader does not run it either, when there is room again.
-pub async fn an_open_run_skips_the_next_for_good(h: &impl Harness) {
+pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "skip").await;
     let first = desk.claim(1).await;
     let second = desk.instant(2);
@@ -20,7 +20,7 @@ pub async fn an_open_run_skips_the_next_for_good(h: &impl Harness) {
 }
 
 /// A skip whose reply was lost is not started by its repetition.
-pub async fn a_skip_that_is_repeated_is_a_skip(h: &impl Harness) {
+pub async fn a_skip_that_is_repeated_is_a_skip(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "skip-again").await;
     let first = desk.claim(1).await;
     let request = desk.request(desk.instant(2));
@@ -33,7 +33,7 @@ pub async fn a_skip_that_is_repeated_is_a_skip(h: &impl Harness) {
 }
 
 /// A queued run is not claimed: whoever asks later gets it.
-pub async fn a_queued_run_waits_and_decides_nothing(h: &impl Harness) {
+pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "queue").await;
     let queue = |millis| ClaimRequest { overlap: OverlapRule::Queue, ..desk.request(desk.instant(millis)) };
     let first = desk.granted(queue(1)).await;
@@ -46,7 +46,7 @@ pub async fn a_queued_run_waits_and_decides_nothing(h: &impl Harness) {
 }
 
 /// A run that is to be replaced hears of it when it is kept, and the next starts when it has ended.
-pub async fn a_replaced_run_is_told(h: &impl Harness) {
+pub async fn a_replaced_run_is_told(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "replace").await;
     let replace =
         |millis| ClaimRequest { overlap: OverlapRule::Replace, ..desk.request(desk.instant(millis)) };
@@ -60,7 +60,7 @@ pub async fn a_replaced_run_is_told(h: &impl Harness) {
 }
 
 /// The bound holds in the same step as the claim.
-pub async fn so_many_runs_are_open_and_no_more(h: &impl Harness) {
+pub async fn so_many_runs_are_open_and_no_more(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "allow").await;
     let allow = |millis| ClaimRequest { overlap: TWO, ..desk.request(desk.instant(millis)) };
     let first = desk.granted(allow(1)).await;
@@ -72,7 +72,7 @@ pub async fn so_many_runs_are_open_and_no_more(h: &impl Harness) {
 }
 
 /// A run whose node died does not stop a job for ever.
-pub async fn an_orphan_is_in_nobodys_way(h: &impl Harness) {
+pub async fn an_orphan_is_in_nobodys_way(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "orphan").await;
     desk.orphan(h, 1).await;
     assert_eq!(desk.claim(2).await.attempt, 1);

@@ -12,11 +12,11 @@ const MANY: usize = 32;
 
 /// Of many acquires at once exactly one is granted; where votes can split, at most one.
 pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("race"));
-    let other = h.another(&backend).await;
+    let (store, name) = (h.store().await, h.name("race"));
+    let other = h.another(&store).await.backend;
     let mut race = JoinSet::new();
     for number in 0..MANY {
-        let (contender, name) = (Contender::new([&backend, &other][number % 2]), name.clone());
+        let (contender, name) = (Contender::new([&store.backend, &other][number % 2]), name.clone());
         race.spawn(async move { (contender.acquire(&name, LONG).await, contender) });
     }
     let (mut winners, mut split) = (Vec::new(), false);
@@ -37,7 +37,7 @@ pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
 
 /// One acquire that is sent many times at once is one hold, and no token is given out twice.
 pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("race-repeat"));
+    let (backend, name) = (h.store().await.backend, h.name("race-repeat"));
     let a = Contender::new(&backend);
     let mut race = JoinSet::new();
     for _ in 0..MANY {
@@ -56,7 +56,7 @@ pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
 
 /// Of many equal releases at once exactly one frees the lock.
 pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("race-release"));
+    let (backend, name) = (h.store().await.backend, h.name("race-release"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     let mut race = JoinSet::new();
@@ -78,7 +78,7 @@ pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
 
 /// Locks of different names at once do not disturb one another.
 pub async fn many_names_at_once_are_all_granted(h: &impl Harness) {
-    let backend = h.backend().await;
+    let backend = h.store().await.backend;
     let mut race = JoinSet::new();
     for number in 0..MANY {
         let (a, name) = (Contender::new(&backend), h.name(&format!("race-{number}")));

@@ -15,7 +15,7 @@ const IN_2255: ServerTime = ServerTime::from_micros(1 << 53);
 
 /// An inspection shows who holds the lock, how deep, and for how long, and writes nothing.
 pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("inspect"));
+    let (backend, name) = (h.store().await.backend, h.name("inspect"));
     assert_eq!(look(&backend, &name).await.outcome, Inspected::Free);
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
@@ -31,7 +31,7 @@ pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
 
 /// Every answer carries the server's time; it is a time of our days and never falls.
 pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("now"));
+    let (backend, name) = (h.store().await.backend, h.name("now"));
     let a = Contender::new(&backend);
     let mut times = Vec::new();
     for _ in 0..3 {
@@ -56,7 +56,7 @@ pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harn
 
 /// The server's time goes on as time does.
 pub async fn the_server_time_goes_on(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("goes-on"));
+    let (backend, name) = (h.store().await.backend, h.name("goes-on"));
     let before = look(&backend, &name).await.now;
     h.pass(Duration::from_millis(100)).await;
     let passed = look(&backend, &name).await.now.since(before);
@@ -66,10 +66,10 @@ pub async fn the_server_time_goes_on(h: &impl Harness) {
 
 /// After any answer the backend can estimate the server's time, close enough to stamp an acquire with.
 pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("estimate"));
+    let (backend, name) = (h.store().await.backend, h.name("estimate"));
     for _ in 0..5 {
         let before = look(&backend, &name).await.now;
-        let estimate = backend.server_now().expect("after an answer there is an estimate");
+        let estimate = backend.server_now(&name).expect("after an answer there is an estimate");
         let after = look(&backend, &name).await.now;
         let off = before.since(estimate).max(estimate.since(after));
         assert!(off < Duration::from_secs(1), "the estimate is {off:?} off");
@@ -79,7 +79,7 @@ pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
 
 /// Capabilities have a name that can stand in a metric, and do not change.
 pub async fn capabilities_are_constant_and_named(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("capabilities"));
+    let (backend, name) = (h.store().await.backend, h.name("capabilities"));
     let before = backend.capabilities();
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
     assert!(!before.name.is_empty() && before.name.chars().all(word), "`{}` is a short word", before.name);

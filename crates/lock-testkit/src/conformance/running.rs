@@ -1,16 +1,16 @@
 //! Running and ending: a run is its claim's, and its end is told once.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::{LONG, RENEWED, SHORT},
     scheduler::Desk,
 };
-use lock_core::backend::ledger::{
+use lock_ledger::{
     CatchUp, ClaimId, ClaimRequest, EndRequest, Ended, HISTORY, KeptRun, RunOutcome, RunState, Then,
 };
 
 /// Keeping is what a live node does; a shorter lease does not lower the end.
-pub async fn a_kept_run_outlives_its_first_end(h: &impl Harness) {
+pub async fn a_kept_run_outlives_its_first_end(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "kept").await;
     let run = desk.granted(ClaimRequest { lease: RENEWED, ..desk.request(desk.instant(1)) }).await;
     assert_eq!(desk.keep(&run, LONG).await, KeptRun::Kept);
@@ -22,7 +22,7 @@ pub async fn a_kept_run_outlives_its_first_end(h: &impl Harness) {
 }
 
 /// A node that slept too long cannot take back what others may have begun to clear away.
-pub async fn a_run_that_is_over_is_not_revived(h: &impl Harness) {
+pub async fn a_run_that_is_over_is_not_revived(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "over").await;
     let run = desk.orphan(h, 1).await;
     assert_eq!(desk.keep(&run, LONG).await, KeptRun::Gone);
@@ -30,7 +30,7 @@ pub async fn a_run_that_is_over_is_not_revived(h: &impl Harness) {
 }
 
 /// Nobody else can end it or keep it.
-pub async fn only_its_claim_keeps_and_ends_a_run(h: &impl Harness) {
+pub async fn only_its_claim_keeps_and_ends_a_run(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "own").await;
     let run = desk.claim(1).await;
     let mut other = run;
@@ -45,7 +45,7 @@ pub async fn only_its_claim_keeps_and_ends_a_run(h: &impl Harness) {
 }
 
 /// A lost reply neither doubles an end nor changes it.
-pub async fn an_end_that_is_sent_twice_is_recorded_once(h: &impl Harness) {
+pub async fn an_end_that_is_sent_twice_is_recorded_once(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "twice").await;
     let run = desk.claim(1).await;
     for then in [Then::Again, Then::Again, Then::Over, Then::Over] {
@@ -56,7 +56,7 @@ pub async fn an_end_that_is_sent_twice_is_recorded_once(h: &impl Harness) {
 }
 
 /// The newest first, and no more than that.
-pub async fn the_last_hundred_attempts_are_remembered(h: &impl Harness) {
+pub async fn the_last_hundred_attempts_are_remembered(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "history").await;
     for millis in 1..=120 {
         let run = desk.claim(millis).await;
@@ -73,7 +73,7 @@ pub async fn the_last_hundred_attempts_are_remembered(h: &impl Harness) {
 }
 
 /// What people write is kept as it is.
-pub async fn texts_of_every_shape_are_kept(h: &impl Harness) {
+pub async fn texts_of_every_shape_are_kept(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "texts").await;
     for (number, text) in ["", " ", "a b\n\"c\"", "Größe: 3 µs", "\\u0041\u{1f600}\t\u{0}", "[1,2]", "nil"]
         .into_iter()
@@ -95,7 +95,7 @@ pub async fn texts_of_every_shape_are_kept(h: &impl Harness) {
 }
 
 /// The length is the scheduler's to choose.
-pub async fn a_history_is_as_long_as_asked(h: &impl Harness) {
+pub async fn a_history_is_as_long_as_asked(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "length").await;
     for millis in 1..=9 {
         let run = desk.granted(ClaimRequest { history: 3, ..desk.request(desk.instant(millis)) }).await;

@@ -1,16 +1,15 @@
 //! A scheduler that asks a ledger for things: the hand with which the properties touch it.
 
 use super::{
-    Harness,
+    LedgerHarness,
     contender::{LONG, PAST_SHORT, SHORT},
+    harness::fresh_name,
 };
-use lock_core::{
-    Backend, FencingToken, LockName, ServerTime,
-    backend::ledger::{
-        Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY,
-        JobId, KeepRun, KeptRun, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
-        RunId, RunLedger, RunOutcome, Skip, Then,
-    },
+use lock_core::{FencingToken, LockName, ServerTime};
+use lock_ledger::{
+    Again, Attempt, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId,
+    KeepRun, KeptRun, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration, RunId,
+    RunLedger, RunOutcome, Skip, Then,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +22,7 @@ pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
 
 /// A job of a group of its own, registered a moment ago: its first instants are due.
 pub(super) struct Desk {
-    pub(super) backend: Arc<dyn Backend>,
+    pub(super) ledger: Arc<dyn RunLedger>,
     pub(super) job: JobId,
     /// Its watermark at first.
     pub(super) begin: ServerTime,
@@ -40,21 +39,21 @@ pub(super) struct Run {
 }
 
 impl Desk {
-    pub(super) async fn new(h: &impl Harness, hint: &str) -> Self {
-        let backend = h.backend().await;
-        let group = GroupName::new(h.name(hint)).expect("names of the suite have no brace");
+    pub(super) async fn new(h: &impl LedgerHarness, hint: &str) -> Self {
+        let ledger = h.ledger().await;
+        let group = GroupName::new(fresh_name(hint)).expect("names of the suite have no brace");
         let name = LockName::new("job").expect("a good name");
         let job = JobId { group, name };
         let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
-        let reply = ledger(&backend).register(job.group.clone(), vec![registration]).await;
+        let reply = ledger.register(job.group.clone(), vec![registration]).await;
         let begin = reply.expect("a ledger answers").outcome[0].watermark;
         // The first hundred and fifty milliseconds after it are the past then.
         h.pass(Duration::from_millis(160)).await;
-        Self { backend, job, begin }
+        Self { ledger, job, begin }
     }
 
     pub(super) fn ledger(&self) -> &dyn RunLedger {
-        ledger(&self.backend)
+        &*self.ledger
     }
 
     /// The instant so many milliseconds after the beginning: due up to 150.
@@ -128,7 +127,7 @@ impl Desk {
     }
 
     /// A run that nobody keeps, and whose time is over.
-    pub(super) async fn orphan(&self, h: &impl Harness, millis: u64) -> Run {
+    pub(super) async fn orphan(&self, h: &impl LedgerHarness, millis: u64) -> Run {
         let request = ClaimRequest { lease: SHORT, ..self.request(self.instant(millis)) };
         let run = self.granted(request).await;
         h.pass(PAST_SHORT).await;
@@ -187,8 +186,4 @@ impl Desk {
             other => panic!("an order for a known job is accepted, not {other:?}"),
         }
     }
-}
-
-pub(super) fn ledger(backend: &Arc<dyn Backend>) -> &dyn RunLedger {
-    backend.ledger().expect("this suite is for stores with a ledger")
 }

@@ -1,10 +1,10 @@
 //! Skipping: instants that are decided and not started, once in the fleet.
 
-use super::{Harness, scheduler::Desk};
-use lock_core::backend::ledger::{ClaimRequest, Claimed, RunOutcome, Skip, Then};
+use super::{LedgerHarness, scheduler::Desk};
+use lock_ledger::{ClaimRequest, Claimed, RunOutcome, Skip, Then};
 
 /// The next leader neither starts what was skipped nor counts it again.
-pub async fn a_skip_moves_the_watermark(h: &impl Harness) {
+pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "skip-row").await;
     assert_eq!(desk.skip(1, 20, 20).await, Claimed::Skipped);
     assert_eq!(desk.send(desk.request(desk.instant(20))).await, Claimed::Duplicate);
@@ -19,7 +19,7 @@ pub async fn a_skip_moves_the_watermark(h: &impl Harness) {
 }
 
 /// A skip whose reply was lost counts once.
-pub async fn a_skip_row_that_is_repeated_is_one(h: &impl Harness) {
+pub async fn a_skip_row_that_is_repeated_is_one(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "skip-repeat").await;
     let skip = Skip { first: desk.instant(1), count: 3, detail: "missed".to_owned() };
     let request = ClaimRequest { skip: Some(skip), ..desk.request(desk.instant(3)) };
@@ -31,7 +31,7 @@ pub async fn a_skip_row_that_is_repeated_is_one(h: &impl Harness) {
 }
 
 /// Failures are not driven out of the history by the skips after them.
-pub async fn skips_that_follow_one_another_are_one_entry(h: &impl Harness) {
+pub async fn skips_that_follow_one_another_are_one_entry(h: &impl LedgerHarness) {
     let desk = Desk::new(h, "fold").await;
     let first = desk.claim(1).await;
     for millis in 2..=48 {

@@ -8,7 +8,7 @@ use lock_core::{ProcessId, backend::Acquired};
 
 /// A free lock is granted, and stored with the lease that asked, at depth 1.
 pub async fn a_free_lock_is_granted(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("free"));
+    let (backend, name) = (h.store().await.backend, h.name("free"));
     must_be_free(&backend, &name).await;
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
@@ -17,9 +17,9 @@ pub async fn a_free_lock_is_granted(h: &impl Harness) {
 
 /// Another lease is told that the lock is busy, and for how long.
 pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("busy"));
-    Contender::new(&backend).take(&name, LONG).await;
-    let other = h.another(&backend).await;
+    let (store, name) = (h.store().await, h.name("busy"));
+    Contender::new(&store.backend).take(&name, LONG).await;
+    let other = h.another(&store).await.backend;
     match Contender::new(&other).acquire(&name, LONG).await {
         Acquired::Busy { remaining, .. } => {
             if let Some(remaining) = remaining {
@@ -33,7 +33,7 @@ pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
 
 /// Asking for a taken lock changes neither its holder, nor its depth, nor its end.
 pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("busy-writes-nothing"));
+    let (backend, name) = (h.store().await.backend, h.name("busy-writes-nothing"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     must_be_busy(&b.acquire(&name, LONG * 100).await);
@@ -44,7 +44,7 @@ pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
 
 /// Two leases of one process are strangers to the store.
 pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
-    let (backend, name, process) = (h.backend().await, h.name("one-process"), ProcessId::random());
+    let (backend, name, process) = (h.store().await.backend, h.name("one-process"), ProcessId::random());
     let (a, b) = (Contender::of(&backend, process), Contender::of(&backend, process));
     a.take(&name, LONG).await;
     must_be_busy(&b.acquire(&name, LONG).await);
@@ -53,7 +53,7 @@ pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
 
 /// A lease is a name and an id: the same id may hold two locks, and frees them one by one.
 pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
-    let (backend, x, y) = (h.backend().await, h.name("x"), h.name("y"));
+    let (backend, x, y) = (h.store().await.backend, h.name("x"), h.name("y"));
     let a = Contender::new(&backend);
     a.take(&x, LONG).await;
     a.take(&y, LONG).await;
@@ -64,7 +64,7 @@ pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
 
 /// An acquire that is sent again after a lost reply is the same acquire: one release frees the lock.
 pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("repeat"));
+    let (backend, name) = (h.store().await.backend, h.name("repeat"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.take(&name, LONG).await;
@@ -75,7 +75,7 @@ pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
 
 /// A repeat that runs late, after a re-entry, does not lower the depth.
 pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("repeat-depth"));
+    let (backend, name) = (h.store().await.backend, h.name("repeat-depth"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     assert_eq!(a.keep(&name, 3, LONG).await, Acquired::Reentered);
@@ -85,7 +85,7 @@ pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
 
 /// A repeat with a longer lease raises the end.
 pub async fn a_repeated_acquire_raises_the_expiry(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("repeat-raises"));
+    let (backend, name) = (h.store().await.backend, h.name("repeat-raises"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     a.take(&name, LONG * 3).await;
@@ -94,7 +94,7 @@ pub async fn a_repeated_acquire_raises_the_expiry(h: &impl Harness) {
 
 /// Depths are absolute: a re-entry that is sent twice counts once.
 pub async fn a_re_entry_sets_the_absolute_depth(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("depth"));
+    let (backend, name) = (h.store().await.backend, h.name("depth"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     for depth in [2, 2, 5, 3] {
@@ -105,7 +105,7 @@ pub async fn a_re_entry_sets_the_absolute_depth(h: &impl Harness) {
 
 /// A re-entry with a longer lease raises the end.
 pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("re-entry-raises"));
+    let (backend, name) = (h.store().await.backend, h.name("re-entry-raises"));
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     assert_eq!(a.keep(&name, 2, LONG * 3).await, Acquired::Reentered);
@@ -114,7 +114,7 @@ pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
 
 /// A re-entry that overtakes its acquire, or comes after the release, says *gone* and leaves no key behind.
 pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("re-entry-gone"));
+    let (backend, name) = (h.store().await.backend, h.name("re-entry-gone"));
     let a = Contender::new(&backend);
     assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone, "it was never there");
     must_be_free(&backend, &name).await;
@@ -126,7 +126,7 @@ pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
 
 /// A re-entry into a lease of somebody else says *gone* and does not touch it.
 pub async fn a_re_entry_does_not_touch_anothers_lease(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("re-entry-other"));
+    let (backend, name) = (h.store().await.backend, h.name("re-entry-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     let before = held(&backend, &name).await.map(|hold| (hold.lease, hold.depth));

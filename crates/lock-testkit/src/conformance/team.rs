@@ -2,9 +2,8 @@
 
 use super::Harness;
 use lock_core::{
-    Backend, Clock, Inspection, Lock, LockError, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
-    LockOptions, WakeUp,
-    backend::{StoredHold, WakeUps},
+    Clock, Inspection, Lock, LockError, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
+    LockOptions, Store, WakeUp, backend::StoredHold,
 };
 use std::{
     future::Future,
@@ -28,7 +27,7 @@ pub(super) struct Team {
     pub(super) b: LockFactory,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) name: LockName,
-    wake_ups: WakeUps,
+    pushes: bool,
     woken: Arc<Woken>,
 }
 
@@ -60,17 +59,17 @@ impl Team {
     }
 
     async fn with(h: &impl Harness, hint: &str, options: LockOptions) -> Self {
-        let (backend, clock, name) = (h.backend().await, h.clock(), h.name(hint));
-        let wake_ups = backend.capabilities().wake_ups;
-        let other = h.another(&backend).await;
+        let (store, clock, name) = (h.store().await, h.clock(), h.name(hint));
+        let pushes = store.subscriptions.is_some();
+        let other = h.another(&store).await;
         let woken = Arc::new(Woken::default());
-        let factory = |backend: Arc<dyn Backend>| {
-            let builder = LockFactory::builder(backend).clock(clock.clone()).options(options);
+        let factory = |store: Store| {
+            let builder = LockFactory::builder(store).clock(clock.clone()).options(options);
             let builder = builder.observer(woken.clone());
             builder.build().expect("the suite's options fit together")
         };
-        let (a, b) = (factory(backend), factory(other));
-        Self { a, b, clock, name, wake_ups, woken }
+        let (a, b) = (factory(store), factory(other));
+        Self { a, b, clock, name, pushes, woken }
     }
 
     /// The lock of `a`.
@@ -107,8 +106,10 @@ impl Team {
     pub(super) async fn must_be_woken(&self, h: &impl Harness, waiter: Waiter) -> LockGuard {
         let guard = within(h, SOON, "a release wakes the waiter", waiter).await;
         let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
-        let pushes = self.wake_ups == WakeUps::Push;
-        assert!(!pushes || messages > 0 || polls == 0, "no message came: the waiter polled {polls} time(s)");
+        assert!(
+            !self.pushes || messages > 0 || polls == 0,
+            "no message came: the waiter polled {polls} time(s)"
+        );
         guard.expect("the waiter lives").expect("the waiter gets the lock")
     }
 }

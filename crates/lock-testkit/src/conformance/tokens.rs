@@ -8,11 +8,11 @@ use lock_core::{FencingToken, backend::Acquired};
 
 /// From holder to holder tokens grow, whichever client asks.
 pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("grow"));
-    let other = h.another(&backend).await;
+    let (store, name) = (h.store().await, h.name("grow"));
+    let other = h.another(&store).await.backend;
     let mut last = FencingToken::new(0);
     for round in 0..10 {
-        let a = Contender::new(if round % 2 == 0 { &backend } else { &other });
+        let a = Contender::new(if round % 2 == 0 { &store.backend } else { &other });
         let tokens = a.take(&name, LONG).await;
         assert!(tokens.first > last, "{tokens:?} comes after {last:?}");
         last = tokens.last;
@@ -22,7 +22,7 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
 
 /// The end of a lease nobody released does not start the tokens anew.
 pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("grow-end"));
+    let (backend, name) = (h.store().await.backend, h.name("grow-end"));
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
     h.pass(PAST_SHORT).await;
     let after = Contender::new(&backend).take(&name, LONG).await;
@@ -31,7 +31,7 @@ pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
 
 /// A repeat draws new tokens: of two answers to one acquire, the client uses one, and it never saw the other.
 pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("grow-repeat"));
+    let (backend, name) = (h.store().await.backend, h.name("grow-repeat"));
     let a = Contender::new(&backend);
     let before = a.take_with(&name, LONG, 10, None).await;
     let after = a.take_with(&name, LONG, 10, None).await;
@@ -40,7 +40,7 @@ pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
 
 /// Asking for a taken lock and re-entering it use up no token that anybody would miss: tokens still grow.
 pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("grow-busy"));
+    let (backend, name) = (h.store().await.backend, h.name("grow-busy"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     let before = a.take(&name, LONG).await;
     assert!(matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }), "a taken lock is busy");
@@ -52,7 +52,7 @@ pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
 
 /// A range has at least one token and at most as many more as were asked for, and the next grant is past its end.
 pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("range"));
+    let (backend, name) = (h.store().await.backend, h.name("range"));
     let mut end = FencingToken::new(0);
     for reserve in [0, 5, 100, 1, u32::MAX, 0] {
         let a = Contender::new(&backend);
@@ -68,7 +68,7 @@ pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl H
 
 /// Who continues a sequence that a store has lost names its last token, and gets greater ones from then on.
 pub async fn tokens_exceed_the_floor(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("floor"));
+    let (backend, name) = (h.store().await.backend, h.name("floor"));
     let a = Contender::new(&backend);
     let before = a.take(&name, LONG).await;
     a.free(&name).await;
@@ -82,7 +82,7 @@ pub async fn tokens_exceed_the_floor(h: &impl Harness) {
 
 /// A floor below the tokens does not lower them.
 pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("low-floor"));
+    let (backend, name) = (h.store().await.backend, h.name("low-floor"));
     let a = Contender::new(&backend);
     let before = a.take(&name, LONG).await;
     a.free(&name).await;
@@ -92,7 +92,7 @@ pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
 
 /// Tokens can be stored: they fit an SQL `BIGINT` and a double.
 pub async fn tokens_fit_a_database(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("bigint"));
+    let (backend, name) = (h.store().await.backend, h.name("bigint"));
     let tokens = Contender::new(&backend).take_with(&name, LONG, 100, None).await;
     assert!(tokens.first.get() > 0, "a resource that has seen nothing remembers 0");
     assert!(tokens.last.get() < 1 << 53, "{tokens:?} fits a double");

@@ -11,10 +11,10 @@ use lock_core::backend::{ForceRelease, Forced, Publish, Released};
 
 /// A release after the acknowledgement is heard, also by a client of its own.
 pub async fn a_release_wakes_who_watches(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("wake"));
-    let other = h.another(&backend).await;
+    let (store, name) = (h.store().await, h.name("wake"));
+    let other = h.another(&store).await;
     let Some(listener) = Listener::watching(&other, &name).await else { return };
-    let a = Contender::new(&backend);
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     assert_eq!(listener.count(&name), 0, "an acquire wakes nobody");
     let released = a.release(&name, 0).await;
@@ -25,10 +25,10 @@ pub async fn a_release_wakes_who_watches(h: &impl Harness) {
 
 /// Every release is heard, not only the first.
 pub async fn every_release_wakes(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("wake-again"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
+    let (store, name) = (h.store().await, h.name("wake-again"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
     for round in 1..=3 {
-        let a = Contender::new(&backend);
+        let a = Contender::new(&store.backend);
         a.take(&name, LONG).await;
         a.free(&name).await;
         listener.must_hear(h, &name, round).await;
@@ -37,9 +37,9 @@ pub async fn every_release_wakes(h: &impl Harness) {
 
 /// Who attached but does not watch hears nothing.
 pub async fn no_wake_up_before_watching(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("no-watch"));
-    let Some(listener) = Listener::attach(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("no-watch"));
+    let Some(listener) = Listener::register(&store) else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     listener.must_not_hear_more(h, &name, 0).await;
@@ -47,10 +47,10 @@ pub async fn no_wake_up_before_watching(h: &impl Harness) {
 
 /// Who stopped watching hears nothing more, and may watch again.
 pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("unwatch"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
+    let (store, name) = (h.store().await, h.name("unwatch"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
     listener.unwatch(&name).await;
-    let a = Contender::new(&backend);
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     listener.must_not_hear_more(h, &name, 0).await;
@@ -62,11 +62,11 @@ pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
 
 /// Unwatching what is not watched is no error.
 pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
-    let (backend, name, other) = (h.backend().await, h.name("unwatch-nothing"), h.name("unwatch-other"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
+    let (store, name, other) = (h.store().await, h.name("unwatch-nothing"), h.name("unwatch-other"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
     listener.unwatch(&other).await;
     listener.unwatch(&other).await;
-    let a = Contender::new(&backend);
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     listener.must_hear(h, &name, 1).await;
@@ -74,9 +74,9 @@ pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
 
 /// A release that keeps the lease wakes nobody: there would be nothing to get.
 pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("kept-quiet"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("kept-quiet"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.keep(&name, 2, LONG).await;
     assert_eq!(a.release(&name, 1).await, Released::Kept);
@@ -87,9 +87,9 @@ pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
 
 /// The undo of a lost round of a quorum asks for silence and gets it.
 pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("silent"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("silent"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     let released = a.release_with(&name, 0, Publish::No).await;
     assert!(matches!(released, Released::Released { .. }), "{name} was held: {released:?}");
@@ -98,26 +98,26 @@ pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
 
 /// A release that freed nothing, like the repeat after a lost reply, wakes nobody.
 pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("gone-quiet"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("gone-quiet"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     a.release(&name, 0).await;
-    Contender::new(&backend).release(&name, 0).await;
+    Contender::new(&store.backend).release(&name, 0).await;
     listener.must_hear(h, &name, 1).await;
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
 /// A forced release wakes like any other; one that changed nothing does not.
 pub async fn a_forced_release_wakes(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("forced"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("forced"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     let force = ForceRelease { name: name.clone(), seen: a.lease().to_string() };
     for expected in [Forced::Forced, Forced::Changed] {
-        let forced = backend.force_release(force.clone()).await.expect("a forced release is answered");
+        let forced = store.backend.force_release(force.clone()).await.expect("a forced release is answered");
         assert_eq!(forced.outcome, expected);
     }
     listener.must_hear(h, &name, 1).await;
@@ -126,10 +126,10 @@ pub async fn a_forced_release_wakes(h: &impl Harness) {
 
 /// Watching twice is watching once: one wake-up per release, and one unwatch ends it.
 pub async fn watching_twice_is_watching_once(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("watch-twice"));
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
+    let (store, name) = (h.store().await, h.name("watch-twice"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
     listener.watch(&name).await;
-    let a = Contender::new(&backend);
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     listener.must_hear(h, &name, 1).await;
@@ -142,10 +142,10 @@ pub async fn watching_twice_is_watching_once(h: &impl Harness) {
 
 /// A release is heard under its own name, not by watchers of others.
 pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
-    let (backend, x, y) = (h.backend().await, h.name("wake-x"), h.name("wake-y"));
-    let Some(listener) = Listener::watching(&backend, &x).await else { return };
+    let (store, x, y) = (h.store().await, h.name("wake-x"), h.name("wake-y"));
+    let Some(listener) = Listener::watching(&store, &x).await else { return };
     listener.watch(&y).await;
-    let a = Contender::new(&backend);
+    let a = Contender::new(&store.backend);
     a.take(&x, LONG).await;
     a.take(&y, LONG).await;
     a.free(&y).await;
@@ -155,10 +155,10 @@ pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
 
 /// Two subscribers of one client both hear, and one leaves without taking the other's ear.
 pub async fn two_subscribers_are_independent(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("two-ears"));
-    let Some(first) = Listener::watching(&backend, &name).await else { return };
-    let Some(second) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let (store, name) = (h.store().await, h.name("two-ears"));
+    let Some(first) = Listener::watching(&store, &name).await else { return };
+    let Some(second) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     first.must_hear(h, &name, 1).await;
@@ -172,11 +172,11 @@ pub async fn two_subscribers_are_independent(h: &impl Harness) {
 
 /// A factory that is gone without a word costs the others nothing.
 pub async fn a_subscriber_that_is_gone_is_no_harm(h: &impl Harness) {
-    let (backend, name) = (h.backend().await, h.name("gone-ear"));
-    let Some(gone) = Listener::watching(&backend, &name).await else { return };
+    let (store, name) = (h.store().await, h.name("gone-ear"));
+    let Some(gone) = Listener::watching(&store, &name).await else { return };
     drop(gone);
-    let Some(listener) = Listener::watching(&backend, &name).await else { return };
-    let a = Contender::new(&backend);
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     a.free(&name).await;
     listener.must_hear(h, &name, 1).await;

@@ -1,49 +1,32 @@
 //! The backend trait, passed on through [`carry_out`] where faults are planned.
 
-use super::{FaultyBackend, call::carry_out, fault::Op};
+use super::{FaultyBackend, call::carry_out, desk::Desk, fault::Op};
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, LockName, ServerTime,
+    Backend, BackendError, LockName, ServerTime, Store,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, ledger::RunLedger,
+        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
     },
 };
-use std::sync::Weak;
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 #[async_trait]
 impl Backend for FaultyBackend {
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
+        self.inner.backend.capabilities()
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
-        self.inner.server_now()
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.inner.attach(signals)
-    }
-
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        let watch = || {
-            let (inner, name) = (self.inner.clone(), name.clone());
-            async move { inner.watch(subscriber, name).await }
-        };
-        carry_out(&self.desk, Op::Watch, watch, Err).await
-    }
-
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        let unwatch = || {
-            let (inner, name) = (self.inner.clone(), name.clone());
-            async move { inner.unwatch(subscriber, name).await }
-        };
-        carry_out(&self.desk, Op::Unwatch, unwatch, Err).await
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.inner.backend.server_now(name)
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         let acquire = || {
-            let (inner, request) = (self.inner.clone(), request.clone());
+            let (inner, request) = (self.inner.backend.clone(), request.clone());
             async move { inner.acquire(request).await }
         };
         carry_out(&self.desk, Op::Acquire, acquire, Err).await
@@ -51,7 +34,7 @@ impl Backend for FaultyBackend {
 
     async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let renew = || {
-            let (inner, items) = (self.inner.clone(), items.clone());
+            let (inner, items) = (self.inner.backend.clone(), items.clone());
             async move { inner.renew(items).await }
         };
         let every = |error: BackendError| items.iter().map(|_| Err(error.clone())).collect();
@@ -60,21 +43,62 @@ impl Backend for FaultyBackend {
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let release = || {
-            let (inner, request) = (self.inner.clone(), request.clone());
+            let (inner, request) = (self.inner.backend.clone(), request.clone());
             async move { inner.release(request).await }
         };
         carry_out(&self.desk, Op::Release, release, Err).await
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        self.inner.inspect(name).await
+        self.inner.backend.inspect(name).await
     }
 
     async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
-        self.inner.force_release(request).await
+        self.inner.backend.force_release(request).await
+    }
+}
+
+/// The subscriptions of a [`FaultyBackend`] whose store pushes.
+struct FaultySubscriptions {
+    inner: Arc<dyn Subscriptions>,
+    desk: Arc<Desk>,
+}
+
+impl fmt::Debug for FaultySubscriptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultySubscriptions").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Subscriptions for FaultySubscriptions {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.inner.register_listener(listener)
     }
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        self.inner.ledger().filter(|_| !self.hides_ledger).map(|_| self as &dyn RunLedger)
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        let subscribe = || {
+            let (inner, name) = (self.inner.clone(), name.clone());
+            async move { inner.subscribe(subscriber, name).await }
+        };
+        carry_out(&self.desk, Op::Subscribe, subscribe, Err).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        let unsubscribe = || {
+            let (inner, name) = (self.inner.clone(), name.clone());
+            async move { inner.unsubscribe(subscriber, name).await }
+        };
+        carry_out(&self.desk, Op::Unsubscribe, unsubscribe, Err).await
+    }
+}
+
+impl From<FaultyBackend> for Store {
+    fn from(faulty: FaultyBackend) -> Self {
+        let desk = faulty.desk.clone();
+        match faulty.inner.subscriptions.clone() {
+            Some(inner) => Self::pushing(Arc::new(faulty), Arc::new(FaultySubscriptions { inner, desk })),
+            None => Self::polling(faulty),
+        }
     }
 }

@@ -118,7 +118,7 @@ impl Dice {
             7 => Fault::Twice(Kept::First),
             8 => Fault::Twice(Kept::Second),
             // Subscriptions travel in order on one connection: one that runs late is overtaken by nothing.
-            _ if matches!(op, Op::Watch | Op::Unwatch) => Fault::LoseRequest,
+            _ if matches!(op, Op::Subscribe | Op::Unsubscribe) => Fault::LoseRequest,
             _ => Fault::Late(time),
         })
     }

@@ -12,19 +12,19 @@ pub enum Op {
     Renew,
     /// [`Backend::release`](lock_core::Backend::release).
     Release,
-    /// [`Backend::watch`](lock_core::Backend::watch).
-    Watch,
-    /// [`Backend::unwatch`](lock_core::Backend::unwatch).
-    Unwatch,
-    /// [`RunLedger::register`](lock_core::backend::ledger::RunLedger::register).
+    /// [`Subscriptions::subscribe`](lock_core::backend::Subscriptions::subscribe).
+    Subscribe,
+    /// [`Subscriptions::unsubscribe`](lock_core::backend::Subscriptions::unsubscribe).
+    Unsubscribe,
+    /// [`RunLedger::register`](lock_ledger::RunLedger::register).
     Register,
-    /// [`RunLedger::claim`](lock_core::backend::ledger::RunLedger::claim).
+    /// [`RunLedger::claim`](lock_ledger::RunLedger::claim).
     Claim,
-    /// [`RunLedger::keep`](lock_core::backend::ledger::RunLedger::keep).
+    /// [`RunLedger::keep`](lock_ledger::RunLedger::keep).
     KeepRuns,
-    /// [`RunLedger::end`](lock_core::backend::ledger::RunLedger::end).
+    /// [`RunLedger::end`](lock_ledger::RunLedger::end).
     EndRun,
-    /// [`RunLedger::orders`](lock_core::backend::ledger::RunLedger::orders).
+    /// [`RunLedger::orders`](lock_ledger::RunLedger::orders).
     Orders,
 }
 
@@ -34,8 +34,8 @@ impl Op {
         Self::Acquire,
         Self::Renew,
         Self::Release,
-        Self::Watch,
-        Self::Unwatch,
+        Self::Subscribe,
+        Self::Unsubscribe,
         Self::Register,
         Self::Claim,
         Self::KeepRuns,

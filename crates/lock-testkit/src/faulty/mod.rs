@@ -13,40 +13,39 @@ mod tests;
 
 pub use fault::{Fault, Kept, Op, Phase};
 pub use gate::Gate;
+pub use ledger::FaultyLedger;
 
 use crate::seed::Seed;
 use desk::Desk;
-use lock_core::Backend;
+use lock_core::Store;
+use lock_ledger::RunLedger;
 use std::{fmt, sync::Arc};
 
 /// Any backend, with faults. Clones are the same one: give one to a factory and keep one to steer it.
 ///
 /// A call of an operation with faults (see [`Op`]) takes, in this order: the oldest fault [set for the
 /// next](FaultyBackend::next), or the [permanent](FaultyBackend::always) one, or a [random](FaultyBackend::random)
-/// one, or none. Everything else is passed on: `attach`, `inspect`, `force_release`, `server_now`,
-/// `capabilities`, and of the run ledger what only tells, and what orders.
+/// one, or none. Everything else is passed on: listeners, `inspect`, `force_release`, `server_now`, `capabilities`.
 ///
 /// Dropping a call ends it where it stands: what was not applied is not applied later, except by
 /// [`Fault::Late`], whose point that is.
 #[derive(Clone)]
 pub struct FaultyBackend {
-    inner: Arc<dyn Backend>,
+    inner: Store,
     desk: Arc<Desk>,
-    hides_ledger: bool,
 }
 
 impl FaultyBackend {
     /// A healthy one over `inner`.
     #[must_use]
-    pub fn new(inner: Arc<dyn Backend>) -> Self {
-        Self { inner, desk: Arc::default(), hides_ledger: false }
+    pub fn new(inner: impl Into<Store>) -> Self {
+        Self { inner: inner.into(), desk: Arc::default() }
     }
 
-    /// The same, as a store without a run ledger.
+    /// The run ledger `inner`, with the faults that are planned here.
     #[must_use]
-    pub fn without_ledger(mut self) -> Self {
-        self.hides_ledger = true;
-        self
+    pub fn ledger(&self, inner: impl RunLedger) -> FaultyLedger {
+        FaultyLedger { inner: Arc::new(inner), desk: self.desk.clone() }
     }
 
     /// The next call of `op` has this fault; several are taken one call each, oldest first.

@@ -2,9 +2,12 @@
 
 use super::*;
 use lock_core::{
-    Applied, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend, ProcessId,
-    ServerTime, TestClock,
-    backend::{AcquireRequest, Acquired, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply, Wish},
+    Applied, Backend as _, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend,
+    ProcessId, ServerTime, TestClock,
+    backend::{
+        AcquireRequest, Acquired, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply, Retention,
+        Wish,
+    },
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -31,9 +34,16 @@ impl Scene {
     }
 
     fn request(&self) -> AcquireRequest {
-        let not_after = self.faulty.server_now().unwrap() + LEASE;
+        let not_after = self.faulty.server_now(&self.name).unwrap() + LEASE;
         let (name, wish) = (self.name.clone(), Wish::Next { reserve: 0, floor: None });
-        AcquireRequest { name, lease: self.lease, duration: LEASE, not_after, wish }
+        AcquireRequest {
+            name,
+            lease: self.lease,
+            duration: LEASE,
+            not_after,
+            wish,
+            retention: Retention::Backend,
+        }
     }
 
     async fn acquire(&self) -> Answer {
@@ -188,14 +198,15 @@ async fn the_fault_of_a_renewal_hits_all_its_items() {
 async fn watching_can_fail_too() {
     let scene = Scene::new();
     let nobody = lock_core::backend::SubscriberId::new(7);
-    for op in [Op::Watch, Op::Unwatch] {
+    let subscriptions = Store::from(scene.faulty.clone()).subscriptions.expect("memory pushes");
+    for op in [Op::Subscribe, Op::Unsubscribe] {
         scene.faulty.next(op, Fault::FailBefore(BackendErrorKind::Unavailable));
     }
-    assert!(scene.faulty.watch(nobody, scene.name.clone()).await.is_err());
-    assert!(scene.faulty.unwatch(nobody, scene.name.clone()).await.is_err());
-    scene.faulty.watch(nobody, scene.name.clone()).await.unwrap();
+    assert!(subscriptions.subscribe(nobody, scene.name.clone()).await.is_err());
+    assert!(subscriptions.unsubscribe(nobody, scene.name.clone()).await.is_err());
+    subscriptions.subscribe(nobody, scene.name.clone()).await.unwrap();
     assert_eq!(scene.memory.watched(), 1);
-    scene.faulty.unwatch(nobody, scene.name.clone()).await.unwrap();
+    subscriptions.unsubscribe(nobody, scene.name.clone()).await.unwrap();
     assert_eq!(scene.memory.watched(), 0);
 }
 

@@ -1,17 +1,24 @@
 //! The in-memory backend conforms, in virtual time.
 
-use lock_core::{Backend, Clock, MemoryBackend, TestClock};
-use lock_testkit::conformance::Harness;
+use lock_core::{Clock, MemoryBackend, Store, TestClock};
+use lock_ledger::{MemoryLedger, RunLedger};
+use lock_testkit::conformance::{Harness, LedgerHarness};
 use std::sync::Arc;
 
 struct Memory;
 
 impl Harness for Memory {
-    async fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new())))
+    async fn store(&self) -> Store {
+        MemoryBackend::with_clock(Arc::new(TestClock::new())).into()
     }
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(TestClock::new())
+    }
+}
+
+impl LedgerHarness for Memory {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        Arc::new(MemoryLedger::with_clock(Arc::new(TestClock::new())))
     }
 }
 

@@ -65,8 +65,7 @@ impl Storm {
         let clock = Arc::new(TestClock::new());
         let memory = MemoryBackend::with_clock(clock.clone());
         let processes = (0..PROCESSES).map(|_| {
-            let store = Mutant::new(bug, Arc::new(memory.clone()));
-            let faulty = FaultyBackend::new(Arc::new(store));
+            let faulty = FaultyBackend::new(Mutant::new(bug, memory.clone()));
             let builder = LockFactory::builder(faulty.clone()).clock(clock.clone());
             (faulty, builder.options(LockOptions::new().lease(LEASE)).build().unwrap())
         });

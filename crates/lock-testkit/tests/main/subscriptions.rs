@@ -12,7 +12,7 @@ const LEASE: Duration = Duration::from_secs(3);
 async fn left_behind(op: Op, fault: Fault) -> usize {
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
-    let faulty = FaultyBackend::new(Arc::new(memory.clone()));
+    let faulty = FaultyBackend::new(memory.clone());
     let options = LockOptions::new().lease(LEASE);
     let holder = LockFactory::builder(memory.clone()).clock(clock.clone()).options(options).build().unwrap();
     let waiter = LockFactory::builder(faulty.clone()).clock(clock).options(options).build().unwrap();
@@ -30,20 +30,20 @@ async fn left_behind(op: Op, fault: Fault) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_subscription_is_ended() {
-    assert_eq!(left_behind(Op::Unwatch, Fault::None).await, 0);
+    assert_eq!(left_behind(Op::Unsubscribe, Fault::None).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_whose_acknowledgement_was_lost_is_ended() {
-    assert_eq!(left_behind(Op::Watch, Fault::ApplyThenLose).await, 0);
+    assert_eq!(left_behind(Op::Subscribe, Fault::ApplyThenLose).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_whose_acknowledgement_hangs_is_ended() {
-    assert_eq!(left_behind(Op::Watch, Fault::ApplyThenHang).await, 0);
+    assert_eq!(left_behind(Op::Subscribe, Fault::ApplyThenHang).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unsubscription_that_was_lost_is_repeated() {
-    assert_eq!(left_behind(Op::Unwatch, Fault::LoseRequest).await, 0);
+    assert_eq!(left_behind(Op::Unsubscribe, Fault::LoseRequest).await, 0);
 }

@@ -2,18 +2,13 @@
 
 use super::finds;
 use async_trait::async_trait;
-use lock_core::{
-    Backend, BackendError, FencingToken, MemoryBackend, ServerTime, TestClock,
-    backend::{
-        Reply,
-        ledger::{
-            Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun,
-            KeptRun, MOST_OF_A_JOB, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
-            RunLedger, RunOutcome, RunState, Then, Trigger,
-        },
-    },
+use lock_core::{BackendError, FencingToken, ServerTime, TestClock, backend::Reply};
+use lock_ledger::{
+    Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun, KeptRun,
+    MOST_OF_A_JOB, MemoryLedger, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
+    RunLedger, RunOutcome, RunState, Then, Trigger,
 };
-use lock_testkit::conformance::{self, Harness};
+use lock_testkit::conformance::{self, LedgerHarness};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
@@ -82,18 +77,17 @@ enum Bug {
 
 struct Mutated(Bug);
 
-impl Harness for Mutated {
-    async fn backend(&self) -> Arc<dyn Backend> {
-        let memory: Arc<dyn Backend> = Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new())));
-        let (inner, seen, old) = (memory.clone(), Mutex::default(), Mutex::default());
-        Arc::new(super::Mutant::with_ledger(Mutant { bug: self.0, inner, seen, old }, memory))
+impl LedgerHarness for Mutated {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        let inner = MemoryLedger::with_clock(Arc::new(TestClock::new()));
+        Arc::new(Mutant { bug: self.0, inner, seen: Mutex::default(), old: Mutex::default() })
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Mutant {
     bug: Bug,
-    inner: Arc<dyn Backend>,
+    inner: MemoryLedger,
     seen: Mutex<BTreeSet<ClaimId>>,
     /// Triggers that were ordered before.
     old: Mutex<Vec<Trigger>>,
@@ -104,12 +98,8 @@ const FIRST: u64 = 7;
 const TOKEN: FencingToken = FencingToken::new(7);
 
 impl Mutant {
-    fn ledger(&self) -> &dyn RunLedger {
-        self.inner.ledger().expect("the memory has a ledger")
-    }
-
     async fn open_of(&self, job: &JobId) -> Vec<OpenRun> {
-        let open = self.ledger().open(job.group.clone()).await.unwrap().outcome;
+        let open = self.inner.open(job.group.clone()).await.unwrap().outcome;
         open.into_iter().filter(|run| run.job == job.name).collect()
     }
 
@@ -124,7 +114,7 @@ impl Mutant {
             then,
             history: HISTORY,
         };
-        self.ledger().end(request).await.unwrap();
+        self.inner.end(request).await.unwrap();
     }
 
     /// What the bug makes of a claim before it is looked at.
@@ -158,7 +148,7 @@ impl Mutant {
             }
             (Bug::ClaimMakesWatermark, _) => {
                 let registration = Registration { job: r.job.name.clone(), schedule: r.schedule };
-                self.ledger().register(r.job.group.clone(), vec![registration]).await.unwrap();
+                self.inner.register(r.job.group.clone(), vec![registration]).await.unwrap();
             }
             (Bug::IgnoresBeginnings, _) => r.schedule = FIRST,
             (Bug::QueueDecides, _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
@@ -174,7 +164,7 @@ impl Mutant {
             *max = max.saturating_add(1);
         }
         if self.bug == Bug::IgnoresRevisions || self.bug == Bug::IgnoresPauses {
-            r.revision = match self.ledger().orders(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
+            r.revision = match self.inner.orders(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
                 Orders::Changed { jobs, .. } => {
                     let of_job = jobs.iter().find(|(name, _)| *name == r.job.name);
                     of_job.map_or(0, |(_, orders)| orders.revision)
@@ -204,6 +194,10 @@ impl Mutant {
 
 #[async_trait]
 impl RunLedger for Mutant {
+    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+        self.inner.server_now(group)
+    }
+
     async fn register(
         &self,
         group: GroupName,
@@ -212,7 +206,7 @@ impl RunLedger for Mutant {
         if self.bug == Bug::IgnoresBeginnings {
             jobs.iter_mut().for_each(|registration| registration.schedule = FIRST);
         }
-        let mut reply = self.ledger().register(group, jobs).await?;
+        let mut reply = self.inner.register(group, jobs).await?;
         if self.bug == Bug::BeginsAgain {
             reply.outcome.iter_mut().for_each(|registered| registered.watermark = reply.now);
         }
@@ -225,21 +219,21 @@ impl RunLedger for Mutant {
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
         if self.bug == Bug::ReadingRegisters {
-            self.ledger().register(group.clone(), jobs.clone()).await?;
+            self.inner.register(group.clone(), jobs.clone()).await?;
         }
-        self.ledger().watermarks(group, jobs).await
+        self.inner.watermarks(group, jobs).await
     }
 
     async fn claim(&self, mut r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
         self.spoil(&mut r).await;
         if let Some(outcome) = self.instead(&r).await {
-            return Ok(Reply::new(self.inner.server_now().unwrap(), outcome));
+            return Ok(Reply::new(self.inner.server_now(&r.job.group).unwrap(), outcome));
         }
         if self.bug == Bug::CheckThenClaim {
             tokio::task::yield_now().await;
         }
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
-        let mut reply = self.ledger().claim(r).await?;
+        let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
             (Bug::SkipsAgain, answer @ Claimed::Duplicate) => *answer = Claimed::Busy { running: 1 },
             (Bug::StartsDuplicates | Bug::CheckThenClaim, answer @ Claimed::Duplicate)
@@ -267,14 +261,14 @@ impl RunLedger for Mutant {
         group: GroupName,
         mut runs: Vec<KeepRun>,
     ) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        let open = self.ledger().open(group.clone()).await?.outcome;
+        let open = self.inner.open(group.clone()).await?.outcome;
         for item in &mut runs {
             let of_run = open.iter().find(|open| open.job == item.job && open.run == item.run);
             if let (Bug::KeepsForAnybody, Some(of_run)) = (self.bug, of_run) {
                 item.claim = of_run.claim;
             }
         }
-        let mut reply = self.ledger().keep(group, runs).await?;
+        let mut reply = self.inner.keep(group, runs).await?;
         if self.bug == Bug::RevivesOrphans {
             reply.outcome.fill(KeptRun::Kept);
         }
@@ -288,21 +282,21 @@ impl RunLedger for Mutant {
             (Bug::HandsOverLate, _) if r.then == Then::HandOver => r.then = Then::Again,
             (Bug::GivesNothingBack, _) if r.then == Then::GiveBack => r.then = Then::Over,
             (Bug::ForgetsEnds, None) => {
-                let mut reply = self.ledger().end(r).await?;
+                let mut reply = self.inner.end(r).await?;
                 reply.outcome = Ended::Gone;
                 return Ok(reply);
             }
             _ => {}
         }
-        self.ledger().end(r).await
+        self.inner.end(r).await
     }
 
     async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        self.ledger().open(group).await
+        self.inner.open(group).await
     }
 
     async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
-        let mut reply = self.ledger().history(job, most).await?;
+        let mut reply = self.inner.history(job, most).await?;
         if self.bug == Bug::NeverFolds {
             let each = |entry: Attempt| vec![Attempt { count: 1, ..entry.clone() }; entry.count as usize];
             reply.outcome = reply.outcome.into_iter().flat_map(each).collect();
@@ -312,26 +306,26 @@ impl RunLedger for Mutant {
 
     async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
         if let Order::Trigger { id, life } = order {
-            let given = self.inner.server_now().unwrap();
+            let given = self.inner.server_now(&job.group).unwrap();
             self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
         match (self.bug, &order) {
             (Bug::IgnoresCancel, Order::CancelTrigger(_)) | (Bug::IgnoresReset, Order::Reset) => {
                 let revision = self.old.lock().unwrap().len() as u64 + 1_000;
                 let answer = Ordered::Accepted { revision };
-                return Ok(Reply::new(self.inner.server_now().unwrap(), answer));
+                return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), answer));
             }
             (Bug::OneBoundForAllJobs, Order::Trigger { .. })
                 if self.old.lock().unwrap().len() > MOST_OF_A_JOB =>
             {
-                return Ok(Reply::new(self.inner.server_now().unwrap(), Ordered::Full));
+                return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), Ordered::Full));
             }
-            _ => self.ledger().order(job, order).await,
+            _ => self.inner.order(job, order).await,
         }
     }
 
     async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
-        let mut reply = self.ledger().orders(group, known).await?;
+        let mut reply = self.inner.orders(group, known).await?;
         if let (Bug::TriggersAgain, Orders::Changed { triggers, .. }) = (self.bug, &mut reply.outcome) {
             triggers.clone_from(&self.old.lock().unwrap());
         }

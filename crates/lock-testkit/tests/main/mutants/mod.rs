@@ -5,16 +5,15 @@ mod mutant;
 
 pub(crate) use mutant::{Bug, Mutant};
 
-use lock_core::{Backend, MemoryBackend, TestClock};
+use lock_core::{MemoryBackend, Store, TestClock};
 use lock_testkit::conformance::{self, Harness};
 use std::{future::Future, sync::Arc};
 
 struct Mutated(Bug);
 
 impl Harness for Mutated {
-    async fn backend(&self) -> Arc<dyn Backend> {
-        let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
-        Arc::new(Mutant::new(self.0, Arc::new(memory)))
+    async fn store(&self) -> Store {
+        Mutant::new(self.0, MemoryBackend::with_clock(Arc::new(TestClock::new()))).into()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, FencingToken, LeaseId, LockName, ServerTime,
+    Backend, BackendError, FencingToken, LeaseId, LockName, MemoryBackend, ServerTime, Store,
     backend::{
         AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, StoredHold, SubscriberId, Wish, ledger::RunLedger,
+        Released, RenewItem, Renewed, Reply, Retention, Signals, StoredHold, SubscriberId, Subscriptions,
+        Wish,
     },
 };
 use std::{
@@ -50,20 +51,14 @@ pub(crate) enum Bug {
 #[derive(Debug)]
 pub(crate) struct Mutant {
     bug: Bug,
-    inner: Arc<dyn Backend>,
+    inner: MemoryBackend,
     signals: Mutex<Vec<Weak<dyn Signals>>>,
     answers: AtomicU64,
-    ledger: Option<super::ledger::Mutant>,
 }
 
 impl Mutant {
-    pub(crate) fn new(bug: Bug, inner: Arc<dyn Backend>) -> Self {
-        Self { bug, inner, signals: Mutex::default(), answers: AtomicU64::new(0), ledger: None }
-    }
-
-    /// Correct but for its ledger.
-    pub(super) fn with_ledger(ledger: super::ledger::Mutant, inner: Arc<dyn Backend>) -> Self {
-        Self { ledger: Some(ledger), ..Self::new(Bug::None, inner) }
+    pub(crate) fn new(bug: Bug, inner: MemoryBackend) -> Self {
+        Self { bug, inner, signals: Mutex::default(), answers: AtomicU64::new(0) }
     }
 
     fn is(&self, bug: Bug) -> bool {
@@ -103,9 +98,11 @@ impl Mutant {
     }
 
     async fn create(&self, name: &LockName, lease: LeaseId, duration: Duration) {
-        let not_after = self.inner.server_now().unwrap();
-        let (name, wish) = (name.clone(), Wish::Next { reserve: 0, floor: None });
-        self.inner.acquire(AcquireRequest { name, lease, duration, not_after, wish }).await.unwrap();
+        let not_after = self.inner.server_now(name).unwrap();
+        let (name, wish, retention) =
+            (name.clone(), Wish::Next { reserve: 0, floor: None }, Retention::Backend);
+        let request = AcquireRequest { name, lease, duration, not_after, wish, retention };
+        self.inner.acquire(request).await.unwrap();
     }
 
     async fn set_depth(&self, name: &LockName, lease: LeaseId, depth_left: u32) {
@@ -149,32 +146,8 @@ impl Backend for Mutant {
         self.inner.capabilities()
     }
 
-    fn server_now(&self) -> Option<ServerTime> {
-        self.inner.server_now()
-    }
-
-    fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
-        self.signals.lock().unwrap().push(signals.clone());
-        self.inner.attach(signals)
-    }
-
-    async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        if self.is(Bug::WatchLater) {
-            let inner = self.inner.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-                inner.watch(subscriber, name).await
-            });
-            return Ok(());
-        }
-        self.inner.watch(subscriber, name).await
-    }
-
-    async fn unwatch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        match self.is(Bug::NeverUnwatches) {
-            true => Ok(()),
-            false => self.inner.unwatch(subscriber, name).await,
-        }
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.inner.server_now(name)
     }
 
     async fn acquire(&self, mut r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -274,11 +247,37 @@ impl Backend for Mutant {
         }
         self.inner.force_release(r).await.map(|reply| self.say(reply))
     }
+}
 
-    fn ledger(&self) -> Option<&dyn RunLedger> {
-        match &self.ledger {
-            Some(ledger) => Some(ledger),
-            None => self.inner.ledger(),
+#[async_trait]
+impl Subscriptions for Mutant {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.signals.lock().unwrap().push(listener.clone());
+        self.inner.register_listener(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        if self.is(Bug::WatchLater) {
+            let inner = self.inner.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                inner.subscribe(subscriber, name).await
+            });
+            return Ok(());
         }
+        self.inner.subscribe(subscriber, name).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        match self.is(Bug::NeverUnwatches) {
+            true => Ok(()),
+            false => self.inner.unsubscribe(subscriber, name).await,
+        }
+    }
+}
+
+impl From<Mutant> for Store {
+    fn from(mutant: Mutant) -> Self {
+        Self::from(Arc::new(mutant))
     }
 }

@@ -1,10 +1,8 @@
 //! Further attempts of a run: after a failure, an interruption, the death of its node, or before its body began.
 
 use super::{Job, Open, Stage, claim};
-use crate::{
-    backend::ledger::{Again, ClaimRequest, Claimed, RunOutcome},
-    time::ServerTime,
-};
+use crate::{Again, ClaimRequest, Claimed, RunOutcome};
+use lock_core::ServerTime;
 
 /// Needs no leadership: the claim of the last attempt is the proof of knowing the run.
 pub(super) fn claim_again(job: &mut Job, now: ServerTime, r: &ClaimRequest, again: Again) -> Claimed {

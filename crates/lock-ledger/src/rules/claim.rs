@@ -1,10 +1,10 @@
 //! The decision whether a run may start. The order of the questions is the safety of the scheduler.
 
 use super::{GroupLedger, Job, Open, Stage, again::claim_again};
-use crate::{
-    backend::ledger::{ClaimRequest, Claimed, OverlapRule, RunId, Skip},
-    store::{expiry, tokens},
-    time::ServerTime,
+use crate::{ClaimRequest, Claimed, OverlapRule, RunId, Skip};
+use lock_core::{
+    __private::{draw_tokens, expiry},
+    ServerTime,
 };
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ pub(super) fn start(
     r: &ClaimRequest,
     (attempt, failures, orphanings): (u32, u32, u32),
 ) -> Claimed {
-    let (token, _) = tokens::draw(&mut job.counter, now, 0, None, None);
+    let (token, _) = draw_tokens(&mut job.counter, now, 0, None, None);
     let open = Open {
         claim: r.claim,
         attempt,

@@ -4,7 +4,7 @@ use super::{
     CatchUp,
     ids::{ClaimId, RunId},
 };
-use crate::{name::LockName, time::ServerTime, token::FencingToken};
+use lock_core::{FencingToken, LockName, ServerTime};
 use std::{fmt, time::Duration};
 use uuid::Uuid;
 

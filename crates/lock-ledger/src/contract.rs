@@ -1,26 +1,15 @@
-//! The run ledger: what a store must be able to do so that a scheduler starts each run once.
-//!
-//! A lock that is held only while a job runs is no protection: the next node finds it free a moment later, and runs the job
-//! again. What protects is a record that outlives the run. For each job that is one number, the *watermark*: the latest
-//! instant that was decided.
+//! The contract of a run ledger, and the bounds that all of them share.
 
-mod ids;
-mod reply;
-mod request;
-
-pub use ids::{ClaimId, ForeignEntry, GroupName, JobId, RunId};
-pub use reply::{
-    Attempt, Claimed, Ended, JobOrders, KeptRun, Known, OpenRun, Ordered, Orders, Registered, RunOutcome,
-    RunState, Trigger,
+use crate::{
+    Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, OpenRun, Order,
+    Ordered, Orders, Registered, Registration,
 };
-pub use request::{
-    Again, CatchUp, ClaimRequest, EndRequest, KeepRun, Order, OverlapRule, Registration, Skip, Then,
-};
-
-use super::{BackendError, Reply};
-use crate::time::ServerTime;
 use async_trait::async_trait;
-use std::time::Duration;
+use lock_core::{
+    ServerTime,
+    backend::{BackendError, Reply},
+};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// The length of a job's history unless the scheduler chooses another one, in entries.
 pub const HISTORY: u32 = 100;
@@ -41,13 +30,14 @@ pub const SCHEDULES: usize = 8;
 /// a job comes back, its schedule begins then.
 pub const ABSENT: Duration = Duration::from_secs(600);
 
-/// The record of what was started, by whom, and how it ended; reached through [`Backend::ledger`](super::Backend::ledger).
+/// The record of what was started, by whom, and how it ended.
 ///
-/// As with [`Backend`](super::Backend), the rules are pure functions of this crate; the in-memory ledger is those functions
-/// behind a mutex, every other one is compared with them by the conformance suite of `lock-testkit`.
+/// The rules are pure functions of this crate ([`GroupLedger`](crate::GroupLedger)); the in-memory ledger is those functions
+/// behind a mutex, and every other one is compared with them by the conformance suite of `lock-testkit`. A store that cannot
+/// decide alone, such as a quorum, does not implement it.
 ///
 /// # Contract
-/// - **Every operation is atomic, and repeating it is harmless.** A claim that is repeated with its [`ClaimId`] is granted
+/// - **Every operation is atomic, and repeating it is harmless.** A claim that is repeated with its [`ClaimId`](crate::ClaimId) is granted
 ///   again, with the same token, while its lease lasts. A trigger that is ordered twice starts once, as far as the history
 ///   goes back.
 /// - **The server's clock decides**; the caller's clock only decides when to ask.
@@ -75,7 +65,10 @@ pub const ABSENT: Duration = Duration::from_secs(600);
 /// A triggered run has no instant: in the place of 4 to 6 it needs a pending trigger that has not *expired*, and the watermark
 /// stays.
 #[async_trait]
-pub trait RunLedger: Send + Sync {
+pub trait RunLedger: Debug + Send + Sync + 'static {
+    /// Estimates the present time of the server that keeps this group, or returns `None` before its first answer.
+    fn server_now(&self, group: &GroupName) -> Option<ServerTime>;
+
     /// Makes jobs known. The watermark of a new job, and the beginning of a schedule that is new to its job, are set to the
     /// server's now. A leader repeats it every minute, as a sign that its jobs are alive. One answer a job, in their order.
     async fn register(
@@ -113,4 +106,46 @@ pub trait RunLedger: Send + Sync {
 
     /// The orders of a group, if they are others than those of revision `known`.
     async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError>;
+}
+
+#[async_trait]
+impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
+    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+        (**self).server_now(group)
+    }
+    async fn register(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+        (**self).register(group, jobs).await
+    }
+    async fn watermarks(
+        &self,
+        group: GroupName,
+        jobs: Vec<Registration>,
+    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+        (**self).watermarks(group, jobs).await
+    }
+    async fn claim(&self, request: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+        (**self).claim(request).await
+    }
+    async fn keep(&self, group: GroupName, runs: Vec<KeepRun>) -> Result<Reply<Vec<KeptRun>>, BackendError> {
+        (**self).keep(group, runs).await
+    }
+    async fn end(&self, request: EndRequest) -> Result<Reply<Ended>, BackendError> {
+        (**self).end(request).await
+    }
+    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        (**self).open(group).await
+    }
+    async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+        (**self).history(job, most).await
+    }
+    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
+        (**self).order(job, order).await
+    }
+    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
+        (**self).orders(group, known).await
+    }
 }

@@ -1,11 +1,8 @@
 //! Keeping a run, and ending an attempt: only by the claim that has it.
 
 use super::{GroupLedger, Job, Stage};
-use crate::{
-    backend::ledger::{EndRequest, Ended, KeepRun, KeptRun, Then},
-    store::expiry,
-    time::ServerTime,
-};
+use crate::{EndRequest, Ended, KeepRun, KeptRun, Then};
+use lock_core::{__private::expiry, ServerTime};
 
 impl GroupLedger {
     /// Renews the lease of a run.

@@ -1,9 +1,6 @@
 //! Who is who in a ledger: groups, jobs, runs and claims.
 
-use crate::{
-    name::{LockName, NameError},
-    time::ServerTime,
-};
+use lock_core::{LockName, NameError, ServerTime};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 

@@ -4,7 +4,7 @@ use super::{
     RunOutcome,
     ids::{ClaimId, JobId, RunId},
 };
-use crate::name::LockName;
+use lock_core::LockName;
 use std::time::Duration;
 use uuid::Uuid;
 

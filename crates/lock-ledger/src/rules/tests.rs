@@ -2,7 +2,7 @@
 //! rules can show: the exact moment.
 
 use super::*;
-use crate::backend::ledger::{
+use crate::{
     ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun, KeptRun, Order,
     OverlapRule, RunOutcome, Then,
 };

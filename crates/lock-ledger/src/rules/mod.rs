@@ -24,16 +24,11 @@ mod end;
 mod history;
 mod orders;
 
-use super::tokens::Counter;
 use crate::{
-    backend::ledger::{
-        ABSENT, Attempt, CatchUp, ClaimId, JobOrders, Known, OpenRun, Registered, Registration, RunId,
-        RunState, SCHEDULES, Trigger,
-    },
-    name::LockName,
-    time::ServerTime,
-    token::FencingToken,
+    ABSENT, Attempt, CatchUp, ClaimId, JobOrders, Known, OpenRun, Registered, Registration, RunId, RunState,
+    SCHEDULES, Trigger,
 };
+use lock_core::{__private::TokenCounter, FencingToken, LockName, ServerTime};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -57,7 +52,7 @@ struct Job {
     watermark_ms: u64,
     /// Of each schedule, by its fingerprint.
     since: BTreeMap<u64, Since>,
-    counter: Option<Counter>,
+    counter: Option<TokenCounter>,
     open: BTreeMap<RunId, Open>,
     history: VecDeque<Attempt>,
     orders: JobOrders,

@@ -1,12 +1,8 @@
 //! The orders of a group: pauses, schedules and triggers.
 
 use super::{GroupLedger, Job};
-use crate::{
-    backend::ledger::{MOST_OF_A_JOB, MOST_TRIGGERS, Order, Ordered, Orders, RunId, Trigger},
-    name::LockName,
-    store::expiry,
-    time::ServerTime,
-};
+use crate::{MOST_OF_A_JOB, MOST_TRIGGERS, Order, Ordered, Orders, RunId, Trigger};
+use lock_core::{__private::expiry, LockName, ServerTime};
 
 impl GroupLedger {
     /// Gives an order. Instants that were missed under the orders before it stay missed: a job that was paused for a week does

@@ -1,11 +1,8 @@
 //! The history of a job: attempts that ended, and rows of runs that were skipped.
 
 use super::{Job, Open};
-use crate::{
-    backend::ledger::{Attempt, ClaimId, ClaimRequest, RunId, RunOutcome, Skip},
-    time::ServerTime,
-    token::FencingToken,
-};
+use crate::{Attempt, ClaimId, ClaimRequest, RunId, RunOutcome, Skip};
+use lock_core::{FencingToken, ServerTime};
 
 impl Job {
     pub(super) fn remember(&mut self, entry: Attempt, length: u32) {

@@ -1,0 +1,45 @@
+//! What a factory is given: a backend, and what else the store can do.
+
+use super::{Backend, Subscriptions};
+use std::sync::Arc;
+
+/// A store of locks: a backend, with the subscriptions that wake waiters if the store can push.
+///
+/// Connectors make it, and [`LockFactory::new`](crate::LockFactory::new) takes it; backends convert into it. Clones
+/// are the same store.
+///
+/// ```
+/// use lock_core::{LockFactory, MemoryBackend, Store};
+///
+/// let store = Store::from(MemoryBackend::new());
+/// assert!(store.subscriptions.is_some(), "it pushes");
+/// let locks = LockFactory::new(store);
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Store {
+    /// Keeps the leases.
+    pub backend: Arc<dyn Backend>,
+    /// Wakes waiters when a lock is released; without it they poll, with jitter.
+    pub subscriptions: Option<Arc<dyn Subscriptions>>,
+}
+
+impl Store {
+    /// A store whose releases are not pushed: waiters poll.
+    #[must_use]
+    pub fn polling(backend: impl Backend) -> Self {
+        Self { backend: Arc::new(backend), subscriptions: None }
+    }
+
+    /// A store whose releases are pushed by `subscriptions`.
+    #[must_use]
+    pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
+        Self { backend, subscriptions: Some(subscriptions) }
+    }
+}
+
+impl<B: Backend + Subscriptions> From<Arc<B>> for Store {
+    fn from(backend: Arc<B>) -> Self {
+        Self::pushing(backend.clone(), backend)
+    }
+}

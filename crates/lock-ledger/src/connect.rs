@@ -1,0 +1,16 @@
+//! Locks and ledger of one server, over one set of connections.
+
+use crate::RunLedger;
+use async_trait::async_trait;
+use lock_core::{Connector, LockError, Store};
+use std::sync::Arc;
+
+/// Makes stores that also keep a run ledger; implemented by the connector of a backend.
+#[async_trait]
+pub trait LedgerConnector: Connector {
+    /// Connects once, for locks and for the ledger.
+    ///
+    /// # Errors
+    /// As [`Connector::connect`].
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
+}
