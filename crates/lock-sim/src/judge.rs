@@ -82,8 +82,11 @@ impl Oracle {
             return None;
         }
         let enough = 2 * operation + 3 * SLACK;
-        match (tries.first(), tries.last()) {
-            (Some(first), _) if first.sent > since + every + micros(taken.terms.lease) / 100 + 3 * SLACK => {
+        // A re-entry may have lengthened the hold while its renewals failed: the next of them counts, however soon it came.
+        let soon = micros(taken.terms.lease) / 100 + SLACK;
+        let first = lease.renewals.iter().find(|renewal| renewal.sent > since + soon);
+        match (first, tries.last()) {
+            (Some(first), _) if first.sent > since + every + soon + 2 * SLACK => {
                 Some(format!("first renewed at {}, granted at {since}", first.sent))
             }
             (_, Some(last)) if last.sent + enough < taken.until => {

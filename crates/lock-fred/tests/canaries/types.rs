@@ -10,7 +10,7 @@ use lock_core::{
     AcquireOutcome, Applied, BackendErrorKind, BootClock, By, Connectors, Ended, ErrorKind, ForceOutcome,
     GrantedBy, LeaseId, LeaseNumber, Limits, LockEvent, LockFactory, LockName, LockObserver, LockOptions,
     LostReason, MemoryBackend, Moment, ReleaseOutcome, RenewalOutcome, RunError, ServerTime, SteadyClock,
-    TestClock, Unconfirmed, WakeUp,
+    Store, TestClock, Unconfirmed, WakeUp,
 };
 use lock_fred::{ConnectWarning, Redis, RedisBackend, RedisBackendBuilder};
 use lock_testkit::RedisServer;
@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Of `lock_core`, what is no type that prints.
-const TRAITS_AND_CONSTANTS: [&str; 10] = [
+const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Backend",
     "Clock",
     "Connector",
@@ -32,6 +32,7 @@ const TRAITS_AND_CONSTANTS: [&str; 10] = [
     "RESERVED_PREFIXES",
     "SHORTEST_LEASE",
     "Signals",
+    "Subscriptions",
     "Floor",         // an `Option` of one that is here
     "ReleaseAnswer", // a `Result` of two that are here
 ];
@@ -85,7 +86,9 @@ async fn no_public_type_prints_a_password() {
     shown.see("Redis", &Redis);
     shown.see("Connectors", &Connectors::default().with(Redis));
 
-    let builder = LockFactory::builder(backend).observer(watches.clone());
+    let store = Store::from(backend);
+    shown.see("Store", &store);
+    let builder = LockFactory::builder(store).observer(watches.clone());
     shown.see("LockFactoryBuilder", &builder);
     let locks = builder.build().unwrap();
     shown.see("LockFactory", &locks);
