@@ -153,12 +153,15 @@
 
 mod body;
 mod buffer;
+mod config;
 mod detach;
 mod handle;
 mod key;
 mod layer;
-mod observe;
+mod observer;
+mod policy;
 mod reject;
+mod request;
 mod service;
 
 pub use body::{LockLost, LockedBody};
@@ -168,10 +171,11 @@ pub use detach::{Detach, DetachFuture, DetachService, DetachedBody, DetachedTask
 pub use handle::LockMissing;
 pub use handle::{Degraded, LockHandle, LockStatus};
 pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
-pub use layer::{Cancel, LockLayer, NoKey, OnBadKey, OnLost, OnUnavailable, ReleaseOn};
+pub use layer::{Cancel, LockLayer, NoKey};
 #[cfg(feature = "otel")]
-pub use observe::OtelLayerObserver;
-pub use observe::{Answer, LayerEvent, LayerObserver};
+pub use observer::OtelLayerObserver;
+pub use observer::{Answer, LayerEvent, LayerObserver};
+pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 pub use reject::{KeyHash, Reason, Rejection, RejectionBody};
 pub use service::{LockService, ResponseFuture};
 

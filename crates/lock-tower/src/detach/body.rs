@@ -1,6 +1,6 @@
 //! The body of a detached handler, as its client receives it.
 
-use super::{service::poll_panic, task::Piece};
+use super::task::{Piece, poll_panic};
 use crate::BoxError;
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};

@@ -2,7 +2,7 @@
 
 use super::{
     body::DetachedBody,
-    task::{Head, Keep, carry, left_alone},
+    task::{Head, Keep, Piece, carry, left_alone, poll_panic},
 };
 use crate::BoxError;
 use http::{Request, Response};
@@ -11,7 +11,6 @@ use pin_project_lite::pin_project;
 use std::{
     future::Future,
     marker::PhantomData,
-    panic::resume_unwind,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -97,7 +96,7 @@ pin_project! {
     }
 }
 
-type Rest<D> = (mpsc::Receiver<super::task::Piece<D>>, JoinHandle<()>);
+type Rest<D> = (mpsc::Receiver<Piece<D>>, JoinHandle<()>);
 
 pin_project! {
     #[project = WayProj]
@@ -136,13 +135,5 @@ where
         ready!(poll_panic(task, cx));
         // It was stopped: the lock is lost, and the layer says so; or the runtime ends.
         Poll::Pending
-    }
-}
-
-/// The panic of a handler goes on in the task of its client; completes if there was none.
-pub(super) fn poll_panic(task: &mut JoinHandle<()>, cx: &mut Context<'_>) -> Poll<()> {
-    match ready!(Pin::new(task).poll(cx)) {
-        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-        Ok(()) | Err(_) => Poll::Ready(()),
     }
 }

@@ -4,47 +4,33 @@ use super::tasks::{DetachedTasks, Slot};
 use crate::{
     BoxError,
     handle::{Held, Watch},
-    layer::{Config, OnLost, ReleaseOn, is_bodiless},
+    policy::{OnLost, ReleaseOn, is_bodiless},
 };
 use http::{Method, Response, response};
 use http_body::{Body, Frame, SizeHint};
 use std::{
     future::{Future, poll_fn},
+    panic::resume_unwind,
     pin::{Pin, pin},
     sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 /// What the layer tells the service inside of it, in the extensions of a request: which lock to keep, and how long.
 #[derive(Clone)]
 pub(crate) struct Keep {
-    pub(super) tasks: DetachedTasks,
-    _slot: Arc<Slot>,
-    held: Option<Arc<Held>>,
-    on_lost: OnLost,
-    release_on: ReleaseOn,
-    method: Method,
-}
-
-impl Keep {
-    pub(crate) fn new(
-        tasks: &DetachedTasks,
-        slot: Slot,
-        held: Option<Arc<Held>>,
-        config: &Config,
-        method: &Method,
-    ) -> Self {
-        let (on_lost, release_on) = (config.on_lost(), config.release_on);
-        Self {
-            tasks: tasks.clone(),
-            _slot: Arc::new(slot),
-            held,
-            on_lost,
-            release_on,
-            method: method.clone(),
-        }
-    }
+    pub(crate) tasks: DetachedTasks,
+    /// Counted against the limit of the tasks until the last clone is dropped.
+    pub(crate) _slot: Arc<Slot>,
+    pub(crate) held: Option<Arc<Held>>,
+    pub(crate) on_lost: OnLost,
+    pub(crate) release_on: ReleaseOn,
+    pub(crate) method: Method,
 }
 
 /// The head of a response, and what is known of its body before it comes.
@@ -144,5 +130,13 @@ async fn lost(watch: &mut Option<Watch>) {
     match watch {
         Some(watch) => drop(poll_fn(|cx| watch.poll_lost(cx)).await),
         None => std::future::pending().await,
+    }
+}
+
+/// The panic of a handler goes on in the task of its client; completes if there was none.
+pub(super) fn poll_panic(task: &mut JoinHandle<()>, cx: &mut Context<'_>) -> Poll<()> {
+    match ready!(Pin::new(task).poll(cx)) {
+        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+        Ok(()) | Err(_) => Poll::Ready(()),
     }
 }

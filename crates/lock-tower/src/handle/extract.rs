@@ -1,6 +1,6 @@
 //! The handle and the status as axum's extractors.
 
-use super::{LockHandle, LockStatus};
+use super::{lock_handle::LockHandle, status::LockStatus};
 use crate::reject::{Details, kind};
 use axum::{
     extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts},

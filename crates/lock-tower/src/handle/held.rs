@@ -1,6 +1,6 @@
 //! Who keeps the lock of a request: whoever has one of these, until the last is dropped or somebody lets go.
 
-use crate::observe::{LayerEvent, Telling};
+use crate::observer::{LayerEvent, Telling};
 use futures_util::FutureExt;
 use lock_core::{Ended, Hold, LockGuard, LostReason};
 use std::sync::{Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! Keeps a lock and notices when it is lost.
 
-use super::Held;
-use crate::layer::OnLost;
+use super::held::Held;
+use crate::policy::OnLost;
 use futures_util::{FutureExt, future::BoxFuture};
 use lock_core::LostReason;
 use std::{

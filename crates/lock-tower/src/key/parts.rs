@@ -1,8 +1,8 @@
 //! A key of several parts, each of them text or a parsed value.
 
 use super::{
-    Piece,
     error::{InvalidKey, KeyError},
+    piece::Piece,
     source::{Canonical, Source, canonical},
 };
 use http::{HeaderName, request::Parts};

@@ -1,53 +1,219 @@
-//! How a template such as `"stock:{sku}"` is read, once, when the layer is built.
+//! The rule that turns a request into the name of its lock.
 
-use super::{Piece, error::InvalidKey};
+use super::{
+    error::{self, InvalidKey, KeyError},
+    escape,
+    function::{self, AsyncFunction, Function},
+    parse,
+    parts::KeyParts,
+    piece::Piece,
+    source::Reader,
+};
+use futures_util::future::BoxFuture;
+use http::request::Parts;
+use lock_core::LockName;
+use std::{fmt, future::Future, sync::Arc};
 
-pub(super) fn parse(template: &str) -> Result<Vec<Piece>, InvalidKey> {
-    let mut pieces = Vec::new();
-    let mut literal = String::new();
-    let mut rest = template.char_indices().peekable();
-    while let Some((at, c)) = rest.next() {
-        match c {
-            '{' | '}' if rest.next_if(|(_, next)| *next == c).is_some() => literal.push(c),
-            '}' => return Err(InvalidKey::UnpairedBrace { at }),
-            '{' => {
-                let name: String = std::iter::from_fn(|| rest.next_if(|(_, c)| !"{}".contains(*c)))
-                    .map(|(_, c)| c)
-                    .collect();
-                if rest.next_if(|(_, c)| *c == '}').is_none() {
-                    return Err(InvalidKey::UnpairedBrace { at });
-                }
-                if name.is_empty() || name.starts_with('*') || name.contains(char::is_whitespace) {
-                    return Err(InvalidKey::BadPlaceholder { at });
-                }
-                if pieces.iter().any(is_value) && !separates(&literal) {
-                    return Err(InvalidKey::NoSeparator { at });
-                }
-                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-                pieces.push(value(name)?);
-            }
-            c => literal.push(c),
+/// How a request is turned into the name of its lock.
+///
+/// | made by | the name |
+/// | --- | --- |
+/// | `"report"` | always that one |
+/// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
+/// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
+/// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
+/// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
+///
+/// # What comes from the client
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and `b:c`. A
+/// value that is missing, empty, or given more than once is refused, and so is a name above
+/// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
+///
+/// # Text keys and typed keys
+/// <div class="warning">
+///
+/// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one `Path<u64>`
+/// for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation are spellings
+/// too. Wherever the handler parses or compares in another way than byte by byte, give the part the type that the
+/// handler uses.
+///
+/// </div>
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, extract::Path, routing::post};
+/// use lock_tower::{KeyTemplate, LockLayer};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+///
+/// async fn close(Path(id): Path<u64>) {}
+///
+/// let lock = LockLayer::new(locks).key(KeyTemplate::of("account").path_as::<u64>("id")); // `07` is `account:7`
+/// let app: Router = Router::new().route("/accounts/{id}/close", post(close).route_layer(lock));
+/// # }
+/// ```
+///
+/// Parts of several kinds make one key:
+/// ```
+/// use lock_tower::{KeyTemplate, LockLayer};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+/// let layer = LockLayer::new(locks).key(KeyTemplate::of("transfer").header("x-tenant").query("account"));
+/// ```
+#[derive(Clone)]
+pub struct KeyTemplate(Arc<Kind>);
+
+enum Kind {
+    Fixed(LockName),
+    Pieces(Vec<Piece>),
+    Function(Function),
+    AsyncFunction(AsyncFunction),
+}
+
+/// A name, or the future of one.
+pub(crate) enum Read {
+    Now(Result<LockName, KeyError>),
+    Later(BoxFuture<'static, Result<LockName, KeyError>>),
+}
+
+impl KeyTemplate {
+    /// A name of parts, joined by `:`. Without parts it is the prefix alone.
+    #[must_use = "give it to `LockLayer::key`"]
+    pub fn of(prefix: impl Into<String>) -> KeyParts {
+        KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
+    }
+
+    /// A path template such as `"stock:{sku}"`, to give types to its parameters (`typed`), or to add parts.
+    /// Without either, the text alone is a key as well.
+    #[must_use = "give it to `LockLayer::key`"]
+    pub fn template(template: &str) -> KeyParts {
+        KeyParts::new(parse::pieces(template))
+    }
+
+    /// The name that `read` makes of the head of the request. It is taken as it is: [escape](Self::escape) what came
+    /// from a client, or use [`KeyParts::part`], which escapes.
+    ///
+    /// ```
+    /// use lock_tower::{KeyError, KeyTemplate};
+    ///
+    /// let by_subject = KeyTemplate::from_fn(|request| {
+    ///     let subject = request.extensions.get::<String>().ok_or(KeyError::wiring("no subject: is there a login?"))?;
+    ///     Ok(format!("account:{}", KeyTemplate::escape(subject)))
+    /// });
+    /// ```
+    pub fn from_fn<F>(read: F) -> Self
+    where
+        F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
+    {
+        Self::new(Kind::Function(Arc::new(read)))
+    }
+
+    /// The name that a future makes of the head of the request, taken as it is. It is dropped if it takes longer than 5
+    /// seconds.
+    ///
+    /// ```
+    /// use lock_tower::{KeyTemplate, KeyError};
+    ///
+    /// let by_account = KeyTemplate::from_async_fn(|request| {
+    ///     let path = request.uri.path().to_owned();
+    ///     async move { Ok(format!("account:{}", account_of(&path).await?)) }
+    /// });
+    /// # async fn account_of(_: &str) -> Result<u64, KeyError> { Ok(7) }
+    /// ```
+    pub fn from_async_fn<F, W>(read: F) -> Self
+    where
+        F: Fn(&Parts) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<String, KeyError>> + Send + 'static,
+    {
+        Self::new(Kind::AsyncFunction(function::boxed(read)))
+    }
+
+    /// Percent-encodes a value for a name, as the parts of a template are: all bytes but `A–Z a–z 0–9 - _ . ~`. Escaped
+    /// values that are joined by `:` never make the name of other values.
+    #[must_use]
+    pub fn escape(value: impl AsRef<[u8]>) -> String {
+        escape::escape(value.as_ref())
+    }
+
+    fn new(kind: Kind) -> Self {
+        Self(Arc::new(kind))
+    }
+
+    /// A literal and nothing else is a fixed name, checked now.
+    fn of_pieces(pieces: Vec<Piece>) -> Result<Self, InvalidKey> {
+        // The literals are ours and must be right now; a stand-in is as good as any value.
+        let sample: String = pieces.iter().map(|piece| piece.literal().unwrap_or("x")).collect();
+        let name = LockName::new(sample).map_err(InvalidKey::Name)?;
+        let fixed = pieces.iter().all(|piece| piece.literal().is_some());
+        Ok(Self::new(if fixed { Kind::Fixed(name) } else { Kind::Pieces(pieces) }))
+    }
+
+    pub(crate) fn read(&self, parts: &mut Parts) -> Read {
+        match &*self.0 {
+            Kind::Fixed(name) => Read::Now(Ok(name.clone())),
+            Kind::Pieces(pieces) => Read::Now(join(pieces, parts)),
+            Kind::Function(read) => Read::Now(read(parts).and_then(|name| error::name(&name))),
+            Kind::AsyncFunction(read) => Read::Later(function::in_time(read(parts))),
         }
     }
-    pieces.push(Piece::Literal(literal));
-    Ok(pieces)
 }
 
-fn is_value(piece: &Piece) -> bool {
-    piece.literal().is_none()
+fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
+    let mut reader = Reader::new(parts);
+    let mut name = String::new();
+    for piece in pieces {
+        match piece {
+            Piece::Literal(text) => name.push_str(text),
+            Piece::Value(source, parse) => {
+                escape::push(&mut name, &reader.value(source, *parse)?, source)?;
+            }
+        }
+    }
+    error::name(&name)
 }
 
-/// Whether it shows where the value before it ends.
-fn separates(literal: &str) -> bool {
-    !literal.chars().all(super::escape::may_stand_in_a_value)
+impl TryFrom<&str> for KeyTemplate {
+    type Error = InvalidKey;
+    fn try_from(template: &str) -> Result<Self, InvalidKey> {
+        Self::template(template).try_into()
+    }
 }
 
-#[cfg(feature = "axum")]
-fn value(name: String) -> Result<Piece, InvalidKey> {
-    Ok(Piece::Value(super::source::Source::Path(name), None))
+impl TryFrom<String> for KeyTemplate {
+    type Error = InvalidKey;
+    fn try_from(template: String) -> Result<Self, InvalidKey> {
+        template.as_str().try_into()
+    }
 }
 
-#[cfg(not(feature = "axum"))]
-fn value(_: String) -> Result<Piece, InvalidKey> {
-    Err(InvalidKey::NeedsAxum)
+impl TryFrom<KeyParts> for KeyTemplate {
+    type Error = InvalidKey;
+    fn try_from(parts: KeyParts) -> Result<Self, InvalidKey> {
+        Self::of_pieces(parts.pieces()?)
+    }
+}
+
+impl From<LockName> for KeyTemplate {
+    fn from(name: LockName) -> Self {
+        Self::new(Kind::Fixed(name))
+    }
+}
+
+impl fmt::Debug for KeyTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyTemplate(")?;
+        match &*self.0 {
+            Kind::Fixed(name) => f.write_str(name.as_str())?,
+            Kind::Pieces(pieces) => {
+                for piece in pieces {
+                    match piece {
+                        Piece::Literal(text) => f.write_str(text)?,
+                        Piece::Value(source, _) => write!(f, "{{{source}}}")?,
+                    }
+                }
+            }
+            Kind::Function(_) | Kind::AsyncFunction(_) => f.write_str("function")?,
+        }
+        f.write_str(")")
+    }
 }

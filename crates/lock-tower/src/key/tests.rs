@@ -1,5 +1,5 @@
 use super::*;
-use http::Request;
+use http::{Request, request::Parts};
 use std::net::Ipv6Addr;
 
 fn head(request: http::request::Builder) -> Parts {

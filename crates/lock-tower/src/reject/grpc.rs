@@ -1,11 +1,15 @@
 //! A refusal as gRPC says it: trailers only.
 
-use super::{Reason, Rejection, RejectionBody, boxed};
+use super::{
+    body::{RejectionBody, boxed},
+    reason::Reason,
+};
 use crate::key::KeyErrorKind;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::Empty;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use std::time::Duration;
 
 const INVALID_ARGUMENT: i32 = 3;
 const RESOURCE_EXHAUSTED: i32 = 8;
@@ -30,16 +34,16 @@ fn status(reason: &Reason) -> i32 {
     }
 }
 
-pub(super) fn trailers_only(rejection: &Rejection) -> Response<RejectionBody> {
+pub(super) fn trailers_only(reason: &Reason, retry_after: Option<Duration>) -> Response<RejectionBody> {
     let mut response = Response::new(boxed(Empty::<Bytes>::new()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", status(&rejection.reason).into());
-    let message = utf8_percent_encode(rejection.reason.detail(), ESCAPED).to_string();
+    headers.insert("grpc-status", status(reason).into());
+    let message = utf8_percent_encode(reason.detail(), ESCAPED).to_string();
     if let Ok(message) = HeaderValue::try_from(message) {
         headers.insert("grpc-message", message);
     }
-    if let Some(after) = rejection.retry_after {
+    if let Some(after) = retry_after {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         headers.insert("grpc-retry-pushback-ms", millis.into());
     }

@@ -1,121 +1,22 @@
 //! Why a request was refused, and what it is answered.
 
+mod body;
 mod grpc;
 mod hash;
 pub(crate) mod kind;
 mod problem;
 mod reason;
+mod rejection;
 mod retry;
-
-pub use hash::KeyHash;
-pub use reason::Reason;
-
-pub(crate) use reason::Waited;
-
-pub(crate) use problem::Details;
-
-use crate::BoxError;
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
-use std::time::Duration;
-
-/// The body of an answer that does not come from the handler.
-pub type RejectionBody = UnsyncBoxBody<Bytes, BoxError>;
-
-/// A request that was refused; [`LockLayer::on_reject`](crate::LockLayer::on_reject) makes an answer of it.
-#[derive(Debug, Clone)]
-pub struct Rejection {
-    reason: Reason,
-    status: StatusCode,
-    key: Option<KeyHash>,
-    retry_after: Option<Duration>,
-}
-
-impl Rejection {
-    pub(crate) fn new(reason: Reason, status: StatusCode, key: Option<KeyHash>, patience: Duration) -> Self {
-        let retry_after = reason.may_pass().then(|| retry::after(patience));
-        Self { reason, status, key, retry_after }
-    }
-
-    /// Why. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for clients.
-    #[must_use]
-    pub fn reason(&self) -> &Reason {
-        &self.reason
-    }
-
-    /// The URI of the problem's type, such as `urn:problem-type:distlock:contended`. Its end is the word of the
-    /// [reason](Reason::as_str). It is stable, and for clients to switch on; it does not resolve.
-    #[must_use]
-    pub fn problem_type(&self) -> String {
-        self.reason.problem_type().to_string()
-    }
-
-    /// The title of the problem's type, the same for each problem of the type.
-    #[must_use]
-    pub fn title(&self) -> &'static str {
-        self.reason.problem_type().title
-    }
-
-    /// The status of the default answer.
-    #[must_use]
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    /// The same with another status, which its default answer then says in its head and in its body.
-    #[must_use]
-    pub fn with_status(self, status: StatusCode) -> Self {
-        Self { status, ..self }
-    }
-
-    /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock. With a
-    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret), also refusals of several processes.
-    #[must_use]
-    pub fn key_hash(&self) -> Option<KeyHash> {
-        self.key
-    }
-
-    /// When to try again, if that may help: about the longest wait of the layer, at least a second, with jitter, so that those who were
-    /// refused together do not come back together.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
-    }
-
-    /// The default answer: `application/problem+json`, with `Retry-After` if it may help to try again.
-    ///
-    /// ```json
-    /// {
-    ///   "type": "urn:problem-type:distlock:contended",
-    ///   "title": "Lock is held",
-    ///   "status": 409,
-    ///   "detail": "another request is working on this",
-    ///   "reason": "contended",
-    ///   "retry_after_ms": 1200,
-    ///   "key_hash": "700a876097324d44"
-    /// }
-    /// ```
-    #[must_use]
-    pub fn into_response(self) -> Response<RejectionBody> {
-        Details::of(&self).into_response().map(boxed)
-    }
-
-    /// A trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
-    /// `grpc-retry-pushback-ms` if it may help to try again.
-    #[must_use]
-    pub fn into_grpc_response(self) -> Response<RejectionBody> {
-        grpc::trailers_only(&self)
-    }
-}
-
-pub(crate) fn boxed<B>(body: B) -> RejectionBody
-where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    body.map_err(Into::into).boxed_unsync()
-}
 
 #[cfg(test)]
 mod tests;
+
+pub use body::RejectionBody;
+pub use hash::KeyHash;
+pub use reason::Reason;
+pub use rejection::Rejection;
+
+pub(crate) use body::boxed;
+pub(crate) use problem::Details;
+pub(crate) use reason::Waited;

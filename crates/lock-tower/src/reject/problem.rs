@@ -1,6 +1,6 @@
 //! A refusal as problem details (RFC 9457).
 
-use super::{KeyHash, Rejection, kind::ProblemType, retry};
+use super::{hash::KeyHash, kind::ProblemType, retry};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
@@ -20,15 +20,9 @@ impl<'a> Details<'a> {
         Self { status, kind, detail, retry_after: None, key: None }
     }
 
-    pub(super) fn of(rejection: &'a Rejection) -> Self {
-        let Rejection { reason, status, key, retry_after } = rejection;
-        Self {
-            status: *status,
-            kind: reason.problem_type(),
-            detail: reason.detail(),
-            retry_after: *retry_after,
-            key: *key,
-        }
+    /// Adds the lock, and when to try again.
+    pub(super) fn about(self, key: Option<KeyHash>, retry_after: Option<Duration>) -> Self {
+        Self { key, retry_after, ..self }
     }
 
     /// Invites to try again, after once to twice this time.

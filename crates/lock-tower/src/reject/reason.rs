@@ -1,6 +1,9 @@
 //! The reasons, each with its status and its words.
 
-use super::kind::{self, ProblemType};
+use super::{
+    kind::{self, ProblemType},
+    problem::Details,
+};
 use crate::key::{KeyError, KeyErrorKind};
 use http::StatusCode;
 use lock_core::{ErrorKind, LockError, LostReason};
@@ -85,6 +88,11 @@ impl Reason {
             },
             Self::Misconfigured(_) => kind::MISCONFIGURED,
         }
+    }
+
+    /// The default answer to a client, with this status.
+    pub(super) fn details(&self, status: StatusCode) -> Details<'_> {
+        Details::new(status, self.problem_type(), self.detail())
     }
 
     /// Whether the same request may succeed later, and nothing of it was done before: a client, or a gRPC library on its

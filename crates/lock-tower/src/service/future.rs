@@ -4,8 +4,8 @@ use crate::{
     body::LockedBody,
     handle::{Held, LockHandle, LockStatus, Watch},
     key::{KeyError, Read},
-    layer::{Call, Instead},
     reject::{Reason, RejectionBody},
+    request::{Call, Instead},
 };
 use futures_util::future::BoxFuture;
 use http::{Request, Response};

@@ -1,6 +1,6 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::{Answer, LayerEvent, LayerObserver};
+use super::event::{Answer, LayerEvent, LayerObserver};
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter},

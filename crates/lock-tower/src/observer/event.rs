@@ -1,19 +1,8 @@
 //! What a layer tells about itself: who got in, who was refused, how long it took.
 
-#[cfg(feature = "otel")]
-mod otel;
-
-#[cfg(feature = "otel")]
-pub use otel::OtelLayerObserver;
-
 use crate::reject::Reason;
 use lock_core::LostReason;
-use std::{
-    fmt::Debug,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Hears of every request that needs a lock; those that pass without one are not counted.
 ///
@@ -74,20 +63,4 @@ pub enum Answer {
     Refused,
     /// The handler is called all the same: fail open, shadow mode, or bypass.
     WentOn,
-}
-
-/// The observers of a layer, and the route that they are told of.
-#[derive(Debug, Clone)]
-pub(crate) struct Telling {
-    pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
-    pub(crate) route: Option<Arc<str>>,
-}
-
-impl Telling {
-    pub(crate) fn tell(&self, event: &LayerEvent<'_>) {
-        for observer in self.observers.iter() {
-            // A panic of an exporter must not take a release with it.
-            drop(catch_unwind(AssertUnwindSafe(|| observer.observe(self.route.as_ref(), event))));
-        }
-    }
 }

@@ -1,23 +1,16 @@
 //! The layer: which lock, under which terms, and what becomes of requests that do not get it.
 
-mod config;
-mod policy;
-
-pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
-
-pub(crate) use config::{Call, Config, Instead, Mode, Sorted};
-pub(crate) use policy::is_bodiless;
-
 use crate::{
     BoxError,
+    config::{Config, MaxHold, Misfits, Mode, Waiters},
     detach::{Detach, DetachService, DetachedTasks},
     key::{InvalidKey, KeyTemplate},
-    observe::LayerObserver,
+    observer::LayerObserver,
+    policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{Rejection, boxed},
     service::LockService,
 };
 use bytes::Bytes;
-use config::MaxHold;
 use http::{Method, Response, StatusCode, request::Parts};
 use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
@@ -111,7 +104,7 @@ impl<D> LockLayer<NoKey, D> {
         InvalidKey: From<T::Error>,
     {
         let key = key.try_into()?;
-        let this = self.with(|config| config.misfits = config::Misfits::default());
+        let this = self.with(|config| config.misfits = Misfits::default());
         Ok(LockLayer { config: this.config, key, disconnect: this.disconnect })
     }
 }
@@ -292,7 +285,7 @@ impl<K, D> LockLayer<K, D> {
     /// key or for their lock; the next is refused with 503. The default is 1,000. The factory's
     /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     pub fn max_waiters(self, most: usize) -> Self {
-        self.with(|config| config.waiters = config::Waiters::new(most))
+        self.with(|config| config.waiters = Waiters::new(most))
     }
 
     /// Acquires and measures, but never refuses, stops or [detaches](Self::detach) a handler: to see what the layer would do. A request waits as

@@ -1,0 +1,129 @@
+//! The layer, and the service that it makes.
+
+use super::{body::BufferedBody, budget::Budget, future::BufferRequestFuture, upload::Upload};
+use crate::BoxError;
+use http::Request;
+use http_body::Body;
+use std::{
+    mem,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Reads the body of each request into memory, and then calls the service inside, so that a slow upload does not keep
+/// others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
+///
+/// | option | default | answer above it |
+/// | --- | --- | --- |
+/// | [`limit`](Self::limit): the bytes of one body | 2 MiB | 413 |
+/// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |
+/// | [`timeout`](Self::timeout): the time of one upload | 30 s | 408 |
+///
+/// Requests that wait for their lock keep their bodies in memory, so a layer without a budget would let the waiters of
+/// one key take as much memory as they like. Refusals are `application/problem+json`; the `reason` of an exceeded budget
+/// is `buffer_full`.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, routing::put};
+/// use lock_core::{LockFactory, MemoryBackend};
+/// use lock_tower::{BufferRequestLayer, LockLayer};
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let upload = put(|body: String| async move { body.len().to_string() })
+///     .route_layer(LockLayer::new(locks).key("file:{name}"))
+///     .route_layer(BufferRequestLayer::new()); // added later, so it comes first
+/// let app: Router = Router::new().route("/files/{name}", upload);
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a layer does nothing until it is put on a service"]
+pub struct BufferRequestLayer {
+    limit: usize,
+    budget: Budget,
+    timeout: Duration,
+}
+
+impl BufferRequestLayer {
+    /// A layer with the defaults.
+    pub fn new() -> Self {
+        Self {
+            limit: 2 * 1024 * 1024,
+            budget: Budget::new(64 * 1024 * 1024),
+            timeout: Duration::from_secs(30),
+        }
+    }
+
+    /// Sets the longest body, in bytes. Above it, a request is answered with 413.
+    pub fn limit(self, bytes: usize) -> Self {
+        Self { limit: bytes, ..self }
+    }
+
+    /// Sets how many bytes all requests of this layer and its clones may keep in memory, while they arrive, wait for their
+    /// lock, and until the handler has dropped them. Above it, a request is answered with 503 and `Retry-After`. A body
+    /// that is longer than the whole budget is answered with 413.
+    ///
+    /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
+    pub fn budget(self, bytes: usize) -> Self {
+        Self { budget: Budget::new(bytes), ..self }
+    }
+
+    /// Sets how long an upload may take. Above it, a request is answered with 408.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+}
+
+impl Default for BufferRequestLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S> Layer<S> for BufferRequestLayer {
+    type Service = BufferRequest<S>;
+
+    fn layer(&self, inner: S) -> BufferRequest<S> {
+        BufferRequest { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests have been read; made by [`BufferRequestLayer`].
+#[derive(Debug, Clone)]
+pub struct BufferRequest<S> {
+    inner: S,
+    layer: BufferRequestLayer,
+}
+
+impl<S> BufferRequest<S> {
+    /// The service inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for BufferRequest<S>
+where
+    S: Service<Request<BufferedBody>, Response = http::Response<R>> + Clone,
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Response = http::Response<crate::LockedBody<R>>;
+    type Error = S::Error;
+    type Future = BufferRequestFuture<S, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> BufferRequestFuture<S, B> {
+        // The one that is ready is taken along; its clone is not, and will be asked before the next call.
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        let BufferRequestLayer { limit, budget, timeout } = &self.layer;
+        let (parts, body) = request.into_parts();
+        BufferRequestFuture::new(ready, parts, Upload::new(body, *limit, budget), *timeout)
+    }
+}

@@ -1,0 +1,198 @@
+//! What the clones of a layer share.
+
+use crate::{
+    detach::DetachedTasks,
+    observer::{LayerObserver, Telling},
+    policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
+    reject::{KeyHash, Rejection, RejectionBody},
+};
+use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
+use lock_core::{AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+/// Longer than most handlers take, shorter than clients that stall.
+const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
+const DEFAULT_WAITERS: usize = 1_000;
+
+type Filter = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type OnReject = Arc<dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Enforce,
+    Shadow,
+}
+
+/// The longest hold; it replaces that of the options.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MaxHold {
+    Default,
+    Set(Duration),
+    /// The options decide.
+    Off,
+}
+
+#[derive(Clone)]
+pub(crate) struct Config {
+    pub(crate) locks: LockFactory,
+    pub(crate) options: Option<LockOptions>,
+    pub(crate) max_hold: MaxHold,
+    pub(crate) wait: Duration,
+    pub(crate) methods: Option<Arc<[Method]>>,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) release_on: ReleaseOn,
+    pub(crate) on_lost: OnLost,
+    pub(crate) on_unavailable: OnUnavailable,
+    pub(crate) on_bad_key: OnBadKey,
+    pub(crate) timeout_status: StatusCode,
+    pub(crate) on_reject: OnReject,
+    pub(crate) waiters: Waiters,
+    pub(crate) mode: Mode,
+    pub(crate) route: Option<Arc<str>>,
+    pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
+    pub(crate) tasks: Option<DetachedTasks>,
+    pub(crate) misfits: Misfits,
+    pub(crate) key_hash_secret: Option<Arc<[u8]>>,
+}
+
+impl Config {
+    pub(crate) fn new(locks: LockFactory) -> Self {
+        Self {
+            locks,
+            options: None,
+            max_hold: MaxHold::Default,
+            wait: DEFAULT_WAIT,
+            methods: None,
+            filters: Vec::new(),
+            release_on: ReleaseOn::default(),
+            on_lost: OnLost::default(),
+            on_unavailable: OnUnavailable::default(),
+            on_bad_key: OnBadKey::default(),
+            timeout_status: StatusCode::SERVICE_UNAVAILABLE,
+            on_reject: Arc::new(Rejection::into_response),
+            waiters: Waiters::new(DEFAULT_WAITERS),
+            mode: Mode::Enforce,
+            route: None,
+            observers: Arc::new([]),
+            tasks: None,
+            misfits: Misfits::default(),
+            key_hash_secret: None,
+        }
+    }
+
+    /// The request in its parts, if it needs a lock. One that does not is not touched.
+    pub(crate) fn sort<B>(&self, request: Request<B>) -> Sorted<B> {
+        if self.methods.as_ref().is_some_and(|methods| !covers(methods, request.method())) {
+            return Sorted::Passes(request);
+        }
+        let (parts, body) = request.into_parts();
+        match self.filters.iter().all(|needs_lock| needs_lock(&parts)) {
+            true => Sorted::NeedsLock(parts, body),
+            false => Sorted::Passes(Request::from_parts(parts, body)),
+        }
+    }
+
+    pub(crate) fn on_lost(&self) -> OnLost {
+        match self.mode {
+            Mode::Enforce => self.on_lost,
+            Mode::Shadow => OnLost::Signal,
+        }
+    }
+
+    /// Where handlers outlive their clients. A shadow leaves them as they are without the layer.
+    pub(crate) fn tasks(&self) -> Option<&DetachedTasks> {
+        self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
+    }
+
+    pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
+        Ok(self.lock(self.locks.named(name)?)?.acquire_timeout(self.wait))
+    }
+
+    /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.
+    pub(crate) fn check(&self) -> Result<(), LockError> {
+        self.lock(self.locks.named("any")?).map(drop).map_err(LockError::without_name)
+    }
+
+    fn lock(&self, lock: Lock) -> Result<Lock, LockError> {
+        let options = self.options.unwrap_or_else(|| lock.options());
+        match self.max_hold {
+            // A stricter choice stays. An operation timeout of that length does not fit the default.
+            MaxHold::Default => {
+                let most =
+                    options.chosen_max_hold().map_or(DEFAULT_MAX_HOLD, |set| set.min(DEFAULT_MAX_HOLD));
+                lock.with_options(options.max_hold(most)).or_else(|_| lock.with_options(options))
+            }
+            MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
+            MaxHold::Off => lock.with_options(options),
+        }
+    }
+
+    pub(crate) fn key_hash(&self, name: &LockName) -> KeyHash {
+        match &self.key_hash_secret {
+            Some(secret) => KeyHash::with_secret(secret, name),
+            None => KeyHash::of(name),
+        }
+    }
+
+    /// The route costs an allocation, so it is looked up only if somebody wants to know.
+    pub(crate) fn telling(&self, extensions: &Extensions) -> Telling {
+        let route = if self.observers.is_empty() {
+            None
+        } else {
+            self.route.clone().or_else(|| matched_route(extensions))
+        };
+        Telling { observers: self.observers.clone(), route }
+    }
+}
+
+/// HEAD runs the handler of GET, in axum and most routers, and must not run it without the lock.
+fn covers(methods: &[Method], asked: &Method) -> bool {
+    methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
+}
+
+#[cfg(feature = "axum")]
+pub(crate) fn matched_route(extensions: &Extensions) -> Option<Arc<str>> {
+    extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().into())
+}
+
+#[cfg(not(feature = "axum"))]
+pub(crate) fn matched_route(_: &Extensions) -> Option<Arc<str>> {
+    None
+}
+
+/// How many requests of a layer may wait at once.
+#[derive(Clone)]
+pub(crate) struct Waiters(Arc<Semaphore>);
+
+impl Waiters {
+    pub(crate) fn new(most: usize) -> Self {
+        Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
+    }
+
+    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+}
+
+/// The routes that the template of a layer does not fit. They are as many as the application has, and known once
+/// they are logged.
+#[derive(Clone, Default)]
+pub(crate) struct Misfits(Arc<Mutex<HashSet<Option<Arc<str>>>>>);
+
+impl Misfits {
+    pub(crate) fn is_new(&self, route: Option<Arc<str>>) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(route)
+    }
+}
+
+/// Whether a request needs a lock.
+pub(crate) enum Sorted<B> {
+    NeedsLock(Parts, B),
+    Passes(Request<B>),
+}

@@ -1,0 +1,12 @@
+//! What a layer tells about itself: events for observers of your own, and metrics.
+
+mod event;
+mod observers;
+#[cfg(feature = "otel")]
+mod otel;
+
+pub use event::{Answer, LayerEvent, LayerObserver};
+#[cfg(feature = "otel")]
+pub use otel::OtelLayerObserver;
+
+pub(crate) use observers::Telling;
