@@ -3,12 +3,13 @@
 use crate::{
     BoxError,
     config::{Config, MaxHold, Misfits, Mode, Waiters},
-    detach::{Detach, DetachService, DetachedTasks},
+    detach::{DetachService, DetachedTasks},
     key::{InvalidKey, KeyTemplate},
     observer::LayerObserver,
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{Rejection, boxed},
     service::LockService,
+    typestate::{Cancel, Detach, NoKey},
 };
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
@@ -62,14 +63,6 @@ pub struct LockLayer<K = NoKey, D = Cancel> {
     disconnect: D,
 }
 
-/// The key is still to be chosen.
-#[derive(Debug, Clone, Copy)]
-pub struct NoKey(());
-
-/// A client that leaves cancels the handler: it is dropped at its `.await`, and the lock released.
-#[derive(Debug, Clone, Copy)]
-pub struct Cancel(());
-
 impl LockLayer {
     /// A layer over these locks, which needs a [`key`](Self::key).
     pub fn new(locks: LockFactory) -> Self {
@@ -114,7 +107,7 @@ impl<K> LockLayer<K, Cancel> {
     /// until then. For handlers that write.
     ///
     /// A handler that loses its lock is dropped all the same, also at [`max_hold`](Self::max_hold), 30 s by default.
-    /// One that has released its lock early is dropped [15 minutes](DetachedTasks::longest_alone) after its client has
+    /// One that has released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client has
     /// left. A request that still waits for its lock goes with its client: it has not begun.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
@@ -242,11 +235,11 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
     /// # let locks = LockFactory::new(MemoryBackend::new());
-    /// use lock_tower::{LockLayer, Reason};
+    /// use lock_tower::{LockLayer, RejectReason};
     ///
     /// let layer = LockLayer::new(locks).key("report").on_reject(|rejection| {
     ///     let rejection = match rejection.reason() {
-    ///         Reason::Held | Reason::WaitLimit => rejection.with_status(http::StatusCode::LOCKED),
+    ///         RejectReason::Contended | RejectReason::Timeout => rejection.with_status(http::StatusCode::LOCKED),
     ///         _ => rejection,
     ///     };
     ///     rejection.into_response()

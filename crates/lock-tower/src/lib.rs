@@ -133,10 +133,10 @@
 //! # use lock_core::{LockFactory, MemoryBackend};
 //! # let locks = LockFactory::new(MemoryBackend::new());
 //! use http::StatusCode;
-//! use lock_tower::{LockLayer, Reason};
+//! use lock_tower::{LockLayer, RejectReason};
 //!
 //! let lock = LockLayer::new(locks).key("report").on_reject(|rejection| match rejection.reason() {
-//!     Reason::Lost(_) => rejection.with_status(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
+//!     RejectReason::Lost(_) => rejection.with_status(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
 //!     _ => rejection.into_response(),
 //! });
 //! ```
@@ -146,7 +146,7 @@
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `axum` | off | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
-//! | `otel` | off | `OtelLayerObserver`, on the OpenTelemetry API 0.33 |
+//! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
 //! With axum: `lock-tower = { version = "0.1", features = ["axum"] }`. Without it, keys are read from headers, the query
 //! or by a function, and the handler finds its lock in the extensions of the request.
@@ -158,26 +158,24 @@ mod detach;
 mod handle;
 mod key;
 mod layer;
-mod observer;
+pub mod observer;
 mod policy;
 mod reject;
 mod request;
-mod service;
+pub mod service;
+#[doc(hidden)]
+pub mod typestate;
 
-pub use body::{LockLost, LockedBody};
-pub use buffer::{BufferRequest, BufferRequestFuture, BufferRequestLayer, BufferedBody};
-pub use detach::{Detach, DetachFuture, DetachService, DetachedBody, DetachedTasks, StillRunning};
+pub use body::LockLost;
+pub use buffer::BufferRequestLayer;
+pub use detach::{DetachedTasks, DrainTimeout};
 #[cfg(feature = "axum")]
 pub use handle::LockMissing;
-pub use handle::{Degraded, LockHandle, LockStatus};
+pub use handle::{LockHandle, LockStatus, Unlocked};
 pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
-pub use layer::{Cancel, LockLayer, NoKey};
-#[cfg(feature = "otel")]
-pub use observer::OtelLayerObserver;
-pub use observer::{Answer, LayerEvent, LayerObserver};
+pub use layer::LockLayer;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
-pub use reject::{KeyHash, Reason, Rejection, RejectionBody};
-pub use service::{LockService, ResponseFuture};
+pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
 
 /// The error of bodies, as in the rest of tower's world.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

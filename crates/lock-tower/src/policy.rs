@@ -45,7 +45,7 @@ pub enum OnUnavailable {
     /// They are refused: fail closed.
     #[default]
     Reject,
-    /// They go on without the lock: fail open. The handler sees [`Degraded::Unavailable`](crate::Degraded::Unavailable).
+    /// They go on without the lock: fail open. The handler sees [`Unlocked::Unavailable`](crate::Unlocked::Unavailable).
     Allow,
 }
 
@@ -59,6 +59,6 @@ pub enum OnBadKey {
     /// They are refused.
     #[default]
     Reject,
-    /// They go on without a lock. The handler sees [`Degraded::NoKey`](crate::Degraded::NoKey).
+    /// They go on without a lock. The handler sees [`Unlocked::NoKey`](crate::Unlocked::NoKey).
     Allow,
 }

@@ -3,11 +3,11 @@
 use crate::{
     config::{Config, Mode, matched_route},
     detach::{DetachedTasks, Keep, Slot},
-    handle::{Degraded, Held},
+    handle::{Held, Unlocked},
     key::KeyErrorKind,
-    observer::{Answer, LayerEvent, Telling},
+    observer::{Disposition, LayerEvent, Telling},
     policy::{OnBadKey, OnUnavailable},
-    reject::{Reason, Rejection, RejectionBody, Waited},
+    reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
 use lock_core::{AcquireFuture, ErrorKind, LockError, LockName};
@@ -16,7 +16,7 @@ use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 /// What a request gets instead of its lock.
 pub(crate) enum Instead {
-    GoOn(Degraded),
+    GoOn(Unlocked),
     Answer(Response<RejectionBody>),
 }
 
@@ -50,31 +50,31 @@ impl Call {
     }
 
     /// Begins to wait, for a name or for a lock.
-    pub(crate) fn wait(&mut self) -> Result<(), Reason> {
+    pub(crate) fn wait(&mut self) -> Result<(), RejectReason> {
         if self.config.tasks().is_some_and(DetachedTasks::is_full) {
-            return Err(Reason::TooManyDetached);
+            return Err(RejectReason::TooManyDetached);
         }
         if self.place.is_none() {
-            self.place = Some(self.config.waiters.enter().ok_or(Reason::TooManyWaiters)?);
+            self.place = Some(self.config.waiters.enter().ok_or(RejectReason::TooManyWaiters)?);
         }
         Ok(())
     }
 
     /// Begins to wait for the lock of that name.
-    pub(crate) fn enter(&mut self, name: LockName) -> Result<AcquireFuture, Reason> {
+    pub(crate) fn enter(&mut self, name: LockName) -> Result<AcquireFuture, RejectReason> {
         self.name = Some(name.clone());
         self.wait()?;
         self.config.acquire(name).map_err(|error| self.reason(error))
     }
 
-    pub(crate) fn reason(&self, error: LockError) -> Reason {
-        Reason::of(error, if self.config.wait.is_zero() { Waited::Never } else { Waited::InVain })
+    pub(crate) fn reason(&self, error: LockError) -> RejectReason {
+        RejectReason::of(error, self.config.wait)
     }
 
     /// The handler is about to be called: it may have to be a task.
-    pub(crate) fn take_slot(&mut self) -> Result<(), Reason> {
+    pub(crate) fn take_slot(&mut self) -> Result<(), RejectReason> {
         if let Some(tasks) = self.config.tasks() {
-            self.slot = Some(tasks.slot().ok_or(Reason::TooManyDetached)?);
+            self.slot = Some(tasks.slot().ok_or(RejectReason::TooManyDetached)?);
         }
         Ok(())
     }
@@ -99,47 +99,47 @@ impl Call {
     }
 
     /// What becomes of a request without its lock.
-    pub(crate) fn without_lock(&mut self, reason: Reason, extensions: &Extensions) -> Instead {
-        let (reason, goes_on) = match self.goes_on(&reason).map(|degraded| (degraded, self.take_slot())) {
-            Some((degraded, Ok(()))) => (reason, Some(degraded)),
+    pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: &Extensions) -> Instead {
+        let (reason, goes_on) = match self.goes_on(&reason).map(|unlocked| (unlocked, self.take_slot())) {
+            Some((unlocked, Ok(()))) => (reason, Some(unlocked)),
             Some((_, Err(full))) => (full, None),
             None => (reason, None),
         };
         (self.place, self.open) = (None, false);
-        let answer = if goes_on.is_some() { Answer::WentOn } else { Answer::Refused };
+        let disposition = if goes_on.is_some() { Disposition::PassedThrough } else { Disposition::Rejected };
         self.telling.tell(&LayerEvent::NotAcquired {
             reason: &reason,
             waited: self.arrived.elapsed(),
-            answer,
+            disposition,
         });
-        self.log(&reason, answer, extensions);
+        self.log(&reason, disposition, extensions);
         match goes_on {
-            Some(degraded) => Instead::GoOn(degraded),
+            Some(unlocked) => Instead::GoOn(unlocked),
             None => Instead::Answer(self.reject(reason)),
         }
     }
 
-    fn goes_on(&self, reason: &Reason) -> Option<Degraded> {
+    fn goes_on(&self, reason: &RejectReason) -> Option<Unlocked> {
         match reason {
-            _ if self.config.mode == Mode::Shadow => Some(Degraded::Shadow(reason.clone())),
-            Reason::Unavailable(error)
+            _ if self.config.mode == Mode::Shadow => Some(Unlocked::Shadow(reason.clone())),
+            RejectReason::Unavailable(error)
                 if error.kind() == ErrorKind::Unavailable
                     && self.config.on_unavailable == OnUnavailable::Allow =>
             {
-                Some(Degraded::Unavailable)
+                Some(Unlocked::Unavailable)
             }
-            Reason::Key(error)
+            RejectReason::Key(error)
                 if error.kind() == KeyErrorKind::Missing && self.config.on_bad_key == OnBadKey::Allow =>
             {
-                Some(Degraded::NoKey)
+                Some(Unlocked::NoKey)
             }
             _ => None,
         }
     }
 
-    pub(crate) fn reject(&self, reason: Reason) -> Response<RejectionBody> {
+    pub(crate) fn reject(&self, reason: RejectReason) -> Response<RejectionBody> {
         let status = match reason {
-            Reason::WaitLimit => self.config.timeout_status,
+            RejectReason::Timeout => self.config.timeout_status,
             _ => reason.status(),
         };
         let key = self.name.as_ref().map(|name| self.config.key_hash(name));
@@ -147,22 +147,22 @@ impl Call {
         (self.config.on_reject)(rejection)
     }
 
-    fn log(&self, reason: &Reason, answer: Answer, extensions: &Extensions) {
+    fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: &Extensions) {
         let word = reason.as_str();
         match reason {
-            Reason::Misconfigured(error) => {
+            RejectReason::Misconfigured(error) => {
                 tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "the lock layer cannot work")
             }
-            Reason::Key(error) if error.kind() == KeyErrorKind::Wiring => {
+            RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
                 let route = matched_route(extensions).or_else(|| self.config.route.clone());
                 if !error.is_of_template() || self.config.misfits.is_new(route.clone()) {
                     tracing::error!(lock.outcome = word, http.route = route.as_deref(), error = %error, "the lock layer cannot work");
                 }
             }
-            Reason::Unavailable(error) => {
-                tracing::warn!(lock.outcome = word, answer = ?answer, error = %format_args!("{error:#}"), "no lock")
+            RejectReason::Unavailable(error) => {
+                tracing::warn!(lock.outcome = word, disposition = ?disposition, error = %format_args!("{error:#}"), "no lock")
             }
-            _ => tracing::debug!(lock.outcome = word, answer = ?answer, "no lock"),
+            _ => tracing::debug!(lock.outcome = word, disposition = ?disposition, "no lock"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The layer, and the service that it makes.
 
 use super::{body::BufferedBody, budget::Budget, future::BufferRequestFuture, upload::Upload};
-use crate::BoxError;
+use crate::{BoxError, body::LockedBody};
 use http::Request;
 use http_body::Body;
 use std::{
@@ -110,7 +110,7 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    type Response = http::Response<crate::LockedBody<R>>;
+    type Response = http::Response<LockedBody<R>>;
     type Error = S::Error;
     type Future = BufferRequestFuture<S, B>;
 

@@ -10,11 +10,7 @@ mod tasks;
 
 pub use body::DetachedBody;
 pub use service::{DetachFuture, DetachService};
-pub use tasks::{DetachedTasks, StillRunning};
+pub use tasks::{DetachedTasks, DrainTimeout};
 
 pub(crate) use task::Keep;
 pub(crate) use tasks::Slot;
-
-/// A client that leaves does not stop the handler; see [`LockLayer::detach`](crate::LockLayer::detach).
-#[derive(Debug, Clone, Copy)]
-pub struct Detach(pub(crate) ());

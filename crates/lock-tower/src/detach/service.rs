@@ -63,7 +63,7 @@ where
         let (head, waits_for_head) = oneshot::channel();
         // One frame ahead of the client.
         let (frames, waits_for_frames) = mpsc::channel(1);
-        let left_alone = left_alone(frames.clone(), tasks.alone());
+        let left_alone = left_alone(frames.clone(), tasks.orphan_time_limit());
         let carried = carry::<_, R, _>(self.inner.call(request), keep, head, frames);
         let carried = async move {
             tokio::select! {

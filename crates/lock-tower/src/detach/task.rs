@@ -52,7 +52,7 @@ pub(super) type Frames<D> = mpsc::Sender<Piece<D>>;
 pub(super) async fn left_alone<D>(frames: Frames<D>, most: Duration) {
     frames.closed().await;
     tokio::time::sleep(most).await;
-    tracing::warn!(longest_alone = ?most, "a detached handler was dropped: it ran for too long after its client had left");
+    tracing::warn!(max_orphan_time = ?most, "a detached handler was dropped: it ran for too long after its client had left");
 }
 
 /// Runs the handler. Senders that are dropped without a word tell the other side that it was stopped, or panicked.

@@ -24,11 +24,11 @@ use tokio_util::task::TaskTracker;
 pub struct DetachedTasks {
     tracker: TaskTracker,
     slots: Arc<Semaphore>,
-    alone: Duration,
+    max_orphan_time: Duration,
 }
 
-/// How long a handler may run without its client, if nothing else is said.
-const ALONE: Duration = Duration::from_secs(15 * 60);
+/// Longer than any handler should need, so that one that hangs does not stay until the next restart.
+const DEFAULT_MAX_ORPHAN_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// The right to be one of the tasks.
 pub(crate) type Slot = OwnedSemaphorePermit;
@@ -45,15 +45,15 @@ impl DetachedTasks {
     #[must_use]
     pub fn with_limit(most: usize) -> Self {
         let slots = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        Self { tracker: TaskTracker::new(), slots, alone: ALONE }
+        Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
     }
 
-    /// How long a handler, or the rest of its body, may run after its client has left; then it is dropped, its lock is
-    /// released, and a line is in the log. The default is 15 minutes. With a client it may run on: that is bounded by
-    /// [`max_hold`](crate::LockLayer::max_hold).
+    /// Sets how long a handler, or the rest of its body, may run after its client has left. Then it is dropped, its
+    /// lock is released, and a warning is logged. The default is 15 minutes. While its client is connected, a handler
+    /// is bounded by [`max_hold`](crate::LockLayer::max_hold) alone.
     #[must_use]
-    pub fn longest_alone(self, most: Duration) -> Self {
-        Self { alone: most, ..self }
+    pub fn max_orphan_time(self, limit: Duration) -> Self {
+        Self { max_orphan_time: limit, ..self }
     }
 
     /// How many handlers run now, with a client or without.
@@ -62,22 +62,22 @@ impl DetachedTasks {
         self.tracker.len()
     }
 
-    /// Waits until no handler runs any more. Stop taking requests before.
+    /// Waits until all handlers have ended. Stop accepting requests first.
     ///
     /// # Errors
-    /// [`StillRunning`] after `patience`. A shutdown of the factory then stops those that still have their lock; the others,
-    /// which gave it back early or go without, end with their runtime.
+    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the handlers that
+    /// hold a lock. The others, which released it early or run without one, end with their runtime.
     ///
     /// # Cancel safety
-    /// Cancel safe: the handlers run on.
-    pub async fn drain(&self, patience: Duration) -> Result<(), StillRunning> {
+    /// Cancel safe: the handlers continue to run.
+    pub async fn drain(&self, timeout: Duration) -> Result<(), DrainTimeout> {
         self.tracker.close();
-        let drained = tokio::time::timeout(patience, self.tracker.wait()).await;
-        drained.map_err(|_| StillRunning { handlers: self.running() })
+        let drained = tokio::time::timeout(timeout, self.tracker.wait()).await;
+        drained.map_err(|_| DrainTimeout { handlers: self.running() })
     }
 
-    pub(super) fn alone(&self) -> Duration {
-        self.alone
+    pub(super) fn orphan_time_limit(&self) -> Duration {
+        self.max_orphan_time
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -99,21 +99,21 @@ impl Default for DetachedTasks {
     }
 }
 
-/// Handlers did not end within the patience of a shutdown.
+/// Detached handlers still ran when [`DetachedTasks::drain`] stopped waiting for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StillRunning {
-    /// How many.
+pub struct DrainTimeout {
+    /// The number of handlers that still run.
     pub handlers: usize,
 }
 
-impl fmt::Display for StillRunning {
+impl fmt::Display for DrainTimeout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} handlers still run: wait longer, or shut the lock factory down to stop them",
+            "{} detached handlers still run: wait longer, or shut the lock factory down to stop them",
             self.handlers
         )
     }
 }
 
-impl Error for StillRunning {}
+impl Error for DrainTimeout {}

@@ -9,14 +9,14 @@ use axum::{
 use http::{StatusCode, request::Parts};
 use std::{convert::Infallible, error::Error, fmt};
 
-/// Why there is no [`LockHandle`] for this handler.
+/// The reason why a handler cannot have its [`LockHandle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockMissing {
-    /// There is no layer on this route, or its filter let the request pass.
+    /// The route has no layer, or the layer's filter let the request pass.
     NoLayer,
-    /// The layer let the request go on without its lock.
-    Degraded,
+    /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
+    Unlocked,
 }
 
 impl LockMissing {
@@ -25,7 +25,7 @@ impl LockMissing {
     pub fn status(self) -> StatusCode {
         match self {
             Self::NoLayer => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Degraded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unlocked => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -36,8 +36,8 @@ impl fmt::Display for LockMissing {
             Self::NoLayer => {
                 "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some pass"
             }
-            Self::Degraded => {
-                "this request goes without its lock, and the handler needs it: take `Option<LockHandle>` or `LockStatus` to go on"
+            Self::Unlocked => {
+                "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
             }
         })
     }
@@ -50,7 +50,7 @@ impl IntoResponse for LockMissing {
         // The sentence is for the log.
         let (kind, detail) = match self {
             Self::NoLayer => (kind::MISCONFIGURED, "the server is set up wrongly"),
-            Self::Degraded => (kind::BACKEND_ERROR, "the lock service is not available"),
+            Self::Unlocked => (kind::BACKEND_ERROR, "the lock service is not available"),
         };
         Details::new(self.status(), kind, detail).into_response().into_response()
     }
@@ -70,9 +70,9 @@ impl<S: Sync> FromRequestParts<S> for LockHandle {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
         match parts.extensions.get::<LockStatus>() {
             Some(LockStatus::Held(handle)) => Ok(handle.clone()),
-            Some(LockStatus::Degraded(_)) => {
-                tracing::warn!("{}", LockMissing::Degraded);
-                Err(LockMissing::Degraded)
+            Some(LockStatus::Unlocked(_)) => {
+                tracing::warn!("{}", LockMissing::Unlocked);
+                Err(LockMissing::Unlocked)
             }
             None => Err(no_layer(parts)),
         }

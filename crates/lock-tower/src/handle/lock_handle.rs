@@ -13,11 +13,11 @@ use std::{
 /// With axum it is an extractor; elsewhere it is found in the request's extensions, as
 /// [`LockStatus`](crate::LockStatus): `request.extensions().get::<LockStatus>()`.
 ///
-/// | as an extractor | held | goes without ([`Degraded`](crate::Degraded)) | passed the filter, or there is no layer |
+/// | as an extractor | held | passed through ([`Unlocked`](crate::Unlocked)) | passed the filter, or there is no layer |
 /// | --- | --- | --- | --- |
 /// | `LockHandle` | the handle | 503 | 500, with a sentence that says so |
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
-/// | [`LockStatus`](crate::LockStatus) | `Held` | `Degraded` | 500 |
+/// | [`LockStatus`](crate::LockStatus) | `Held` | `Unlocked` | 500 |
 ///
 /// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is still
 /// around. Of [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.

@@ -10,7 +10,7 @@ mod watch;
 #[cfg(feature = "axum")]
 pub use extract::LockMissing;
 pub use lock_handle::LockHandle;
-pub use status::{Degraded, LockStatus};
+pub use status::{LockStatus, Unlocked};
 
 pub(crate) use held::Held;
 pub(crate) use watch::Watch;

@@ -1,47 +1,47 @@
-//! Whether a request has its lock, and why it has none.
+//! The lock of a request, or the reason why it runs without one.
 
 use super::lock_handle::LockHandle;
-use crate::reject::Reason;
+use crate::reject::RejectReason;
 
-/// Whether a request has its lock; in the extensions of every request that needed one.
+/// The lock of a request, or the reason why the request runs without one. It is in the extensions of every request that
+/// needed a lock.
 #[derive(Debug, Clone)]
 pub enum LockStatus {
-    /// It has.
+    /// The request has its lock.
     Held(LockHandle),
-    /// It goes without, because the layer was told to let it.
-    Degraded(Degraded),
+    /// The layer passed the request through without its lock.
+    Unlocked(Unlocked),
 }
 
 impl LockStatus {
-    /// The lock, if it is held.
+    /// Returns the lock, if the request has it.
     #[must_use]
     pub fn handle(&self) -> Option<&LockHandle> {
         match self {
             Self::Held(handle) => Some(handle),
-            Self::Degraded(_) => None,
+            Self::Unlocked(_) => None,
         }
     }
 
-    /// Why there is no lock, if there is none.
+    /// Returns the reason why the request has no lock, if it has none.
     #[must_use]
-    pub fn degraded(&self) -> Option<&Degraded> {
+    pub fn unlocked(&self) -> Option<&Unlocked> {
         match self {
             Self::Held(_) => None,
-            Self::Degraded(degraded) => Some(degraded),
+            Self::Unlocked(unlocked) => Some(unlocked),
         }
     }
 }
 
-/// Why a handler is called without the lock.
+/// The reason why a handler is called without the lock.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Degraded {
-    /// The store does not answer, and the layer is told to go on
-    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow)).
+pub enum Unlocked {
+    /// The store does not answer, and the layer has [`OnUnavailable::Allow`](crate::OnUnavailable::Allow).
     Unavailable,
-    /// The client's part of the key is missing, and the layer is told to go on
-    /// ([`OnBadKey::Allow`](crate::OnBadKey::Allow)).
+    /// The client's part of the key is missing, and the layer has [`OnBadKey::Allow`](crate::OnBadKey::Allow).
     NoKey,
-    /// It would have been refused, but for [`shadow`](crate::LockLayer::shadow).
-    Shadow(Reason),
+    /// The request would have been rejected for this reason, but the layer runs in
+    /// [`shadow`](crate::LockLayer::shadow) mode.
+    Shadow(RejectReason),
 }

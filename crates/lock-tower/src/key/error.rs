@@ -98,38 +98,38 @@ pub struct KeyError {
     of_template: bool,
 }
 
-/// Who can mend it.
+/// The kinds of [`KeyError`], by who can fix them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client: something is not there at all. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow) lets it
-    /// pass.
+    /// The client left out a part of the key. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow) passes the
+    /// request through.
     Missing,
-    /// The client: something is malformed, ambiguous or too long. Answered with 400.
+    /// A part of the key is malformed, ambiguous or too long; the client can fix it. Answered with 400.
     BadRequest,
-    /// The programmer: the layer is in the wrong place, or another one is missing. Answered with 500.
-    Wiring,
-    /// Time: what the key is looked up in did not answer. Answered with 503.
+    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with 500.
+    Misconfigured,
+    /// The source of the key did not answer. Answered with 503.
     Unavailable,
 }
 
 impl KeyError {
-    /// What the key is made of is not there at all; the client can mend it. `detail` is shown to the client.
+    /// Creates an error for a part of the key that the client left out. `detail` is shown to the client.
     pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Missing, detail)
     }
 
-    /// It is there, but wrong; the client can mend it. `detail` is shown to the client.
+    /// Creates an error for a part of the key that is wrong and that the client can fix. `detail` is shown to the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::BadRequest, detail)
     }
 
-    /// The programmer has to mend it. `detail` goes to the log, not to the client.
-    pub fn wiring(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(KeyErrorKind::Wiring, detail)
+    /// Creates an error that the programmer has to fix. `detail` is logged and not shown to the client.
+    pub fn misconfigured(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(KeyErrorKind::Misconfigured, detail)
     }
 
-    /// What the key is looked up in did not answer. `detail` goes to the log, not to the client.
+    /// Creates an error for a source of the key that did not answer. `detail` is logged and not shown to the client.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Unavailable, detail)
     }
@@ -138,23 +138,23 @@ impl KeyError {
         Self { kind, detail: detail.into(), of_template: false }
     }
 
-    /// The template does not fit the route.
+    /// Creates an error for a template that does not fit the route.
     #[cfg(feature = "axum")]
     pub(super) fn template(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { of_template: true, ..Self::wiring(detail) }
+        Self { of_template: true, ..Self::misconfigured(detail) }
     }
 
     pub(crate) fn is_of_template(&self) -> bool {
         self.of_template
     }
 
-    /// Who can mend it.
+    /// Returns who can fix it.
     #[must_use]
     pub fn kind(&self) -> KeyErrorKind {
         self.kind
     }
 
-    /// What is wrong.
+    /// Returns the description of what is wrong.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail

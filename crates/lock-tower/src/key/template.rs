@@ -97,7 +97,7 @@ impl KeyTemplate {
     /// use lock_tower::{KeyError, KeyTemplate};
     ///
     /// let by_subject = KeyTemplate::from_fn(|request| {
-    ///     let subject = request.extensions.get::<String>().ok_or(KeyError::wiring("no subject: is there a login?"))?;
+    ///     let subject = request.extensions.get::<String>().ok_or(KeyError::misconfigured("no subject: is there a login?"))?;
     ///     Ok(format!("account:{}", KeyTemplate::escape(subject)))
     /// });
     /// ```

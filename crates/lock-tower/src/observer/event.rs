@@ -1,6 +1,6 @@
 //! What a layer tells about itself: who got in, who was refused, how long it took.
 
-use crate::reject::Reason;
+use crate::reject::RejectReason;
 use lock_core::LostReason;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -33,11 +33,11 @@ pub enum LayerEvent<'a> {
     /// The lock was not acquired.
     NotAcquired {
         /// Why.
-        reason: &'a Reason,
+        reason: &'a RejectReason,
         /// After which time.
         waited: Duration,
-        /// What became of the request.
-        answer: Answer,
+        /// What happened to the request.
+        disposition: Disposition,
     },
     /// The client left before it was known whether there is a lock for it.
     Left {
@@ -56,11 +56,13 @@ pub enum LayerEvent<'a> {
     },
 }
 
-/// What becomes of a request that has no lock.
+/// What happens to a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// It is refused.
-    Refused,
-    /// The handler is called all the same: fail open, shadow mode, or bypass.
-    WentOn,
+pub enum Disposition {
+    /// The layer answers with a [`Rejection`](crate::Rejection).
+    Rejected,
+    /// The handler is called without the lock: the layer allows it
+    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)), or runs in
+    /// [`shadow`](crate::LockLayer::shadow) mode.
+    PassedThrough,
 }

@@ -5,7 +5,7 @@ mod observers;
 #[cfg(feature = "otel")]
 mod otel;
 
-pub use event::{Answer, LayerEvent, LayerObserver};
+pub use event::{Disposition, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 

@@ -1,6 +1,6 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::event::{Answer, LayerEvent, LayerObserver};
+use super::event::{Disposition, LayerEvent, LayerObserver};
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter},
@@ -15,7 +15,7 @@ const SECONDS: [f64; 15] =
 ///
 /// | instrument | kind, unit | attributes beside `http.route` |
 /// | --- | --- | --- |
-/// | `lock.http.requests` | counter | `lock.outcome`: acquired, contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down, left; `lock.answer`: served, refused, went_on, none |
+/// | `lock.http.requests` | counter | `lock.outcome`: acquired, contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down, left; `lock.disposition`: served, rejected, passed_through, none |
 /// | `lock.http.lost` | counter | |
 /// | `lock.http.wait.duration` | histogram, s | `lock.outcome` |
 /// | `lock.http.hold.duration` | histogram, s | |
@@ -24,7 +24,7 @@ const SECONDS: [f64; 15] =
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
-/// use lock_tower::{LockLayer, OtelLayerObserver};
+/// use lock_tower::{LockLayer, observer::OtelLayerObserver};
 ///
 /// let meter = opentelemetry::global::meter("shop");
 /// let locks = LockFactory::new(MemoryBackend::new());
@@ -72,18 +72,18 @@ impl LayerObserver for OtelLayerObserver {
             let more = more.iter().map(|(key, value)| KeyValue::new(*key, *value));
             route.clone().into_iter().chain(more).collect()
         };
-        let asked = |outcome: &'static str, answer: &'static str, waited: Duration| {
-            self.requests.add(1, &with(&[("lock.outcome", outcome), ("lock.answer", answer)]));
+        let asked = |outcome: &'static str, disposition: &'static str, waited: Duration| {
+            self.requests.add(1, &with(&[("lock.outcome", outcome), ("lock.disposition", disposition)]));
             self.wait.record(waited.as_secs_f64(), &with(&[("lock.outcome", outcome)]));
         };
         match *event {
             LayerEvent::Acquired { waited } => asked("acquired", "served", waited),
-            LayerEvent::NotAcquired { reason, waited, answer } => {
-                let answer = match answer {
-                    Answer::Refused => "refused",
-                    Answer::WentOn => "went_on",
+            LayerEvent::NotAcquired { reason, waited, disposition } => {
+                let disposition = match disposition {
+                    Disposition::Rejected => "rejected",
+                    Disposition::PassedThrough => "passed_through",
                 };
-                asked(reason.as_str(), answer, waited);
+                asked(reason.as_str(), disposition, waited);
             }
             LayerEvent::Left { waited } => asked("left", "none", waited),
             LayerEvent::Lost { .. } => self.lost.add(1, &with(&[])),

@@ -2,7 +2,7 @@
 
 use super::{
     body::{RejectionBody, boxed},
-    reason::Reason,
+    reason::RejectReason,
 };
 use crate::key::KeyErrorKind;
 use bytes::Bytes;
@@ -20,21 +20,21 @@ const UNAVAILABLE: i32 = 14;
 /// What `grpc-message` must escape: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
-fn status(reason: &Reason) -> i32 {
+fn status(reason: &RejectReason) -> i32 {
     match reason {
-        Reason::Held | Reason::Lost(_) => ABORTED,
-        Reason::TooManyWaiters | Reason::TooManyDetached => RESOURCE_EXHAUSTED,
-        Reason::WaitLimit | Reason::Unavailable(_) | Reason::ShutDown => UNAVAILABLE,
-        Reason::Key(error) => match error.kind() {
+        RejectReason::Contended | RejectReason::Lost(_) => ABORTED,
+        RejectReason::TooManyWaiters | RejectReason::TooManyDetached => RESOURCE_EXHAUSTED,
+        RejectReason::Timeout | RejectReason::Unavailable(_) | RejectReason::ShutDown => UNAVAILABLE,
+        RejectReason::Key(error) => match error.kind() {
             KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
-            KeyErrorKind::Wiring => INTERNAL,
+            KeyErrorKind::Misconfigured => INTERNAL,
             KeyErrorKind::Unavailable => UNAVAILABLE,
         },
-        Reason::Misconfigured(_) => INTERNAL,
+        RejectReason::Misconfigured(_) => INTERNAL,
     }
 }
 
-pub(super) fn trailers_only(reason: &Reason, retry_after: Option<Duration>) -> Response<RejectionBody> {
+pub(super) fn trailers_only(reason: &RejectReason, retry_after: Option<Duration>) -> Response<RejectionBody> {
     let mut response = Response::new(boxed(Empty::<Bytes>::new()));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

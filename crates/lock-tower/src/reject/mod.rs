@@ -14,9 +14,8 @@ mod tests;
 
 pub use body::RejectionBody;
 pub use hash::KeyHash;
-pub use reason::Reason;
+pub use reason::RejectReason;
 pub use rejection::Rejection;
 
 pub(crate) use body::boxed;
 pub(crate) use problem::Details;
-pub(crate) use reason::Waited;

@@ -4,7 +4,7 @@ use super::{
     body::{RejectionBody, boxed},
     grpc,
     hash::KeyHash,
-    reason::Reason,
+    reason::RejectReason,
     retry,
 };
 use http::{Response, StatusCode};
@@ -13,26 +13,31 @@ use std::time::Duration;
 /// A request that was refused; [`LockLayer::on_reject`](crate::LockLayer::on_reject) makes an answer of it.
 #[derive(Debug, Clone)]
 pub struct Rejection {
-    reason: Reason,
+    reason: RejectReason,
     status: StatusCode,
     key: Option<KeyHash>,
     retry_after: Option<Duration>,
 }
 
 impl Rejection {
-    pub(crate) fn new(reason: Reason, status: StatusCode, key: Option<KeyHash>, patience: Duration) -> Self {
+    pub(crate) fn new(
+        reason: RejectReason,
+        status: StatusCode,
+        key: Option<KeyHash>,
+        patience: Duration,
+    ) -> Self {
         let retry_after = reason.may_pass().then(|| retry::after(patience));
         Self { reason, status, key, retry_after }
     }
 
     /// Why. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for clients.
     #[must_use]
-    pub fn reason(&self) -> &Reason {
+    pub fn reason(&self) -> &RejectReason {
         &self.reason
     }
 
     /// The URI of the problem's type, such as `urn:problem-type:distlock:contended`. Its end is the word of the
-    /// [reason](Reason::as_str). It is stable, and for clients to switch on; it does not resolve.
+    /// [reason](RejectReason::as_str). It is stable, and for clients to switch on; it does not resolve.
     #[must_use]
     pub fn problem_type(&self) -> String {
         self.reason.problem_type().to_string()

@@ -4,7 +4,7 @@ use http::{StatusCode, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-fn rejection(reason: Reason) -> Rejection {
+fn rejection(reason: RejectReason) -> Rejection {
     let status = reason.status();
     Rejection::new(reason, status, None, Duration::from_secs(1))
 }
@@ -12,7 +12,7 @@ fn rejection(reason: Reason) -> Rejection {
 #[test]
 fn details_of_a_users_function_cannot_break_the_json() {
     let said = "a \"quoted\" \\ thing\nof two lines \u{1}";
-    let problem = rejection(Reason::Key(KeyError::bad_request(said))).into_response();
+    let problem = rejection(RejectReason::Key(KeyError::bad_request(said))).into_response();
     let body = format!("{:?}", problem.body());
     assert!(!body.is_empty());
     let json =
@@ -23,7 +23,7 @@ fn details_of_a_users_function_cannot_break_the_json() {
 
 #[test]
 fn a_status_of_ones_own_is_said_in_the_head_and_in_the_body() {
-    let response = rejection(Reason::Held).with_status(StatusCode::LOCKED).into_response();
+    let response = rejection(RejectReason::Contended).with_status(StatusCode::LOCKED).into_response();
     assert_eq!(response.status(), StatusCode::LOCKED);
     let json =
         futures_util::FutureExt::now_or_never(response.into_body().collect()).unwrap().unwrap().to_bytes();
@@ -40,18 +40,18 @@ fn problem_types_and_titles_are_stable() {
         error
     };
     let reasons = [
-        (Reason::Held, "contended", "Lock is held"),
-        (Reason::WaitLimit, "timeout", "Lock was not released in time"),
-        (Reason::TooManyWaiters, "overloaded", "Too many requests wait or run"),
-        (Reason::TooManyDetached, "overloaded", "Too many requests wait or run"),
-        (Reason::Unavailable(lock_error()), "backend_error", "Lock service is unavailable"),
-        (Reason::Lost(lock_core::LostReason::Gone), "lost", "Lock was lost"),
-        (Reason::ShutDown, "shut_down", "Server is shutting down"),
-        (Reason::Key(KeyError::missing("")), "bad_key", "Lock key is missing or malformed"),
-        (Reason::Key(KeyError::bad_request("")), "bad_key", "Lock key is missing or malformed"),
-        (Reason::Key(KeyError::unavailable("")), "key_unavailable", "Lock key could not be determined"),
-        (Reason::Key(KeyError::wiring("")), "misconfigured", "Server is misconfigured"),
-        (Reason::Misconfigured(lock_error()), "misconfigured", "Server is misconfigured"),
+        (RejectReason::Contended, "contended", "Lock is held"),
+        (RejectReason::Timeout, "timeout", "Lock was not released in time"),
+        (RejectReason::TooManyWaiters, "overloaded", "Too many requests wait or run"),
+        (RejectReason::TooManyDetached, "overloaded", "Too many requests wait or run"),
+        (RejectReason::Unavailable(lock_error()), "backend_error", "Lock service is unavailable"),
+        (RejectReason::Lost(lock_core::LostReason::Gone), "lost", "Lock was lost"),
+        (RejectReason::ShutDown, "shut_down", "Server is shutting down"),
+        (RejectReason::Key(KeyError::missing("")), "bad_key", "Lock key is missing or malformed"),
+        (RejectReason::Key(KeyError::bad_request("")), "bad_key", "Lock key is missing or malformed"),
+        (RejectReason::Key(KeyError::unavailable("")), "key_unavailable", "Lock key could not be determined"),
+        (RejectReason::Key(KeyError::misconfigured("")), "misconfigured", "Server is misconfigured"),
+        (RejectReason::Misconfigured(lock_error()), "misconfigured", "Server is misconfigured"),
     ];
     for (reason, word, title) in reasons {
         let rejection = rejection(reason);
@@ -84,16 +84,16 @@ fn those_refused_together_do_not_come_back_together() {
 #[test]
 fn grpc_refusals_are_trailers_only() {
     let cases = [
-        (Reason::Held, "10", true),
-        (Reason::WaitLimit, "14", true),
-        (Reason::TooManyWaiters, "8", true),
-        (Reason::TooManyDetached, "8", true),
+        (RejectReason::Contended, "10", true),
+        (RejectReason::Timeout, "14", true),
+        (RejectReason::TooManyWaiters, "8", true),
+        (RejectReason::TooManyDetached, "8", true),
         // Done in part: not to be repeated without thinking.
-        (Reason::Lost(lock_core::LostReason::Gone), "10", false),
-        (Reason::ShutDown, "14", true),
-        (Reason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
-        (Reason::Key(KeyError::wiring("secret")), "13", false),
-        (Reason::Key(KeyError::unavailable("secret")), "14", true),
+        (RejectReason::Lost(lock_core::LostReason::Gone), "10", false),
+        (RejectReason::ShutDown, "14", true),
+        (RejectReason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
+        (RejectReason::Key(KeyError::misconfigured("secret")), "13", false),
+        (RejectReason::Key(KeyError::unavailable("secret")), "14", true),
     ];
     for (reason, status, again) in cases {
         let response = rejection(reason.clone()).into_grpc_response();
@@ -109,7 +109,7 @@ fn grpc_refusals_are_trailers_only() {
         assert!(!message.contains("secret") && !message.contains('\n'), "{message}");
         assert!(http_body::Body::is_end_stream(response.body()), "no body");
     }
-    let escaped = rejection(Reason::Key(KeyError::bad_request("100 % ä\n"))).into_grpc_response();
+    let escaped = rejection(RejectReason::Key(KeyError::bad_request("100 % ä\n"))).into_grpc_response();
     assert_eq!(escaped.headers()["grpc-message"], "100 %25 %C3%A4%0A");
     assert!(!escaped.headers().contains_key(header::RETRY_AFTER));
 }

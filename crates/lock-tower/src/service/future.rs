@@ -4,7 +4,7 @@ use crate::{
     body::LockedBody,
     handle::{Held, LockHandle, LockStatus, Watch},
     key::{KeyError, Read},
-    reject::{Reason, RejectionBody},
+    reject::{RejectReason, RejectionBody},
     request::{Call, Instead},
 };
 use futures_util::future::BoxFuture;
@@ -45,7 +45,7 @@ pin_project! {
         Naming { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// In the queue.
         Acquiring { acquire: AcquireFuture, waiting: Option<Waiting<S, B>> },
-        /// The handler runs, with the lock or (degraded) without.
+        /// The handler runs, with the lock or (unlocked) without.
         Running { #[pin] handler: F, watch: Option<Watch>, call: Call },
         /// The answer is not the handler's.
         Refused { response: Option<Response<RejectionBody>> },
@@ -89,7 +89,7 @@ where
     }
 
     fn named(mut self, name: Result<LockName, KeyError>) -> Stage<S::Future, S, B> {
-        match name.map_err(Reason::Key).and_then(|name| self.call.enter(name)) {
+        match name.map_err(RejectReason::Key).and_then(|name| self.call.enter(name)) {
             Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
             Err(reason) => self.refused(reason),
         }
@@ -113,9 +113,9 @@ where
         self.run(status, Some(held))
     }
 
-    fn refused(mut self, reason: Reason) -> Stage<S::Future, S, B> {
+    fn refused(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
         match self.call.without_lock(reason, self.request.extensions()) {
-            Instead::GoOn(degraded) => self.run(LockStatus::Degraded(degraded), None),
+            Instead::GoOn(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
             Instead::Answer(response) => Stage::Refused { response: Some(response) },
         }
     }
@@ -156,13 +156,13 @@ where
                 }
                 StageProj::Running { handler, watch, call } => {
                     if let Some(Poll::Ready(reason)) = watch.as_mut().map(|watch| watch.poll_lost(cx)) {
-                        Stage::Refused { response: Some(call.reject(Reason::Lost(reason))) }
+                        Stage::Refused { response: Some(call.reject(RejectReason::Lost(reason))) }
                     } else {
                         let response = ready!(handler.poll(cx));
                         // A response that was made after the lease must not look like a success.
                         match (response, watch.as_ref().and_then(Watch::lost_now)) {
                             (Ok(_), Some(reason)) => {
-                                Stage::Refused { response: Some(call.reject(Reason::Lost(reason))) }
+                                Stage::Refused { response: Some(call.reject(RejectReason::Lost(reason))) }
                             }
                             (response, _) => {
                                 let watch = watch.take();

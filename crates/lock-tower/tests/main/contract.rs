@@ -6,7 +6,10 @@ use futures_util::future::{BoxFuture, join_all};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_testkit::Op;
-use lock_tower::{BufferRequestLayer, BufferedBody, DetachedTasks, KeyTemplate, LockLayer, LockService};
+use lock_tower::{
+    BufferRequestLayer, DetachedTasks, KeyTemplate, LockLayer,
+    service::{BufferRequest, BufferedBody, DetachedBody, LockService, LockedBody, ResponseFuture},
+};
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -184,11 +187,11 @@ fn layers_and_services_can_be_cloned_and_shared() {
     bounds::<DetachedTasks>();
     bounds::<lock_tower::LockHandle>();
     bounds::<lock_tower::LockStatus>();
-    bounds::<lock_tower::BufferRequest<Strict2>>();
+    bounds::<BufferRequest<Strict2>>();
     fn sends<T: Send>() {}
-    sends::<lock_tower::ResponseFuture<Strict, Full<Bytes>>>();
-    sends::<lock_tower::LockedBody<Full<Bytes>>>();
-    sends::<lock_tower::DetachedBody<Full<Bytes>>>();
+    sends::<ResponseFuture<Strict, Full<Bytes>>>();
+    sends::<LockedBody<Full<Bytes>>>();
+    sends::<DetachedBody<Full<Bytes>>>();
 }
 
 type Strict2 =

@@ -87,7 +87,7 @@ async fn twelve_thousand_requests_of_one_key_are_ten_thousand_waiters_and_two_th
 /// What waits is the request and a place in a queue, and nothing grows with the number of refusals.
 #[tokio::test(start_paused = true)]
 async fn what_a_waiter_costs_is_bounded() {
-    let size = size_of::<lock_tower::ResponseFuture<Router, axum::body::Body>>();
+    let size = size_of::<lock_tower::service::ResponseFuture<Router, axum::body::Body>>();
     println!("a waiting request: {size} bytes beside its own");
     assert!(size < 2_000, "{size} bytes");
     let world = World::new();

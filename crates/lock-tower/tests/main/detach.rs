@@ -8,9 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_core::LostReason;
 use lock_testkit::Op;
-use lock_tower::{
-    Cancel, DetachedTasks, KeyTemplate, LockHandle, LockLayer, LockLost, OnBadKey, StillRunning,
-};
+use lock_tower::{DetachedTasks, DrainTimeout, KeyTemplate, LockHandle, LockLayer, LockLost, OnBadKey};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -24,7 +22,7 @@ use std::{
 use tokio::task::JoinSet;
 use tracing_subscriber::layer::SubscriberExt;
 
-fn layer(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("one")
 }
 
@@ -93,8 +91,8 @@ async fn a_drain_says_who_is_left_and_a_shutdown_stops_them() {
         .layer(layer(&world).detach(&tasks));
     leaves_after_100_ms(&app).await;
     let left = tasks.drain(secs(5)).await.unwrap_err();
-    assert_eq!(left, StillRunning { handlers: 1 });
-    assert!(left.to_string().contains("1 handlers still run"), "{left}");
+    assert_eq!(left, DrainTimeout { handlers: 1 });
+    assert!(left.to_string().contains("1 detached handlers still run"), "{left}");
     assert!(world.locks.shutdown().await.is_clean());
     tasks.drain(secs(1)).await.unwrap();
     assert!(!world.is_held());

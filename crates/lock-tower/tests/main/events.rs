@@ -6,7 +6,7 @@ use http::StatusCode;
 use lock_core::{BackendErrorKind, Limits, LockFactory, LockOptions, LostReason, MemoryBackend};
 use lock_testkit::{Fault, Op};
 use lock_tower::{
-    Cancel, DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, OnUnavailable, Reason,
+    DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, OnUnavailable, RejectReason,
     Rejection,
 };
 use std::{
@@ -16,11 +16,11 @@ use std::{
 
 const SECRET: &str = "account-4711";
 
-fn app(layer: LockLayer<KeyTemplate, Cancel>) -> Router {
+fn app(layer: LockLayer<KeyTemplate>) -> Router {
     Router::new().route("/{id}", any(async || "served")).route_layer(layer)
 }
 
-fn layer(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("k:{id}")
 }
 
@@ -237,7 +237,7 @@ async fn on_reject_can_replace_each() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let world = World::new();
     let other = held_by_another(&world).await;
-    let own = |layer: LockLayer<KeyTemplate, Cancel>| {
+    let own = |layer: LockLayer<KeyTemplate>| {
         let seen = seen.clone();
         app(layer.on_reject(move |rejection| teapot(&seen, rejection)))
     };
@@ -277,14 +277,14 @@ async fn on_reject_can_replace_each() {
         "shut_down",
     ];
     assert_eq!(words, expected);
-    assert!(seen.iter().any(|r| matches!(r.reason(), Reason::Lost(LostReason::MaxHold))));
+    assert!(seen.iter().any(|r| matches!(r.reason(), RejectReason::Lost(LostReason::MaxHold))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn replicas_with_one_secret_hash_a_key_alike() {
     let world = World::new();
     let _other = held_by_another(&world).await;
-    let hash = async |layer: LockLayer<KeyTemplate, Cancel>| {
+    let hash = async |layer: LockLayer<KeyTemplate>| {
         let answer = ask(&app(layer.fail_fast()), post(&format!("/{SECRET}"))).await;
         problem(answer, StatusCode::CONFLICT).await["key_hash"].as_str().unwrap().to_owned()
     };

@@ -5,7 +5,7 @@ use axum::{Router, routing::get as on_get};
 use http::StatusCode;
 use lock_core::{Ended, LockFactory, ReleaseOutcome};
 use lock_testkit::{Fault, Op};
-use lock_tower::{Degraded, LockHandle, LockStatus, OnUnavailable};
+use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
 
 #[tokio::test(start_paused = true)]
 async fn the_handler_sees_name_token_deadline_and_owner() {
@@ -82,7 +82,7 @@ async fn a_handler_that_needs_the_lock_is_not_called_degraded() {
     world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
     let status = |status: LockStatus| async move {
         assert!(status.handle().is_none());
-        format!("{}", matches!(status.degraded(), Some(Degraded::Unavailable)))
+        format!("{}", matches!(status.unlocked(), Some(Unlocked::Unavailable)))
     };
     let app = Router::new()
         .route("/handle", on_get(|_: LockHandle| async { "never" }))

@@ -10,7 +10,7 @@ use axum::{
 use http::{Request, StatusCode};
 use lock_core::LockName;
 use lock_testkit::Op;
-use lock_tower::{Cancel, KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
+use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 
 /// Says under which name it is locked.
@@ -18,7 +18,7 @@ async fn which(lock: LockHandle) -> String {
     lock.name().to_string()
 }
 
-fn stock(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 
@@ -174,7 +174,7 @@ async fn composite_keys_need_each_of_their_parts() {
 async fn functions_name_the_lock_at_once_or_later() {
     let world = World::new();
     let by_path = KeyTemplate::from_fn(|request| match request.uri.path() {
-        "/wired" => Err(KeyError::wiring("no login before the lock")),
+        "/wired" => Err(KeyError::misconfigured("no login before the lock")),
         path => Ok(format!("path:{path}")),
     });
     let later = KeyTemplate::from_async_fn(|request| {

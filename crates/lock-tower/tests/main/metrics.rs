@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
-use lock_tower::{Cancel, KeyTemplate, LockLayer, OnUnavailable, OtelLayerObserver};
+use lock_tower::{KeyTemplate, LockLayer, OnUnavailable, observer::OtelLayerObserver};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
@@ -49,7 +49,7 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
     let meter = provider.meter("lock-tower");
     let world = World::new();
     let layer = || world.layer().key("k:{id}").observer(OtelLayerObserver::new(&meter));
-    let app = |layer: LockLayer<KeyTemplate, Cancel>| {
+    let app = |layer: LockLayer<KeyTemplate>| {
         let hangs = async || std::future::pending::<()>().await;
         let routes =
             Router::new().route("/quick/{id}", any(async || "served")).route("/hangs/{id}", any(hangs));
@@ -77,15 +77,15 @@ async fn every_metric_appears_under_its_route_and_without_a_key() {
         "lock.http.hold.duration http.route=/hangs/{id} = 1",
         "lock.http.hold.duration http.route=/quick/{id} = 2",
         "lock.http.lost http.route=/hangs/{id} = 1",
-        "lock.http.requests http.route=/hangs/{id} lock.answer=served lock.outcome=acquired = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=none lock.outcome=left = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=backend_error = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=contended = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=overloaded = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=refused lock.outcome=timeout = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=served lock.outcome=acquired = 2",
-        "lock.http.requests http.route=/quick/{id} lock.answer=went_on lock.outcome=backend_error = 1",
-        "lock.http.requests http.route=/quick/{id} lock.answer=went_on lock.outcome=timeout = 1",
+        "lock.http.requests http.route=/hangs/{id} lock.disposition=served lock.outcome=acquired = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=none lock.outcome=left = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=passed_through lock.outcome=backend_error = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=passed_through lock.outcome=timeout = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=rejected lock.outcome=backend_error = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=rejected lock.outcome=contended = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=rejected lock.outcome=overloaded = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=rejected lock.outcome=timeout = 1",
+        "lock.http.requests http.route=/quick/{id} lock.disposition=served lock.outcome=acquired = 2",
         "lock.http.wait.duration http.route=/hangs/{id} lock.outcome=acquired = 1",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=acquired = 2",
         "lock.http.wait.duration http.route=/quick/{id} lock.outcome=backend_error = 2",

@@ -10,13 +10,13 @@ use axum::{
 use http::{Method, Request, StatusCode};
 use lock_core::LockName;
 use lock_testkit::Op;
-use lock_tower::{Cancel, KeyTemplate, LockHandle, LockLayer};
+use lock_tower::{KeyTemplate, LockHandle, LockLayer};
 
 async fn order(lock: LockHandle) -> String {
     lock.name().to_string()
 }
 
-fn stock(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 

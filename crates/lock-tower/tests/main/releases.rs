@@ -7,7 +7,10 @@ use futures_util::{StreamExt, stream};
 use http::{Method, Request, StatusCode};
 use http_body::Frame;
 use http_body_util::BodyExt;
-use lock_tower::{DetachedTasks, LayerEvent, LayerObserver, LockHandle, ReleaseOn};
+use lock_tower::{
+    DetachedTasks, LockHandle, ReleaseOn,
+    observer::{LayerEvent, LayerObserver},
+};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,

@@ -4,7 +4,8 @@ use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
 use lock_tower::{
-    Answer, Degraded, DetachedTasks, KeyTemplate, LayerEvent, LayerObserver, LockStatus, Reason,
+    DetachedTasks, KeyTemplate, LockStatus, RejectReason, Unlocked,
+    observer::{LayerEvent, LayerObserver},
 };
 use std::sync::{Arc, Mutex};
 
@@ -22,9 +23,8 @@ impl LayerObserver for Heard {
     fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>) {
         let said = match event {
             LayerEvent::Acquired { .. } => "acquired".to_owned(),
-            LayerEvent::NotAcquired { reason, waited, answer } => {
-                let answer = if *answer == Answer::WentOn { "went on" } else { "refused" };
-                format!("{} after {} ms, {answer}", reason.as_str(), waited.as_millis())
+            LayerEvent::NotAcquired { reason, waited, disposition } => {
+                format!("{} after {} ms, {disposition:?}", reason.as_str(), waited.as_millis())
             }
             LayerEvent::Left { waited } => format!("left after {} ms", waited.as_millis()),
             LayerEvent::Lost { reason } => format!("lost: {reason:?}"),
@@ -39,8 +39,8 @@ impl LayerObserver for Heard {
 async fn status(status: LockStatus) -> String {
     match status {
         LockStatus::Held(_) => "held".to_owned(),
-        LockStatus::Degraded(Degraded::Shadow(reason)) => format!("without: {}", reason.as_str()),
-        LockStatus::Degraded(other) => panic!("{other:?}"),
+        LockStatus::Unlocked(Unlocked::Shadow(reason)) => format!("without: {}", reason.as_str()),
+        LockStatus::Unlocked(other) => panic!("{other:?}"),
     }
 }
 
@@ -58,7 +58,7 @@ async fn a_shadow_never_refuses_and_says_what_it_would_have_done() {
 
     let other = world.another_process().named("k:1").unwrap().acquire().await.unwrap();
     assert_eq!(text(ask(&by_path, get("/1")).await).await, "without: timeout");
-    assert_eq!(heard.take(), ["/{id}: timeout after 200 ms, went on"]);
+    assert_eq!(heard.take(), ["/{id}: timeout after 200 ms, PassedThrough"]);
     other.release().await.unwrap();
 
     let wired_wrongly = app("k:{sku}".try_into().unwrap());
@@ -66,7 +66,7 @@ async fn a_shadow_never_refuses_and_says_what_it_would_have_done() {
     world.faulty.always(Op::Acquire, Fault::Hang);
     assert_eq!(text(ask(&by_path, get("/1")).await).await, "without: backend_error");
     let heard = heard.take();
-    assert!(heard.iter().all(|said| said.ends_with("went on")), "{heard:?}");
+    assert!(heard.iter().all(|said| said.ends_with("PassedThrough")), "{heard:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +101,7 @@ async fn observers_hear_of_each_request_under_the_template_of_its_route() {
         "/shops/{shop}/items/{id}: ended after 0 ms",
         "orders: acquired",
         "orders: ended after 0 ms",
-        "orders: timeout after 1000 ms, refused",
+        "orders: timeout after 1000 ms, Rejected",
     ];
     assert_eq!(heard, expected);
 }
@@ -127,8 +127,8 @@ async fn an_observer_that_panics_takes_no_lock_with_it() {
 
 #[test]
 fn every_reason_has_a_word() {
-    assert_eq!(Reason::Held.as_str(), "contended");
-    assert_eq!(Reason::TooManyDetached.as_str(), "overloaded");
+    assert_eq!(RejectReason::Contended.as_str(), "contended");
+    assert_eq!(RejectReason::TooManyDetached.as_str(), "overloaded");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
-use lock_tower::{Cancel, DetachedTasks, KeyTemplate, LockLayer};
+use lock_tower::{DetachedTasks, KeyTemplate, LockLayer};
 use std::{
     convert::Infallible,
     sync::{
@@ -52,7 +52,7 @@ async fn ask(app: Router) -> (hyper::body::Incoming, hyper::client::conn::http1:
     (response.into_body(), sender)
 }
 
-fn layer(world: &World) -> LockLayer<KeyTemplate, Cancel> {
+fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("one")
 }
 

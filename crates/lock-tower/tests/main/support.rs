@@ -5,7 +5,7 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use lock_core::{LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
 use lock_testkit::{FaultyBackend, Op};
-use lock_tower::{Cancel, LockLayer, NoKey};
+use lock_tower::LockLayer;
 use serde_json::Value;
 use std::{
     io::Write,
@@ -43,7 +43,7 @@ impl World {
         Self { store, faulty, locks, clock }
     }
 
-    pub(crate) fn layer(&self) -> LockLayer<NoKey, Cancel> {
+    pub(crate) fn layer(&self) -> LockLayer {
         LockLayer::new(self.locks.clone())
     }
 
