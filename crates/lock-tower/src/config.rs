@@ -2,7 +2,7 @@
 
 use crate::{
     detach::DetachedTasks,
-    observer::{LayerObserver, Telling},
+    observer::{LayerObserver, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody},
 };
@@ -29,13 +29,13 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-/// The longest hold; it replaces that of the options.
+/// The maximum duration of a hold. It replaces the one of the options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MaxHold {
     Default,
     Set(Duration),
     /// The options decide.
-    Off,
+    FromOptions,
 }
 
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) route: Option<Arc<str>>,
     pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
     pub(crate) tasks: Option<DetachedTasks>,
-    pub(crate) misfits: Misfits,
+    pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<Arc<[u8]>>,
 }
 
@@ -81,20 +81,20 @@ impl Config {
             route: None,
             observers: Arc::new([]),
             tasks: None,
-            misfits: Misfits::default(),
+            logged_routes: LoggedRoutes::default(),
             key_hash_secret: None,
         }
     }
 
-    /// The request in its parts, if it needs a lock. One that does not is not touched.
-    pub(crate) fn sort<B>(&self, request: Request<B>) -> Sorted<B> {
+    /// Decides whether a request needs a lock. A request that needs none is returned unchanged.
+    pub(crate) fn classify<B>(&self, request: Request<B>) -> Routing<B> {
         if self.methods.as_ref().is_some_and(|methods| !covers(methods, request.method())) {
-            return Sorted::Passes(request);
+            return Routing::NeedsNoLock(request);
         }
         let (parts, body) = request.into_parts();
         match self.filters.iter().all(|needs_lock| needs_lock(&parts)) {
-            true => Sorted::NeedsLock(parts, body),
-            false => Sorted::Passes(Request::from_parts(parts, body)),
+            true => Routing::NeedsLock(parts, body),
+            false => Routing::NeedsNoLock(Request::from_parts(parts, body)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Config {
         }
     }
 
-    /// Where handlers outlive their clients. A shadow leaves them as they are without the layer.
+    /// Returns where handlers outlive their clients. A layer in shadow mode detaches none.
     pub(crate) fn tasks(&self) -> Option<&DetachedTasks> {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
@@ -129,7 +129,7 @@ impl Config {
                 lock.with_options(options.max_hold(most)).or_else(|_| lock.with_options(options))
             }
             MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
-            MaxHold::Off => lock.with_options(options),
+            MaxHold::FromOptions => lock.with_options(options),
         }
     }
 
@@ -141,17 +141,18 @@ impl Config {
     }
 
     /// The route costs an allocation, so it is looked up only if somebody wants to know.
-    pub(crate) fn telling(&self, extensions: &Extensions) -> Telling {
+    pub(crate) fn observers(&self, extensions: &Extensions) -> Observers {
         let route = if self.observers.is_empty() {
             None
         } else {
             self.route.clone().or_else(|| matched_route(extensions))
         };
-        Telling { observers: self.observers.clone(), route }
+        Observers { observers: self.observers.clone(), route }
     }
 }
 
-/// HEAD runs the handler of GET, in axum and most routers, and must not run it without the lock.
+/// Returns whether the methods include the one of the request. HEAD runs the handler of GET in axum and most routers, and
+/// must not run it without the lock.
 fn covers(methods: &[Method], asked: &Method) -> bool {
     methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
 }
@@ -166,7 +167,7 @@ pub(crate) fn matched_route(_: &Extensions) -> Option<Arc<str>> {
     None
 }
 
-/// How many requests of a layer may wait at once.
+/// Limits how many requests of a layer wait at once.
 #[derive(Clone)]
 pub(crate) struct Waiters(Arc<Semaphore>);
 
@@ -175,24 +176,25 @@ impl Waiters {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
+    /// Returns a permit to wait, unless too many requests wait already.
     pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
         self.0.clone().try_acquire_owned().ok()
     }
 }
 
-/// The routes that the template of a layer does not fit. They are as many as the application has, and known once
-/// they are logged.
+/// The routes whose template error was logged. There are at most as many as the application has routes.
 #[derive(Clone, Default)]
-pub(crate) struct Misfits(Arc<Mutex<HashSet<Option<Arc<str>>>>>);
+pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Arc<str>>>>>);
 
-impl Misfits {
+impl LoggedRoutes {
+    /// Returns whether the route was not logged before.
     pub(crate) fn is_new(&self, route: Option<Arc<str>>) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(route)
     }
 }
 
-/// Whether a request needs a lock.
-pub(crate) enum Sorted<B> {
+/// The way that a request takes: with a lock, or directly to the service inside.
+pub(crate) enum Routing<B> {
     NeedsLock(Parts, B),
-    Passes(Request<B>),
+    NeedsNoLock(Request<B>),
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     BoxError,
-    config::{Config, MaxHold, Misfits, Mode, Waiters},
+    config::{Config, LoggedRoutes, MaxHold, Mode, Waiters},
     detach::{DetachService, DetachedTasks},
     key::{InvalidKey, KeyTemplate},
     observer::LayerObserver,
@@ -97,7 +97,7 @@ impl<D> LockLayer<NoKey, D> {
         InvalidKey: From<T::Error>,
     {
         let key = key.try_into()?;
-        let this = self.with(|config| config.misfits = Misfits::default());
+        let this = self.with(|config| config.logged_routes = LoggedRoutes::default());
         Ok(LockLayer { config: this.config, key, disconnect: this.disconnect })
     }
 }
@@ -195,7 +195,7 @@ impl<K, D> LockLayer<K, D> {
     /// until its connection ends: use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer) and responses
     /// that do not wait for the client, or for streams that clients may keep open.
     pub fn no_max_hold(self) -> Self {
-        self.with(|config| config.max_hold = MaxHold::Off)
+        self.with(|config| config.max_hold = MaxHold::FromOptions)
     }
 
     fn checked(self) -> Result<Self, LockError> {

@@ -1,11 +1,11 @@
-//! What becomes of one request that needs a lock.
+//! One request that needs a lock, from its arrival to the decision about it.
 
 use crate::{
     config::{Config, Mode, matched_route},
-    detach::{DetachedTasks, Keep, Slot},
+    detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Held, Unlocked},
     key::KeyErrorKind,
-    observer::{Disposition, LayerEvent, Telling},
+    observer::{Disposition, LayerEvent, Observers},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
 };
@@ -14,56 +14,65 @@ use lock_core::{AcquireFuture, ErrorKind, LockError, LockName};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-/// What a request gets instead of its lock.
-pub(crate) enum Instead {
-    GoOn(Unlocked),
-    Answer(Response<RejectionBody>),
+/// The outcome of a request that does not acquire its lock.
+pub(crate) enum Fallback {
+    PassThrough(Unlocked),
+    Reject(Response<RejectionBody>),
 }
 
-/// One request on its way to its lock.
-pub(crate) struct Call {
+/// A request that needs a lock.
+pub(crate) struct LockRequest {
     pub(crate) config: Arc<Config>,
-    pub(crate) telling: Telling,
+    pub(crate) observers: Observers,
     pub(crate) method: Method,
     name: Option<LockName>,
     arrived: Instant,
-    place: Option<OwnedSemaphorePermit>,
-    slot: Option<Slot>,
-    /// Nobody was told yet what became of it.
-    open: bool,
+    waiter_permit: Option<OwnedSemaphorePermit>,
+    task_slot: Option<TaskSlot>,
+    /// The observers were not notified of an outcome yet.
+    undecided: bool,
 }
 
-/// A request that leaves before its turn is told of as well.
-impl Drop for Call {
+/// Notifies the observers of a client that left before the outcome was known.
+impl Drop for LockRequest {
     fn drop(&mut self) {
-        if self.open {
-            self.telling.tell(&LayerEvent::Left { waited: self.arrived.elapsed() });
+        if self.undecided {
+            self.observers.notify(&LayerEvent::Left { waited: self.arrived.elapsed() });
         }
     }
 }
 
-impl Call {
+impl LockRequest {
     pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
-        let telling = config.telling(&parts.extensions);
+        let observers = config.observers(&parts.extensions);
         let (method, arrived) = (parts.method.clone(), Instant::now());
-        Self { config, telling, method, name: None, arrived, place: None, slot: None, open: true }
+        Self {
+            config,
+            observers,
+            method,
+            name: None,
+            arrived,
+            waiter_permit: None,
+            task_slot: None,
+            undecided: true,
+        }
     }
 
-    /// Begins to wait, for a name or for a lock.
-    pub(crate) fn wait(&mut self) -> Result<(), RejectReason> {
+    /// Counts the request as a waiter, for its key or for its lock.
+    pub(crate) fn enter_queue(&mut self) -> Result<(), RejectReason> {
         if self.config.tasks().is_some_and(DetachedTasks::is_full) {
             return Err(RejectReason::TooManyDetached);
         }
-        if self.place.is_none() {
-            self.place = Some(self.config.waiters.enter().ok_or(RejectReason::TooManyWaiters)?);
+        if self.waiter_permit.is_none() {
+            self.waiter_permit = Some(self.config.waiters.enter().ok_or(RejectReason::TooManyWaiters)?);
         }
         Ok(())
     }
 
-    /// Begins to wait for the lock of that name.
-    pub(crate) fn enter(&mut self, name: LockName) -> Result<AcquireFuture, RejectReason> {
+    /// Starts to acquire the lock of that name.
+    pub(crate) fn acquire(&mut self, name: LockName) -> Result<AcquireFuture, RejectReason> {
         self.name = Some(name.clone());
-        self.wait()?;
+        self.enter_queue()?;
         self.config.acquire(name).map_err(|error| self.reason(error))
     }
 
@@ -71,19 +80,19 @@ impl Call {
         RejectReason::of(error, self.config.wait)
     }
 
-    /// The handler is about to be called: it may have to be a task.
-    pub(crate) fn take_slot(&mut self) -> Result<(), RejectReason> {
+    /// Reserves a task for the handler, if the layer detaches handlers.
+    pub(crate) fn take_task_slot(&mut self) -> Result<(), RejectReason> {
         if let Some(tasks) = self.config.tasks() {
-            self.slot = Some(tasks.slot().ok_or(RejectReason::TooManyDetached)?);
+            self.task_slot = Some(tasks.slot().ok_or(RejectReason::TooManyDetached)?);
         }
         Ok(())
     }
 
-    /// What the service that makes a task of the handler is told, if there is to be one.
-    pub(crate) fn keep(&mut self, held: Option<&Arc<Held>>) -> Option<Keep> {
-        let slot = self.slot.take()?;
+    /// Returns what the detaching service needs to keep the lock, if the layer detaches handlers.
+    pub(crate) fn keep_lock(&mut self, held: Option<&Arc<Held>>) -> Option<KeepLock> {
+        let slot = self.task_slot.take()?;
         let tasks = self.config.tasks()?;
-        Some(Keep {
+        Some(KeepLock {
             tasks: tasks.clone(),
             _slot: Arc::new(slot),
             held: held.cloned(),
@@ -94,32 +103,36 @@ impl Call {
     }
 
     pub(crate) fn acquired(&mut self) {
-        (self.place, self.open) = (None, false);
-        self.telling.tell(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
+        (self.waiter_permit, self.undecided) = (None, false);
+        self.observers.notify(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
     }
 
-    /// What becomes of a request without its lock.
-    pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: &Extensions) -> Instead {
-        let (reason, goes_on) = match self.goes_on(&reason).map(|unlocked| (unlocked, self.take_slot())) {
+    /// Decides what happens to the request without its lock, and notifies the observers.
+    pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: &Extensions) -> Fallback {
+        let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
+        let (reason, unlocked) = match passes {
             Some((unlocked, Ok(()))) => (reason, Some(unlocked)),
             Some((_, Err(full))) => (full, None),
             None => (reason, None),
         };
-        (self.place, self.open) = (None, false);
-        let disposition = if goes_on.is_some() { Disposition::PassedThrough } else { Disposition::Rejected };
-        self.telling.tell(&LayerEvent::NotAcquired {
+        (self.waiter_permit, self.undecided) = (None, false);
+        let disposition = match unlocked {
+            Some(_) => Disposition::PassedThrough,
+            None => Disposition::Rejected,
+        };
+        self.observers.notify(&LayerEvent::NotAcquired {
             reason: &reason,
             waited: self.arrived.elapsed(),
             disposition,
         });
         self.log(&reason, disposition, extensions);
-        match goes_on {
-            Some(unlocked) => Instead::GoOn(unlocked),
-            None => Instead::Answer(self.reject(reason)),
+        match unlocked {
+            Some(unlocked) => Fallback::PassThrough(unlocked),
+            None => Fallback::Reject(self.reject(reason)),
         }
     }
 
-    fn goes_on(&self, reason: &RejectReason) -> Option<Unlocked> {
+    fn passes_through(&self, reason: &RejectReason) -> Option<Unlocked> {
         match reason {
             _ if self.config.mode == Mode::Shadow => Some(Unlocked::Shadow(reason.clone())),
             RejectReason::Unavailable(error)
@@ -155,7 +168,7 @@ impl Call {
             }
             RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
                 let route = matched_route(extensions).or_else(|| self.config.route.clone());
-                if !error.is_of_template() || self.config.misfits.is_new(route.clone()) {
+                if !error.is_of_template() || self.config.logged_routes.is_new(route.clone()) {
                     tracing::error!(lock.outcome = word, http.route = route.as_deref(), error = %error, "the lock layer cannot work");
                 }
             }

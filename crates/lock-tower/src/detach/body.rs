@@ -1,6 +1,6 @@
 //! The body of a detached handler, as its client receives it.
 
-use super::task::{Piece, poll_panic};
+use super::task::{BodyFrame, poll_panic};
 use crate::BoxError;
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
@@ -17,27 +17,27 @@ pin_project! {
     /// The body of a response that may come from a task.
     pub struct DetachedBody<R> where R: Body {
         #[pin]
-        way: Way<R>,
+        mode: Mode<R>,
     }
 }
 
 pin_project! {
-    #[project = WayProj]
-    enum Way<R> where R: Body {
-        Straight { #[pin] body: R },
+    #[project = ModeProj]
+    enum Mode<R> where R: Body {
+        Inline { #[pin] body: R },
         Piped { pipe: Option<Pipe<R::Data>>, size: SizeHint },
     }
 }
 
-type Pipe<D> = (mpsc::Receiver<Piece<D>>, JoinHandle<()>);
+type Pipe<D> = (mpsc::Receiver<BodyFrame<D>>, JoinHandle<()>);
 
 impl<R: Body> DetachedBody<R> {
-    pub(super) fn straight(body: R) -> Self {
-        Self { way: Way::Straight { body } }
+    pub(super) fn inline(body: R) -> Self {
+        Self { mode: Mode::Inline { body } }
     }
 
     pub(super) fn piped(pipe: Option<Pipe<R::Data>>, size: SizeHint, ended: bool) -> Self {
-        Self { way: Way::Piped { pipe: pipe.filter(|_| !ended), size } }
+        Self { mode: Mode::Piped { pipe: pipe.filter(|_| !ended), size } }
     }
 }
 
@@ -53,15 +53,15 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<R::Data>, BoxError>>> {
-        let (pipe, size) = match self.project().way.project() {
-            WayProj::Straight { body } => {
+        let (pipe, size) = match self.project().mode.project() {
+            ModeProj::Inline { body } => {
                 return body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
             }
-            WayProj::Piped { pipe, size } => (pipe, size),
+            ModeProj::Piped { pipe, size } => (pipe, size),
         };
         let Some((frames, task)) = pipe else { return Poll::Ready(None) };
         let frame = match ready!(frames.poll_recv(cx)) {
-            Some(Piece { frame, last }) => {
+            Some(BodyFrame { frame, last }) => {
                 if last {
                     *pipe = None;
                 }
@@ -80,16 +80,16 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.way {
-            Way::Straight { body } => body.is_end_stream(),
-            Way::Piped { pipe, .. } => pipe.is_none(),
+        match &self.mode {
+            Mode::Inline { body } => body.is_end_stream(),
+            Mode::Piped { pipe, .. } => pipe.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.way {
-            Way::Straight { body } => body.size_hint(),
-            Way::Piped { size, .. } => *size,
+        match &self.mode {
+            Mode::Inline { body } => body.size_hint(),
+            Mode::Piped { size, .. } => *size,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Handlers that finish although their client has left.
+//! Handlers that finish after their client has left.
 //!
-//! A detached handler runs in a task from its first poll to the last frame of its body, and sends both to the client
-//! as long as there is one.
+//! A detached handler runs in a task from its first poll to the last frame of its body. The task sends the head and the
+//! frames to the client, if there is one.
 
 mod body;
 mod service;
@@ -12,5 +12,5 @@ pub use body::DetachedBody;
 pub use service::{DetachFuture, DetachService};
 pub use tasks::{DetachedTasks, DrainTimeout};
 
-pub(crate) use task::Keep;
-pub(crate) use tasks::Slot;
+pub(crate) use task::KeepLock;
+pub(crate) use tasks::TaskSlot;

@@ -1,8 +1,8 @@
-//! The service that runs the handler in a task of its own.
+//! The service that runs each handler in a task of its own.
 
 use super::{
     body::DetachedBody,
-    task::{Head, Keep, Piece, carry, left_alone, poll_panic},
+    task::{BodyFrame, Head, KeepLock, abandon_after, poll_panic, run_to_end},
 };
 use crate::BoxError;
 use http::{Request, Response};
@@ -21,7 +21,7 @@ use tokio::{
 use tower_service::Service;
 use tracing::Instrument;
 
-/// Runs requests that have a lock in tasks; between a [`LockService`](crate::LockService) and the service inside.
+/// A service that runs handlers in tasks. It stands between a [`LockService`](crate::service::LockService) and the service inside.
 #[derive(Debug, Clone)]
 pub struct DetachService<S> {
     inner: S,
@@ -32,7 +32,7 @@ impl<S> DetachService<S> {
         Self { inner }
     }
 
-    /// The service inside.
+    /// Returns the service inside.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -56,26 +56,26 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Some(keep) = request.extensions_mut().remove::<Keep>() else {
-            return DetachFuture { way: Way::Straight { handler: self.inner.call(request) } };
+        let Some(keep) = request.extensions_mut().remove::<KeepLock>() else {
+            return DetachFuture { mode: Mode::Inline { handler: self.inner.call(request) } };
         };
         let tasks = keep.tasks.clone();
         let (head, waits_for_head) = oneshot::channel();
-        // One frame ahead of the client.
+        // The handler is at most one frame ahead of the client.
         let (frames, waits_for_frames) = mpsc::channel(1);
-        let left_alone = left_alone(frames.clone(), tasks.orphan_time_limit());
-        let carried = carry::<_, R, _>(self.inner.call(request), keep, head, frames);
-        let carried = async move {
+        let abandoned = abandon_after(tasks.orphan_time_limit(), frames.clone());
+        let running = run_to_end::<_, R, _>(self.inner.call(request), keep, head, frames);
+        let running = async move {
             tokio::select! {
                 biased;
-                () = carried => {}
-                () = left_alone => {}
+                () = running => {}
+                () = abandoned => {}
             }
         };
-        // The tracker of `tasks` is who waits for it; the lock's end is what stops it.
-        let task = tasks.tracker().spawn(carried.in_current_span());
+        // `DetachedTasks::drain` waits for the task; the end of its lock stops it.
+        let task = tasks.tracker().spawn(running.in_current_span());
         DetachFuture {
-            way: Way::Detached {
+            mode: Mode::Detached {
                 head: Some(waits_for_head),
                 rest: Some((waits_for_frames, task)),
                 _body: PhantomData,
@@ -88,20 +88,20 @@ pin_project! {
     /// The future of a [`DetachService`].
     ///
     /// # Cancel safety
-    /// The handler runs on when this is dropped.
+    /// The handler continues to run when this is dropped.
     #[must_use = "futures do nothing unless polled"]
     pub struct DetachFuture<F, R, E> where R: Body {
         #[pin]
-        way: Way<F, R, E>,
+        mode: Mode<F, R, E>,
     }
 }
 
-type Rest<D> = (mpsc::Receiver<Piece<D>>, JoinHandle<()>);
+type Rest<D> = (mpsc::Receiver<BodyFrame<D>>, JoinHandle<()>);
 
 pin_project! {
-    #[project = WayProj]
-    enum Way<F, R, E> where R: Body {
-        Straight { #[pin] handler: F },
+    #[project = ModeProj]
+    enum Mode<F, R, E> where R: Body {
+        Inline { #[pin] handler: F },
         Detached { head: Option<oneshot::Receiver<Result<Head, E>>>, rest: Option<Rest<R::Data>>, _body: PhantomData<fn() -> R> },
     }
 }
@@ -114,16 +114,16 @@ where
     type Output = Result<Response<DetachedBody<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (head, rest) = match self.project().way.project() {
-            WayProj::Straight { handler } => {
-                return handler.poll(cx).map_ok(|response| response.map(DetachedBody::straight));
+        let (head, rest) = match self.project().mode.project() {
+            ModeProj::Inline { handler } => {
+                return handler.poll(cx).map_ok(|response| response.map(DetachedBody::inline));
             }
-            WayProj::Detached { head, rest, .. } => (head, rest),
+            ModeProj::Detached { head, rest, .. } => (head, rest),
         };
         let Some((_, task)) = rest else { panic!("`DetachFuture` polled after completion") };
         if let Some(waits) = head {
             let came = ready!(Pin::new(waits).poll(cx));
-            // Asked once: a handler that panics lets go of its end before its task has ended.
+            // Polled once: a handler that panics drops its sender before its task has ended.
             *head = None;
             if let Ok(came) = came {
                 let body = rest.take();
@@ -133,7 +133,7 @@ where
             }
         }
         ready!(poll_panic(task, cx));
-        // It was stopped: the lock is lost, and the layer says so; or the runtime ends.
+        // The handler was stopped: the lock is lost, and the layer answers, or the runtime ends.
         Poll::Pending
     }
 }

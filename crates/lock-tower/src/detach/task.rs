@@ -1,6 +1,6 @@
-//! The task of one handler: runs it to the end of its body, whether or not somebody listens.
+//! The task of one handler: it runs the handler to the end of its body, with or without a client.
 
-use super::tasks::{DetachedTasks, Slot};
+use super::tasks::{DetachedTasks, TaskSlot};
 use crate::{
     BoxError,
     handle::{Held, Watch},
@@ -21,44 +21,45 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// What the layer tells the service inside of it, in the extensions of a request: which lock to keep, and how long.
+/// The lock that the task of a handler keeps, and its terms. The layer puts it into the extensions of the request for the
+/// detaching service inside.
 #[derive(Clone)]
-pub(crate) struct Keep {
+pub(crate) struct KeepLock {
     pub(crate) tasks: DetachedTasks,
     /// Counted against the limit of the tasks until the last clone is dropped.
-    pub(crate) _slot: Arc<Slot>,
+    pub(crate) _slot: Arc<TaskSlot>,
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) on_lost: OnLost,
     pub(crate) release_on: ReleaseOn,
     pub(crate) method: Method,
 }
 
-/// The head of a response, and what is known of its body before it comes.
+/// The head of a response, and what the body says of itself before its first frame.
 pub(super) struct Head {
     pub(super) parts: response::Parts,
     pub(super) size: SizeHint,
     pub(super) ended: bool,
 }
 
-/// A frame, and whether it is the last.
-pub(super) struct Piece<D> {
+/// A frame of the body, and whether it is the last.
+pub(super) struct BodyFrame<D> {
     pub(super) frame: Option<Result<Frame<D>, BoxError>>,
     pub(super) last: bool,
 }
 
-pub(super) type Frames<D> = mpsc::Sender<Piece<D>>;
+pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 
-/// Completes when the client has left so long ago that nobody may run for it any more.
-pub(super) async fn left_alone<D>(frames: Frames<D>, most: Duration) {
+/// Completes when the client left longer ago than a handler may run without it.
+pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
     frames.closed().await;
-    tokio::time::sleep(most).await;
-    tracing::warn!(max_orphan_time = ?most, "a detached handler was dropped: it ran for too long after its client had left");
+    tokio::time::sleep(max_orphan_time).await;
+    tracing::warn!(?max_orphan_time, "detached handler dropped: it ran too long after its client left");
 }
 
-/// Runs the handler. Senders that are dropped without a word tell the other side that it was stopped, or panicked.
-pub(super) async fn carry<F, R, E>(
+/// Runs the handler. Senders that are dropped without a message mean that it was stopped, or panicked.
+pub(super) async fn run_to_end<F, R, E>(
     handler: F,
-    keep: Keep,
+    keep: KeepLock,
     head: oneshot::Sender<Result<Head, E>>,
     frames: Frames<R::Data>,
 ) where
@@ -71,7 +72,7 @@ pub(super) async fn carry<F, R, E>(
     let mut handler = Box::pin(handler);
     let response = tokio::select! {
         biased;
-        // The layer waits for the same, and answers.
+        // The layer notices the loss as well, and answers.
         () = lost(&mut watch) => return,
         response = &mut handler => response,
     };
@@ -85,40 +86,40 @@ pub(super) async fn carry<F, R, E>(
     }
     let bodiless = is_bodiless(parts.status, &keep.method);
     let (size, ended) = (body.size_hint(), body.is_end_stream());
-    // Nobody may be there to hear it, here and below.
+    // The client may have left, here and below.
     let _ = head.send(Ok(Head { parts, size, ended }));
     if bodiless {
-        // As without a task, where it is dropped: it may be endless.
-        let _ = frames.send(Piece { frame: None, last: true }).await;
+        // The body is dropped, as it is without a task: it may be endless.
+        let _ = frames.send(BodyFrame { frame: None, last: true }).await;
     } else if !ended {
-        send(pin!(body), &mut watch, &frames).await;
+        send_body(pin!(body), &mut watch, &frames).await;
     }
 }
 
-async fn send<R>(mut body: Pin<&mut R>, watch: &mut Option<Watch>, frames: &Frames<R::Data>)
+async fn send_body<R>(mut body: Pin<&mut R>, watch: &mut Option<Watch>, frames: &Frames<R::Data>)
 where
     R: Body,
     R::Error: Into<BoxError>,
 {
     loop {
-        // A body that is always ready, and has no client to wait for, would keep its thread from all others.
+        // A body that is always ready and has no client to wait for would starve the other tasks of its thread.
         tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;
-            // The layer waits for the same, and cuts the body.
+            // The layer notices the loss as well, and cuts the body.
             () = lost(watch) => return,
             frame = poll_fn(|cx| body.as_mut().poll_frame(cx)) => frame.map(|frame| frame.map_err(Into::into)),
         };
         let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
         if last {
-            // What is left to protect is the way to the client, if there is one: that is the layer's.
+            // Only the way to the client is left to protect: that is the share of the layer.
             *watch = None;
         }
         tokio::select! {
             biased;
-            // A client that reads slowly holds the handler up, but not beyond the lock.
+            // A client that reads slowly holds the handler up, but not beyond the end of the lock.
             () = lost(watch) => return,
-            _ = frames.send(Piece { frame, last }) => {}
+            _ = frames.send(BodyFrame { frame, last }) => {}
         }
         if last {
             return;
@@ -133,7 +134,7 @@ async fn lost(watch: &mut Option<Watch>) {
     }
 }
 
-/// The panic of a handler goes on in the task of its client; completes if there was none.
+/// Resumes the panic of a handler in the task of its client. Completes if the handler did not panic.
 pub(super) fn poll_panic(task: &mut JoinHandle<()>, cx: &mut Context<'_>) -> Poll<()> {
     match ready!(Pin::new(task).poll(cx)) {
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),

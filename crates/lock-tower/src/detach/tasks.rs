@@ -31,7 +31,7 @@ pub struct DetachedTasks {
 const DEFAULT_MAX_ORPHAN_TIME: Duration = Duration::from_secs(15 * 60);
 
 /// The right to be one of the tasks.
-pub(crate) type Slot = OwnedSemaphorePermit;
+pub(crate) type TaskSlot = OwnedSemaphorePermit;
 
 impl DetachedTasks {
     /// At most 10,000 at once.
@@ -84,7 +84,7 @@ impl DetachedTasks {
         self.slots.available_permits() == 0
     }
 
-    pub(crate) fn slot(&self) -> Option<Slot> {
+    pub(crate) fn slot(&self) -> Option<TaskSlot> {
         self.slots.clone().try_acquire_owned().ok()
     }
 

@@ -1,40 +1,40 @@
-//! Who keeps the lock of a request: whoever has one of these, until the last is dropped or somebody lets go.
+//! The shared ownership of the lock of a request.
 
-use crate::observer::{LayerEvent, Telling};
+use crate::observer::{LayerEvent, Observers};
 use futures_util::FutureExt;
 use lock_core::{Ended, Hold, LockGuard, LostReason};
 use std::sync::{Mutex, PoisonError};
 use tokio::time::Instant;
 
-/// Shared by the response, its body, and a detached handler; the handler's [`LockHandle`](super::LockHandle) has a
-/// weak one.
+/// The guard of a request. The response, later its body, has one share, a detached handler another. The guard is released when
+/// the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has a weak reference.
 pub(crate) struct Held {
     guard: Mutex<Option<LockGuard>>,
     hold: Hold,
     since: Instant,
-    telling: Telling,
+    observers: Observers,
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, telling: Telling) -> Self {
-        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: Instant::now(), telling }
+    pub(crate) fn new(guard: LockGuard, observers: Observers) -> Self {
+        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: Instant::now(), observers }
     }
 
     pub(crate) fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// The guard, for the first who asks.
-    pub(crate) fn let_go(&self) -> Option<LockGuard> {
+    /// Takes the guard, and notifies the observers that the hold has ended. Returns `None` after the first call.
+    pub(crate) fn take_guard(&self) -> Option<LockGuard> {
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         if let Some(reason) = self.lost() {
-            self.telling.tell(&LayerEvent::Lost { reason });
+            self.observers.notify(&LayerEvent::Lost { reason });
         }
-        self.telling.tell(&LayerEvent::Ended { held: self.since.elapsed() });
+        self.observers.notify(&LayerEvent::Ended { held: self.since.elapsed() });
         Some(guard)
     }
 
-    /// Compares the clock: a timer may fire late.
+    /// Returns why the lock is lost, if it is. It compares the clock, since a timer may fire late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         if self.hold.is_held() {
             return None;
@@ -49,6 +49,6 @@ impl Held {
 impl Drop for Held {
     /// A dropped guard is released in the background.
     fn drop(&mut self) {
-        drop(self.let_go());
+        drop(self.take_guard());
     }
 }

@@ -47,7 +47,7 @@ impl LockHandle {
     /// # Cancel safety
     /// Cancel safe: from the first poll on the lock is released, in the background if need be.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
-        match self.held.upgrade().and_then(|held| held.let_go()) {
+        match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(guard) => guard.release().await,
             None => Ok(ReleaseOutcome::AlreadyExpired),
         }

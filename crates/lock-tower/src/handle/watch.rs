@@ -1,4 +1,4 @@
-//! Keeps a lock and notices when it is lost.
+//! A share of a lock that notices when the lock is lost.
 
 use super::held::Held;
 use crate::policy::OnLost;
@@ -9,10 +9,10 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Dropping it gives up its share of the lock.
+/// A share of a lock; dropping it gives the share up.
 pub(crate) struct Watch {
     held: Arc<Held>,
-    /// What says so; nobody asks if the layer only signals.
+    /// Completes when the lock is lost. `None` if the layer only signals a loss.
     lost: Option<BoxFuture<'static, LostReason>>,
 }
 
@@ -25,13 +25,13 @@ impl Watch {
         Self { held, lost }
     }
 
-    /// Completes when the lock is lost, if that matters to this layer; a release by the handler is no loss. Must not be
-    /// polled again then.
+    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no loss. Must not
+    /// be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
         self.lost.as_mut().map_or(Poll::Pending, |lost| lost.poll_unpin(cx))
     }
 
-    /// Whether it is lost now: an answer must not go out that was made after the lease.
+    /// Returns why the lock is lost now, if it is: an answer that was made after the lease must not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
         self.lost.as_ref()?;
         self.held.lost()

@@ -9,4 +9,4 @@ pub use event::{Disposition, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 
-pub(crate) use observers::Telling;
+pub(crate) use observers::Observers;

@@ -8,13 +8,13 @@ use std::{
 
 /// The observers of a layer, and the route that they are told of.
 #[derive(Debug, Clone)]
-pub(crate) struct Telling {
+pub(crate) struct Observers {
     pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
     pub(crate) route: Option<Arc<str>>,
 }
 
-impl Telling {
-    pub(crate) fn tell(&self, event: &LayerEvent<'_>) {
+impl Observers {
+    pub(crate) fn notify(&self, event: &LayerEvent<'_>) {
         for observer in self.observers.iter() {
             // A panic of an exporter must not take a release with it.
             drop(catch_unwind(AssertUnwindSafe(|| observer.observe(self.route.as_ref(), event))));

@@ -1,11 +1,11 @@
-//! The way of one request: its key, its lock, the handler, the head of the response.
+//! The future of one request: it resolves the key, acquires the lock, and runs the handler to the head of its response.
 
 use crate::{
     body::LockedBody,
     handle::{Held, LockHandle, LockStatus, Watch},
     key::{KeyError, Read},
     reject::{RejectReason, RejectionBody},
-    request::{Call, Instead},
+    request::{Fallback, LockRequest},
 };
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -24,7 +24,7 @@ pin_project! {
     /// The future of a [`LockService`](crate::LockService).
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler, and releases the lock in the background; a request that waits leaves the queue.
+    /// Dropping it drops the handler and releases the lock in the background. A request that waits leaves the queue.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B>
     where
@@ -39,21 +39,20 @@ pin_project! {
     // The order of the fields is the order in which they are dropped: the handler before its lock.
     #[project = StageProj]
     enum Stage<F, S, B> {
-        /// No lock is needed.
-        Passing { #[pin] handler: F },
-        /// The key is being looked up.
-        Naming { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
-        /// In the queue.
+        NoLockNeeded { #[pin] handler: F },
+        /// A function of the user looks the key up.
+        ResolvingKey { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
+        /// The request waits for its lock.
         Acquiring { acquire: AcquireFuture, waiting: Option<Waiting<S, B>> },
-        /// The handler runs, with the lock or (unlocked) without.
-        Running { #[pin] handler: F, watch: Option<Watch>, call: Call },
-        /// The answer is not the handler's.
-        Refused { response: Option<Response<RejectionBody>> },
+        /// The handler runs, with the lock or without.
+        Running { #[pin] handler: F, watch: Option<Watch>, lock: LockRequest },
+        /// The layer answers, not the handler.
+        Rejected { response: Option<Response<RejectionBody>> },
     }
 }
 
 struct Waiting<S, B> {
-    call: Call,
+    lock: LockRequest,
     service: S,
     request: Request<B>,
 }
@@ -62,14 +61,14 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(super) fn passing(handler: S::Future) -> Self {
-        Self { stage: Stage::Passing { handler } }
+    pub(super) fn no_lock_needed(handler: S::Future) -> Self {
+        Self { stage: Stage::NoLockNeeded { handler } }
     }
 
-    pub(super) fn begin(name: Read, call: Call, service: S, request: Request<B>) -> Self {
-        let waiting = Waiting { call, service, request };
+    pub(super) fn begin(name: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
+        let waiting = Waiting { lock, service, request };
         let stage = match name {
-            Read::Now(name) => waiting.named(name),
+            Read::Now(name) => waiting.resolved(name),
             Read::Later(name) => waiting.look_up(name),
         };
         Self { stage }
@@ -80,18 +79,18 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// A look-up waits like all others.
+    /// A look-up counts as a waiter, too.
     fn look_up(mut self, name: BoxFuture<'static, Result<LockName, KeyError>>) -> Stage<S::Future, S, B> {
-        match self.call.wait() {
-            Ok(()) => Stage::Naming { name, waiting: Some(self) },
-            Err(reason) => self.refused(reason),
+        match self.lock.enter_queue() {
+            Ok(()) => Stage::ResolvingKey { name, waiting: Some(self) },
+            Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn named(mut self, name: Result<LockName, KeyError>) -> Stage<S::Future, S, B> {
-        match name.map_err(RejectReason::Key).and_then(|name| self.call.enter(name)) {
+    fn resolved(mut self, name: Result<LockName, KeyError>) -> Stage<S::Future, S, B> {
+        match name.map_err(RejectReason::Key).and_then(|name| self.lock.acquire(name)) {
             Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
-            Err(reason) => self.refused(reason),
+            Err(reason) => self.without_lock(reason),
         }
     }
 
@@ -99,36 +98,36 @@ where
         let guard = match guard {
             Ok(guard) => guard,
             Err(error) => {
-                let reason = self.call.reason(error);
-                return self.refused(reason);
+                let reason = self.lock.reason(error);
+                return self.without_lock(reason);
             }
         };
-        if let Err(full) = self.call.take_slot() {
+        if let Err(full) = self.lock.take_task_slot() {
             drop(guard);
-            return self.refused(full);
+            return self.without_lock(full);
         }
-        let held = Arc::new(Held::new(guard, self.call.telling.clone()));
-        self.call.acquired();
+        let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
+        self.lock.acquired();
         let status = LockStatus::Held(LockHandle::new(&held));
         self.run(status, Some(held))
     }
 
-    fn refused(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
-        match self.call.without_lock(reason, self.request.extensions()) {
-            Instead::GoOn(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
-            Instead::Answer(response) => Stage::Refused { response: Some(response) },
+    fn without_lock(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
+        match self.lock.without_lock(reason, self.request.extensions()) {
+            Fallback::PassThrough(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
+            Fallback::Reject(response) => Stage::Rejected { response: Some(response) },
         }
     }
 
     fn run(mut self, status: LockStatus, held: Option<Arc<Held>>) -> Stage<S::Future, S, B> {
         let extensions = self.request.extensions_mut();
         extensions.insert(status);
-        if let Some(keep) = self.call.keep(held.as_ref()) {
+        if let Some(keep) = self.lock.keep_lock(held.as_ref()) {
             extensions.insert(keep);
         }
-        let watch = held.map(|held| Watch::new(held, self.call.config.on_lost()));
+        let watch = held.map(|held| Watch::new(held, self.lock.config.on_lost()));
         let handler = self.service.call(self.request);
-        Stage::Running { handler, watch, call: self.call }
+        Stage::Running { handler, watch, lock: self.lock }
     }
 }
 
@@ -143,35 +142,37 @@ where
         let mut stage = self.project().stage;
         loop {
             let next = match stage.as_mut().project() {
-                StageProj::Passing { handler } => {
+                StageProj::NoLockNeeded { handler } => {
                     return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
                 }
-                StageProj::Naming { name, waiting } => {
+                StageProj::ResolvingKey { name, waiting } => {
                     let name = ready!(name.as_mut().poll(cx));
-                    take(waiting).named(name)
+                    take(waiting).resolved(name)
                 }
                 StageProj::Acquiring { acquire, waiting } => {
                     let guard = ready!(Pin::new(acquire).poll(cx));
                     take(waiting).acquired(guard)
                 }
-                StageProj::Running { handler, watch, call } => {
+                StageProj::Running { handler, watch, lock } => {
                     if let Some(Poll::Ready(reason)) = watch.as_mut().map(|watch| watch.poll_lost(cx)) {
-                        Stage::Refused { response: Some(call.reject(RejectReason::Lost(reason))) }
+                        Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
                     } else {
                         let response = ready!(handler.poll(cx));
                         // A response that was made after the lease must not look like a success.
                         match (response, watch.as_ref().and_then(Watch::lost_now)) {
                             (Ok(_), Some(reason)) => {
-                                Stage::Refused { response: Some(call.reject(RejectReason::Lost(reason))) }
+                                Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
                             }
                             (response, _) => {
                                 let watch = watch.take();
-                                return Poll::Ready(response.map(|response| hold_on(response, watch, call)));
+                                return Poll::Ready(
+                                    response.map(|response| keep_until_end(response, watch, lock)),
+                                );
                             }
                         }
                     }
                 }
-                StageProj::Refused { response } => {
+                StageProj::Rejected { response } => {
                     let response = take(response);
                     return Poll::Ready(Ok(response.map(LockedBody::ready_made)));
                 }
@@ -181,15 +182,19 @@ where
     }
 }
 
-/// Gives the lock to the body, unless there is nothing left to protect.
-fn hold_on<R: Body>(response: Response<R>, watch: Option<Watch>, call: &Call) -> Response<LockedBody<R>> {
+/// Hands the lock to the body, unless nothing is left to protect.
+fn keep_until_end<R: Body>(
+    response: Response<R>,
+    watch: Option<Watch>,
+    lock: &LockRequest,
+) -> Response<LockedBody<R>> {
     let ends_here =
-        call.config.release_on.ends_with(response.status(), &call.method) || response.body().is_end_stream();
+        lock.config.release_on.ends_with(response.status(), &lock.method) || response.body().is_end_stream();
     let watch = watch.filter(|_| !ends_here);
     response.map(|body| LockedBody::new(body, watch))
 }
 
-/// What is there until the future has moved on.
+/// Takes the value that the stage before left.
 #[track_caller]
 fn take<T>(slot: &mut Option<T>) -> T {
     match slot.take() {

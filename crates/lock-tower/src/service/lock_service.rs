@@ -1,11 +1,11 @@
-//! The service: takes each request to its lock, and then to the service inside.
+//! The service that acquires the lock of each request before it calls the service inside.
 
 use super::future::ResponseFuture;
 use crate::{
     body::LockedBody,
-    config::{Config, Sorted},
+    config::{Config, Routing},
     key::KeyTemplate,
-    request::Call,
+    request::LockRequest,
 };
 use http::{Request, Response};
 use std::{
@@ -15,7 +15,7 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service behind a lock; made by [`LockLayer`](crate::LockLayer).
+/// A service behind a lock, made by a [`LockLayer`](crate::LockLayer).
 #[derive(Clone)]
 pub struct LockService<S> {
     inner: S,
@@ -28,17 +28,17 @@ impl<S> LockService<S> {
         Self { inner, config, key }
     }
 
-    /// The service inside.
+    /// Returns the service inside.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service inside.
+    /// Returns the service inside.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service inside, without the lock.
+    /// Returns the service inside, without the lock.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -53,22 +53,22 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, B>;
 
-    /// Which lock is needed depends on the request, so nothing is acquired here.
+    /// The lock depends on the request, so nothing is acquired here.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
-        let (mut parts, body) = match self.config.sort(request) {
-            Sorted::NeedsLock(parts, body) => (parts, body),
-            Sorted::Passes(request) => return ResponseFuture::passing(self.inner.call(request)),
+        let (mut parts, body) = match self.config.classify(request) {
+            Routing::NeedsLock(parts, body) => (parts, body),
+            Routing::NeedsNoLock(request) => return ResponseFuture::no_lock_needed(self.inner.call(request)),
         };
-        let call = Call::new(self.config.clone(), &parts);
+        let lock = LockRequest::new(self.config.clone(), &parts);
         let name = self.key.read(&mut parts);
-        // The one that is ready is taken along; its clone is not, and will be asked before the next call.
+        // The request takes the service that is ready. Its clone is not, and is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        ResponseFuture::begin(name, call, ready, Request::from_parts(parts, body))
+        ResponseFuture::begin(name, lock, ready, Request::from_parts(parts, body))
     }
 }
 
