@@ -106,10 +106,16 @@ pub use owner::Owner;
 pub use time::{Moment, ServerTime};
 pub use token::FencingToken;
 
-/// For the other crates of this workspace. Not covered by any promise of stability.
+/// Helpers that the crates of this workspace share. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::store::{Counter as TokenCounter, draw as draw_tokens, expiry};
+    #[cfg(feature = "otel")]
+    pub use crate::observe::Instruments;
+    pub use crate::{
+        observe::catch_panic,
+        store::{Counter as TokenCounter, draw as draw_tokens, expiry},
+        sync::lock,
+    };
 }
 
 /// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of

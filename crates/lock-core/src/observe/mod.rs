@@ -5,7 +5,7 @@ mod otel;
 mod trace;
 
 #[cfg(feature = "otel")]
-pub use otel::OtelObserver;
+pub use otel::{Instruments, OtelObserver};
 
 pub use crate::machine::GrantedBy;
 use crate::{
@@ -16,7 +16,12 @@ use crate::{
     name::LockName,
     token::FencingToken,
 };
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Hears of everything that happens to the locks of a factory.
 ///
@@ -223,6 +228,11 @@ pub enum WakeUp {
     Reconnected,
 }
 
+/// Calls an observer or a subscriber. A panic is caught: it must not take a release or a renewal with it.
+pub fn catch_panic(call: impl FnOnce()) {
+    drop(catch_unwind(AssertUnwindSafe(call)));
+}
+
 /// The observers of a factory.
 #[derive(Debug)]
 pub(crate) struct Observers {
@@ -236,11 +246,9 @@ impl Observers {
     }
 
     pub(crate) fn tell(&self, event: &LockEvent<'_>) {
-        // A panic of an exporter or a subscriber must not take a release or the watchdog with it.
-        let guarded = |tell: &dyn Fn()| drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(tell)));
-        guarded(&|| trace::event(self.backend, event));
+        catch_panic(|| trace::event(self.backend, event));
         for observer in &self.list {
-            guarded(&|| observer.observe(self.backend, event));
+            catch_panic(|| observer.observe(self.backend, event));
         }
     }
 }

@@ -60,26 +60,18 @@ impl OtelObserver {
     /// Makes the instruments.
     #[must_use]
     pub fn new(meter: &Meter) -> Self {
-        let seconds = |name: &'static str, about: &'static str| {
-            let histogram = meter.f64_histogram(name).with_unit("s").with_description(about);
-            histogram.with_boundaries(SECONDS.to_vec()).build()
-        };
-        let up_down = |name: &'static str, about: &'static str| {
-            meter.i64_up_down_counter(name).with_description(about).build()
-        };
-        let count =
-            |name: &'static str, about: &'static str| meter.u64_counter(name).with_description(about).build();
+        let make = Instruments(meter);
         Self {
-            acquire: seconds("lock.acquire.duration", "From the first poll of an acquire to its end"),
-            hold: seconds("lock.hold.duration", "From the grant of a lock to its end"),
-            waiting: up_down("lock.waiting", "Acquires that wait now"),
-            held: up_down("lock.held", "Locks that this process holds now"),
-            renewal: seconds("lock.renewal.duration", "From the sending of a renewal to its answer"),
-            remaining: seconds("lock.lease.remaining", "Validity of a hold when a renewal was answered"),
-            lost: count("lock.lost", "Holds that ended before they were released"),
-            release: count("lock.release", "Guards that were released"),
-            wakeup: count("lock.wakeup", "Wake-ups of waiters"),
-            handoff: count("lock.handoff", "Leases that were passed on inside this process"),
+            acquire: make.seconds("lock.acquire.duration", "From the first poll of an acquire to its end"),
+            hold: make.seconds("lock.hold.duration", "From the grant of a lock to its end"),
+            waiting: make.up_down_counter("lock.waiting", "Acquires that wait now"),
+            held: make.up_down_counter("lock.held", "Locks that this process holds now"),
+            renewal: make.seconds("lock.renewal.duration", "From the sending of a renewal to its answer"),
+            remaining: make.seconds("lock.lease.remaining", "Validity of a hold when a renewal was answered"),
+            lost: make.counter("lock.lost", "Holds that ended before they were released"),
+            release: make.counter("lock.release", "Guards that were released"),
+            wakeup: make.counter("lock.wakeup", "Wake-ups of waiters"),
+            handoff: make.counter("lock.handoff", "Leases that were passed on inside this process"),
             classifier: None,
         }
     }
@@ -97,6 +89,31 @@ impl OtelObserver {
             attributes.push(KeyValue::new("lock.class", classify(event.name())));
         }
         attributes
+    }
+}
+
+/// Makes instruments whose durations all have the same buckets.
+#[derive(Debug)]
+pub struct Instruments<'a>(pub &'a Meter);
+
+impl Instruments<'_> {
+    /// Makes a histogram of durations, in seconds.
+    #[must_use]
+    pub fn seconds(&self, name: &'static str, about: &'static str) -> Histogram<f64> {
+        let histogram = self.0.f64_histogram(name).with_unit("s").with_description(about);
+        histogram.with_boundaries(SECONDS.to_vec()).build()
+    }
+
+    /// Makes a counter.
+    #[must_use]
+    pub fn counter(&self, name: &'static str, about: &'static str) -> Counter<u64> {
+        self.0.u64_counter(name).with_description(about).build()
+    }
+
+    /// Makes a counter that also goes down.
+    #[must_use]
+    pub fn up_down_counter(&self, name: &'static str, about: &'static str) -> UpDownCounter<i64> {
+        self.0.i64_up_down_counter(name).with_description(about).build()
     }
 }
 
