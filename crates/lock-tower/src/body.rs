@@ -70,7 +70,11 @@ where
         }
         let (frame, ended) = match this.source.as_mut().project() {
             SourceProj::Handler { mut body } => {
-                let frame = ready!(body.as_mut().poll_frame(cx));
+                let mut poll = || body.as_mut().poll_frame(cx);
+                let frame = ready!(match this.watch {
+                    Some(watch) => watch.in_span(poll),
+                    None => poll(),
+                });
                 let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
                 (frame.map(|frame| frame.map_err(Into::into)), ended)
             }

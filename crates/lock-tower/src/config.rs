@@ -7,10 +7,10 @@ use crate::{
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
+use lock_core::{__private::lock, AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -140,14 +140,14 @@ impl Config {
         }
     }
 
-    /// The route costs an allocation, so it is looked up only if somebody wants to know.
+    /// Opens the span of a request, and names its route for the observers.
     pub(crate) fn observers(&self, extensions: &Extensions) -> Observers {
-        let route = if self.observers.is_empty() {
-            None
-        } else {
-            self.route.clone().or_else(|| matched_route(extensions))
-        };
-        Observers { observers: self.observers.clone(), route }
+        Observers::new(self.observers.clone(), self.route(extensions))
+    }
+
+    /// Returns the route that was given to the layer, or axum's.
+    pub(crate) fn route<'a>(&'a self, extensions: &'a Extensions) -> Option<&'a str> {
+        self.route.as_deref().or_else(|| matched_route(extensions))
     }
 }
 
@@ -158,12 +158,12 @@ fn covers(methods: &[Method], asked: &Method) -> bool {
 }
 
 #[cfg(feature = "axum")]
-pub(crate) fn matched_route(extensions: &Extensions) -> Option<Arc<str>> {
-    extensions.get::<axum::extract::MatchedPath>().map(|path| path.as_str().into())
+fn matched_route(extensions: &Extensions) -> Option<&str> {
+    extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-pub(crate) fn matched_route(_: &Extensions) -> Option<Arc<str>> {
+fn matched_route(_: &Extensions) -> Option<&str> {
     None
 }
 
@@ -184,12 +184,12 @@ impl Waiters {
 
 /// The routes whose template error was logged. There are at most as many as the application has routes.
 #[derive(Clone, Default)]
-pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Arc<str>>>>>);
+pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Box<str>>>>>);
 
 impl LoggedRoutes {
     /// Returns whether the route was not logged before.
-    pub(crate) fn is_new(&self, route: Option<Arc<str>>) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(route)
+    pub(crate) fn is_new(&self, route: Option<&str>) -> bool {
+        lock(&self.0).insert(route.map(Box::from))
     }
 }
 

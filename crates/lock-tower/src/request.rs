@@ -1,7 +1,7 @@
 //! One request that needs a lock, from its arrival to the decision about it.
 
 use crate::{
-    config::{Config, Mode, matched_route},
+    config::{Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Held, Unlocked},
     key::KeyErrorKind,
@@ -10,7 +10,7 @@ use crate::{
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{AcquireFuture, ErrorKind, LockError, LockName};
+use lock_core::{AcquireFuture, ErrorKind, FencingToken, LockError, LockName};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -37,7 +37,8 @@ pub(crate) struct LockRequest {
 impl Drop for LockRequest {
     fn drop(&mut self) {
         if self.undecided {
-            self.observers.notify(&LayerEvent::Left { waited: self.arrived.elapsed() });
+            let waited = self.arrived.elapsed();
+            self.observers.notify(|route| LayerEvent::Cancelled { route, waited });
         }
     }
 }
@@ -71,6 +72,7 @@ impl LockRequest {
 
     /// Starts to acquire the lock of that name.
     pub(crate) fn acquire(&mut self, name: LockName) -> Result<AcquireFuture, RejectReason> {
+        self.observers.record_key(|| self.config.key_hash(&name));
         self.name = Some(name.clone());
         self.enter_queue()?;
         self.config.acquire(name).map_err(|error| self.reason(error))
@@ -102,9 +104,11 @@ impl LockRequest {
         })
     }
 
-    pub(crate) fn acquired(&mut self) {
+    pub(crate) fn acquired(&mut self, token: FencingToken) {
         (self.waiter_permit, self.undecided) = (None, false);
-        self.observers.notify(&LayerEvent::Acquired { waited: self.arrived.elapsed() });
+        self.observers.record_token(token);
+        let waited = self.arrived.elapsed();
+        self.observers.notify(|route| LayerEvent::Acquired { route, waited });
     }
 
     /// Decides what happens to the request without its lock, and notifies the observers.
@@ -120,9 +124,11 @@ impl LockRequest {
             Some(_) => Disposition::PassedThrough,
             None => Disposition::Rejected,
         };
-        self.observers.notify(&LayerEvent::NotAcquired {
+        let waited = self.arrived.elapsed();
+        self.observers.notify(|route| LayerEvent::NotAcquired {
+            route,
             reason: &reason,
-            waited: self.arrived.elapsed(),
+            waited,
             disposition,
         });
         self.log(&reason, disposition, extensions);
@@ -164,18 +170,18 @@ impl LockRequest {
         let word = reason.as_str();
         match reason {
             RejectReason::Misconfigured(error) => {
-                tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "the lock layer cannot work")
+                tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "lock layer misconfigured")
             }
             RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
-                let route = matched_route(extensions).or_else(|| self.config.route.clone());
-                if !error.is_of_template() || self.config.logged_routes.is_new(route.clone()) {
-                    tracing::error!(lock.outcome = word, http.route = route.as_deref(), error = %error, "the lock layer cannot work");
+                let route = self.config.route(extensions);
+                if !error.is_of_template() || self.config.logged_routes.is_new(route) {
+                    tracing::error!(lock.outcome = word, http.route = route, error = %error, "lock layer misconfigured");
                 }
             }
             RejectReason::Unavailable(error) => {
-                tracing::warn!(lock.outcome = word, disposition = ?disposition, error = %format_args!("{error:#}"), "no lock")
+                tracing::warn!(lock.outcome = word, disposition = ?disposition, error = %format_args!("{error:#}"), "lock not acquired")
             }
-            _ => tracing::debug!(lock.outcome = word, disposition = ?disposition, "no lock"),
+            _ => tracing::debug!(lock.outcome = word, disposition = ?disposition, "lock not acquired"),
         }
     }
 }

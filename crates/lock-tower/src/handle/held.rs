@@ -2,9 +2,10 @@
 
 use crate::observer::{LayerEvent, Observers};
 use futures_util::FutureExt;
-use lock_core::{Ended, Hold, LockGuard, LostReason};
-use std::sync::{Mutex, PoisonError};
+use lock_core::{__private::lock, Ended, Hold, LockGuard, LostReason};
+use std::sync::Mutex;
 use tokio::time::Instant;
+use tracing::Span;
 
 /// The guard of a request. The response, later its body, has one share, a detached handler another. The guard is released when
 /// the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has a weak reference.
@@ -24,13 +25,19 @@ impl Held {
         &self.hold
     }
 
+    /// The span of the request.
+    pub(crate) fn span(&self) -> &Span {
+        self.observers.span()
+    }
+
     /// Takes the guard, and notifies the observers that the hold has ended. Returns `None` after the first call.
     pub(crate) fn take_guard(&self) -> Option<LockGuard> {
-        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let guard = lock(&self.guard).take()?;
         if let Some(reason) = self.lost() {
-            self.observers.notify(&LayerEvent::Lost { reason });
+            self.observers.notify(|route| LayerEvent::Lost { route, reason });
         }
-        self.observers.notify(&LayerEvent::Ended { held: self.since.elapsed() });
+        let held = self.since.elapsed();
+        self.observers.notify(|route| LayerEvent::Ended { route, held });
         Some(guard)
     }
 

@@ -25,6 +25,11 @@ impl Watch {
         Self { held, lost }
     }
 
+    /// Runs `call` in the span of the request.
+    pub(crate) fn in_span<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.held.span().in_scope(call)
+    }
+
     /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no loss. Must not
     /// be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {

@@ -1,59 +1,104 @@
-//! What a layer tells about itself: who got in, who was refused, how long it took.
+//! The events of a layer, and the trait of those who observe them.
 
 use crate::reject::RejectReason;
 use lock_core::LostReason;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-/// Hears of every request that needs a lock; those that pass without one are not counted.
+/// Observes the requests of a layer that need a lock. Requests that need none are not counted.
 ///
-/// Called in the task of the request, also from Drop: return quickly and do not block. A panic is caught and ends this
-/// call alone. What the locks themselves do is told by lock-core's `LockObserver`.
+/// It is called in the task of the request, also from Drop: return quickly and do not block. A panic is caught and ends this
+/// call alone. For events of the locks themselves, see [`LockObserver`](lock_core::LockObserver).
+///
+/// ```
+/// use lock_core::{LockFactory, MemoryBackend};
+/// use lock_tower::{LockLayer, observer::{LayerEvent, LayerObserver}};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+///
+/// #[derive(Debug, Default)]
+/// struct Losses(AtomicU64);
+///
+/// impl LayerObserver for Losses {
+///     fn on_event(&self, event: &LayerEvent<'_>) {
+///         if let LayerEvent::Lost { .. } = event {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let losses = Arc::new(Losses::default()); // keep one to read it
+/// let layer = LockLayer::new(LockFactory::new(MemoryBackend::new())).key("report").observer(losses.clone());
+/// ```
 pub trait LayerObserver: Debug + Send + Sync + 'static {
-    /// Something happened. `route` is the matched route of axum, or the one given to
-    /// [`LockLayer::route`](crate::LockLayer::route); it is never the key.
-    fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>);
+    /// Called for each event.
+    fn on_event(&self, event: &LayerEvent<'_>);
 }
 
-/// So that the application can keep the observer and read it.
 impl<O: LayerObserver + ?Sized> LayerObserver for Arc<O> {
-    fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>) {
-        (**self).observe(route, event);
+    fn on_event(&self, event: &LayerEvent<'_>) {
+        (**self).on_event(event);
     }
 }
 
-/// What happened.
+/// Something that happened to a request that needs a lock.
+///
+/// `route` is the matched route of axum, or the one given to [`LockLayer::route`](crate::LockLayer::route). It is never
+/// the path or the key.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum LayerEvent<'a> {
     /// The lock was acquired, and the handler is called.
     Acquired {
-        /// How long it took.
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The time from the arrival of the request.
         waited: Duration,
     },
     /// The lock was not acquired.
     NotAcquired {
-        /// Why.
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The reason.
         reason: &'a RejectReason,
-        /// After which time.
+        /// The time from the arrival of the request.
         waited: Duration,
         /// What happened to the request.
         disposition: Disposition,
     },
-    /// The client left before it was known whether there is a lock for it.
-    Left {
-        /// After which time.
+    /// The request was dropped before the outcome was known: its client left, or a time-out outside of the layer passed.
+    Cancelled {
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The time from the arrival of the request.
         waited: Duration,
     },
-    /// The lock was lost while the handler ran, or its body.
+    /// The lock was lost while the handler ran, or its body was sent.
     Lost {
-        /// How.
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The reason.
         reason: LostReason,
     },
-    /// The layer let go of the lock; there is one for each [`Acquired`](Self::Acquired).
+    /// The layer gave the lock up. There is one for each [`Acquired`](Self::Acquired).
     Ended {
-        /// For how long it held it.
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The time since the lock was acquired.
         held: Duration,
     },
+}
+
+impl<'a> LayerEvent<'a> {
+    /// Returns the template of the route.
+    #[must_use]
+    pub fn route(&self) -> Option<&'a Arc<str>> {
+        match self {
+            Self::Acquired { route, .. }
+            | Self::NotAcquired { route, .. }
+            | Self::Cancelled { route, .. }
+            | Self::Lost { route, .. }
+            | Self::Ended { route, .. } => *route,
+        }
+    }
 }
 
 /// What happens to a request that does not acquire its lock.

@@ -1,9 +1,22 @@
-//! What a layer tells about itself: events for observers of your own, and metrics.
+//! Events of a layer: for observers of your own, as OpenTelemetry metrics, and as `tracing` spans.
+//!
+//! Each request that needs a lock has a span `lock.request`, in which its handler runs and its body is read:
+//!
+//! | field | value |
+//! | --- | --- |
+//! | `http.route` | the template of the route, never the path |
+//! | `lock.key_hash` | the [`KeyHash`](crate::KeyHash) of the key, once it is known |
+//! | `lock.outcome` | `acquired`, `cancelled`, or the word of the [`RejectReason`](crate::RejectReason) |
+//! | `lock.waited` | seconds from the arrival of the request to this outcome |
+//! | `lock.token` | the fencing token, if the lock was acquired |
+//!
+//! The loss of a lock is a warning in this span. The key itself is in no event and no field.
 
 mod event;
 mod observers;
 #[cfg(feature = "otel")]
 mod otel;
+mod trace;
 
 pub use event::{Disposition, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]

@@ -1,23 +1,54 @@
-//! How the events of a request reach the observers of its layer.
+//! How the events of one request reach its span and the observers of its layer.
 
-use super::event::{LayerEvent, LayerObserver};
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+use super::{
+    event::{LayerEvent, LayerObserver},
+    trace,
 };
+use crate::reject::KeyHash;
+use lock_core::{__private::catch_panic, FencingToken};
+use std::sync::Arc;
+use tracing::Span;
 
-/// The observers of a layer, and the route that they are told of.
+/// The observers of a layer, and what the events of one request have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Observers {
-    pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
-    pub(crate) route: Option<Arc<str>>,
+    observers: Arc<[Arc<dyn LayerObserver>]>,
+    route: Option<Arc<str>>,
+    span: Span,
 }
 
 impl Observers {
-    pub(crate) fn notify(&self, event: &LayerEvent<'_>) {
+    /// Opens the span of a request, below the current one.
+    pub(crate) fn new(observers: Arc<[Arc<dyn LayerObserver>]>, route: Option<&str>) -> Self {
+        let span = trace::span(route);
+        // An owned route costs an allocation, and only observers need it.
+        let route = route.filter(|_| !observers.is_empty()).map(Arc::from);
+        Self { observers, route, span }
+    }
+
+    /// The span of the request.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Records the hash of the key, if the span is enabled.
+    pub(crate) fn record_key(&self, hash: impl FnOnce() -> KeyHash) {
+        if !self.span.is_disabled() {
+            self.span.record("lock.key_hash", tracing::field::display(hash()));
+        }
+    }
+
+    /// Records the fencing token of the lock.
+    pub(crate) fn record_token(&self, token: FencingToken) {
+        self.span.record("lock.token", token.get());
+    }
+
+    /// Notifies of an event that `make` makes with the route.
+    pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(Option<&'a Arc<str>>) -> LayerEvent<'a>) {
+        let event = make(self.route.as_ref());
+        catch_panic(|| trace::event(&self.span, &event));
         for observer in self.observers.iter() {
-            // A panic of an exporter must not take a release with it.
-            drop(catch_unwind(AssertUnwindSafe(|| observer.observe(self.route.as_ref(), event))));
+            catch_panic(|| observer.on_event(&event));
         }
     }
 }

@@ -19,6 +19,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 use tower_service::Service;
+use tracing::Span;
 
 pin_project! {
     /// The future of a [`LockService`](crate::LockService).
@@ -32,6 +33,7 @@ pin_project! {
     {
         #[pin]
         stage: Stage<S::Future, S, B>,
+        span: Span,
     }
 }
 
@@ -62,16 +64,17 @@ where
     S: Service<Request<B>>,
 {
     pub(super) fn no_lock_needed(handler: S::Future) -> Self {
-        Self { stage: Stage::NoLockNeeded { handler } }
+        Self { stage: Stage::NoLockNeeded { handler }, span: Span::none() }
     }
 
     pub(super) fn begin(name: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
+        let span = lock.observers.span().clone();
         let waiting = Waiting { lock, service, request };
-        let stage = match name {
+        let stage = span.in_scope(|| match name {
             Read::Now(name) => waiting.resolved(name),
             Read::Later(name) => waiting.look_up(name),
-        };
-        Self { stage }
+        });
+        Self { stage, span }
     }
 }
 
@@ -106,8 +109,8 @@ where
             drop(guard);
             return self.without_lock(full);
         }
+        self.lock.acquired(guard.fencing_token());
         let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
-        self.lock.acquired();
         let status = LockStatus::Held(LockHandle::new(&held));
         self.run(status, Some(held))
     }
@@ -139,7 +142,9 @@ where
     type Output = Result<Response<LockedBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut stage = self.project().stage;
+        let this = self.project();
+        let _entered = this.span.enter();
+        let mut stage = this.stage;
         loop {
             let next = match stage.as_mut().project() {
                 StageProj::NoLockNeeded { handler } => {

@@ -161,17 +161,6 @@ async fn a_panic_that_nobody_waits_for_releases() {
     world.assert_released(1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_detached_handler_runs_in_the_span_of_its_request() {
-    let world = World::new();
-    let handler = async || tracing::Span::current().metadata().map_or("none", |span| span.name());
-    let app = Router::new().route("/", any(handler)).layer(layer(&world).detach(&DetachedTasks::new()));
-    let _subscriber = tracing::subscriber::set_default(tracing_subscriber::fmt().with_test_writer().finish());
-    let span = tracing::info_span!("http-request");
-    let answer = tracing::Instrument::instrument(async { text(ask(&app, get("/")).await).await }, span).await;
-    assert_eq!(answer, "http-request");
-}
-
 /// Stops a thread that unwinds at the end of its span: its handler is gone, its task has not ended yet.
 struct StopsUnwinding(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
 

@@ -19,5 +19,6 @@ mod processes;
 mod releases;
 mod shadow;
 mod slow;
+mod spans;
 mod streams;
 mod support;

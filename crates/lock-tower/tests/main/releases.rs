@@ -280,7 +280,7 @@ async fn what_a_body_holds_is_dropped_before_its_lock() {
 struct Order(Arc<Mutex<Vec<&'static str>>>);
 
 impl LayerObserver for Order {
-    fn observe(&self, _: Option<&Arc<str>>, event: &LayerEvent<'_>) {
+    fn on_event(&self, event: &LayerEvent<'_>) {
         if let LayerEvent::Ended { .. } = event {
             self.0.lock().unwrap().push("the lock");
         }

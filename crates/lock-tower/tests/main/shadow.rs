@@ -20,18 +20,18 @@ impl Heard {
 }
 
 impl LayerObserver for Heard {
-    fn observe(&self, route: Option<&Arc<str>>, event: &LayerEvent<'_>) {
+    fn on_event(&self, event: &LayerEvent<'_>) {
         let said = match event {
             LayerEvent::Acquired { .. } => "acquired".to_owned(),
-            LayerEvent::NotAcquired { reason, waited, disposition } => {
+            LayerEvent::NotAcquired { reason, waited, disposition, .. } => {
                 format!("{} after {} ms, {disposition:?}", reason.as_str(), waited.as_millis())
             }
-            LayerEvent::Left { waited } => format!("left after {} ms", waited.as_millis()),
-            LayerEvent::Lost { reason } => format!("lost: {reason:?}"),
-            LayerEvent::Ended { held } => format!("ended after {} ms", held.as_millis()),
+            LayerEvent::Cancelled { waited, .. } => format!("cancelled after {} ms", waited.as_millis()),
+            LayerEvent::Lost { reason, .. } => format!("lost: {reason:?}"),
+            LayerEvent::Ended { held, .. } => format!("ended after {} ms", held.as_millis()),
             other => panic!("{other:?}"),
         };
-        let route = route.map_or("no route", |route| route);
+        let route = event.route().map_or("no route", |route| route);
         self.0.lock().unwrap().push(format!("{route}: {said}"));
     }
 }
@@ -111,7 +111,7 @@ async fn observers_hear_of_each_request_under_the_template_of_its_route() {
 struct Panics;
 
 impl LayerObserver for Panics {
-    fn observe(&self, _: Option<&Arc<str>>, _: &LayerEvent<'_>) {
+    fn on_event(&self, _: &LayerEvent<'_>) {
         panic!("an exporter panics");
     }
 }
@@ -151,6 +151,6 @@ async fn clients_that_leave_the_queue_are_heard_of() {
         let layer = world.layer().key(key).observer(heard.clone());
         let app = Router::new().route("/", any(status)).layer(layer);
         assert!(tokio::time::timeout(millis(100), ask(&app, get("/"))).await.is_err());
-        assert_eq!(heard.take(), ["/: left after 100 ms"]);
+        assert_eq!(heard.take(), ["/: cancelled after 100 ms"]);
     }
 }

@@ -1,0 +1,38 @@
+//! The span of a request that needs a lock, and what its events write into it.
+
+use super::event::LayerEvent;
+use lock_core::LostReason;
+use std::time::Duration;
+use tracing::{Span, field::Empty};
+
+pub(super) fn span(route: Option<&str>) -> Span {
+    tracing::info_span!(
+        "lock.request",
+        http.route = route,
+        lock.key_hash = Empty,
+        lock.outcome = Empty,
+        lock.waited = Empty,
+        lock.token = Empty,
+    )
+}
+
+pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
+    match *event {
+        LayerEvent::Acquired { waited, .. } => decided(span, "acquired", waited),
+        LayerEvent::NotAcquired { reason, waited, .. } => decided(span, reason.as_str(), waited),
+        LayerEvent::Cancelled { waited, .. } => decided(span, "cancelled", waited),
+        LayerEvent::Lost { reason: LostReason::ShutDown, .. } => {
+            tracing::info!(parent: span, "lock ended by the shutdown of its factory");
+        }
+        LayerEvent::Lost { reason, .. } => {
+            tracing::warn!(parent: span, lock.reason = ?reason, "lock lost during its request");
+        }
+        LayerEvent::Ended { held, .. } => {
+            tracing::debug!(parent: span, held = held.as_secs_f64(), "lock given up");
+        }
+    }
+}
+
+fn decided(span: &Span, outcome: &'static str, waited: Duration) {
+    span.record("lock.outcome", outcome).record("lock.waited", waited.as_secs_f64());
+}
