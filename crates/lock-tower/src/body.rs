@@ -6,7 +6,6 @@ use http_body::{Body, Frame, SizeHint};
 use lock_core::LostReason;
 use pin_project_lite::pin_project;
 use std::{
-    error::Error,
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -122,18 +121,7 @@ impl<B> fmt::Debug for LockedBody<B> {
     }
 }
 
-/// The error with which a body ends whose lock was lost: what was sent until then is not all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LockLost(pub LostReason);
-
-impl fmt::Display for LockLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the lock of the response was lost")
-    }
-}
-
-impl Error for LockLost {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.0)
-    }
-}
+/// The error that ends a body whose lock was lost: the bytes before it are not all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the lock of the response was lost")]
+pub struct LockLost(#[source] pub LostReason);

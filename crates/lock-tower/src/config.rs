@@ -58,7 +58,7 @@ pub(crate) struct Config {
     pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
-    pub(crate) key_hash_secret: Option<Arc<[u8]>>,
+    pub(crate) key_hash_secret: Option<[u8; 16]>,
 }
 
 impl Config {
@@ -134,7 +134,7 @@ impl Config {
     }
 
     pub(crate) fn key_hash(&self, name: &LockName) -> KeyHash {
-        match &self.key_hash_secret {
+        match self.key_hash_secret {
             Some(secret) => KeyHash::with_secret(secret, name),
             None => KeyHash::of(name),
         }

@@ -259,19 +259,20 @@ impl<K, D> LockLayer<K, D> {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// Hashes keys in refusals under this secret, so that all replicas that share it have the same
-    /// [hash](Rejection::key_hash) for a key, in every version. Who knows the secret can test names against a hash.
+    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it have the same
+    /// hash for a key, in every version. Whoever knows the secret can test names against a hash. The default is a random
+    /// secret of the process.
     ///
-    /// # Panics
-    /// If it is shorter than 16 bytes.
-    #[track_caller]
-    pub fn key_hash_secret(self, secret: impl AsRef<[u8]>) -> Self {
-        let secret = secret.as_ref();
-        assert!(
-            secret.len() >= 16,
-            "the secret of key hashes is too short: use at least 16 bytes, of a random source"
-        );
-        self.with(|config| config.key_hash_secret = Some(secret.into()))
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let hex = "7d793037a0760186574b0282f2f435e7"; // `openssl rand -hex 16`, once for all replicas
+    /// let secret = u128::from_str_radix(hex, 16)?.to_be_bytes();
+    /// let layer = lock_tower::LockLayer::new(locks).key("report").key_hash_secret(secret);
+    /// # Ok::<(), std::num::ParseIntError>(())
+    /// ```
+    pub fn key_hash_secret(self, secret: [u8; 16]) -> Self {
+        self.with(|config| config.key_hash_secret = Some(secret))
     }
 
     /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their

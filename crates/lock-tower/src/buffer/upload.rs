@@ -12,34 +12,44 @@ use crate::{
 use bytes::{Buf, BufMut, BytesMut};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::Body;
+use http_body_util::{LengthLimitError, Limited};
 use pin_project_lite::pin_project;
 use std::{
+    error::Error,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-/// More are read after others had their turn.
-const FRAMES_AT_ONCE: usize = 128;
+/// A body that is always ready lets other tasks run, and its time-out fire, after so many frames.
+const FRAMES_PER_POLL: usize = 128;
 
-/// Others are served meanwhile.
+/// The budget is probably free again after this time, since other requests are served meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {
+    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer of kilobytes
+    // alive, which the budget would not see: the bytes are copied instead.
     pub(super) struct Upload<B> {
         #[pin]
-        body: B,
+        body: Limited<B>,
+        too_large: bool,
         data: BytesMut,
         trailers: Option<HeaderMap>,
-        limit: usize,
         reservation: Reservation,
     }
 }
 
-impl<B> Upload<B> {
+impl<B: Body> Upload<B> {
     pub(super) fn new(body: B, limit: usize, budget: &Budget) -> Self {
         let limit = limit.min(budget.total());
-        Self { body, data: BytesMut::new(), trailers: None, limit, reservation: budget.reservation() }
+        Self {
+            too_large: body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX),
+            body: Limited::new(body, limit),
+            data: BytesMut::new(),
+            trailers: None,
+            reservation: budget.reservation(),
+        }
     }
 }
 
@@ -53,27 +63,20 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<BufferedBody, Failure>> {
         let mut this = self.project();
-        let limit = u64::try_from(*this.limit).unwrap_or(u64::MAX);
-        if this.data.is_empty() && this.body.size_hint().lower() > limit {
+        // Not polled: that would ask the client to send it.
+        if *this.too_large {
             return Poll::Ready(Err(Failure::TooLarge));
         }
-        for _ in 0..FRAMES_AT_ONCE {
+        for _ in 0..FRAMES_PER_POLL {
             let Some(frame) = ready!(this.body.as_mut().poll_frame(cx)) else {
                 let data = this.reservation.take().keep_for(std::mem::take(this.data).freeze());
                 return Poll::Ready(Ok(BufferedBody::new(data, this.trailers.take())));
             };
             let frame = match frame {
                 Ok(frame) => frame,
-                Err(error) => {
-                    let error: BoxError = error.into();
-                    tracing::debug!(error = %error, "the upload failed");
-                    return Poll::Ready(Err(Failure::Broken));
-                }
+                Err(error) => return Poll::Ready(Err(Failure::of(&*error))),
             };
             match frame.into_data() {
-                Ok(data) if data.remaining() > *this.limit - this.data.len() => {
-                    return Poll::Ready(Err(Failure::TooLarge));
-                }
                 Ok(data) => {
                     if let Err(Exceeded) = this.reservation.grow(data.remaining()) {
                         return Poll::Ready(Err(Failure::BufferFull));
@@ -83,13 +86,12 @@ where
                 Err(frame) => *this.trailers = frame.into_trailers().ok().or(this.trailers.take()),
             }
         }
-        // A body that is always ready lets others run, and its time-out be looked at.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Why a request did not arrive.
+/// The reason why the body of a request did not arrive.
 pub(super) enum Failure {
     TooLarge,
     TooSlow,
@@ -98,6 +100,16 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    /// A body that is limited outside of this layer fails with the same error, perhaps inside another one.
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |&error| error.source());
+        if causes.any(|error| error.is::<LengthLimitError>()) {
+            return Self::TooLarge;
+        }
+        tracing::debug!(error, "request body failed");
+        Self::Broken
+    }
+
     pub(super) fn answer<R>(&self) -> Response<LockedBody<R>> {
         let details = match self {
             Self::TooLarge => Details::new(

@@ -6,7 +6,6 @@ use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::{
-    error::Error,
     fmt,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -111,13 +110,6 @@ impl<R: Body> fmt::Debug for DetachedBody<R> {
 }
 
 /// The task ended before its body: its lock was lost, or its runtime ends.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the handler was stopped before its response had ended")]
 struct Stopped;
-
-impl fmt::Display for Stopped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the handler was stopped before its response had ended")
-    }
-}
-
-impl Error for Stopped {}

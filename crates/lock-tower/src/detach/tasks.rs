@@ -1,6 +1,6 @@
 //! The tasks of detached handlers: how many there may be, and how a shutdown waits for them.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
@@ -100,20 +100,9 @@ impl Default for DetachedTasks {
 }
 
 /// Detached handlers still ran when [`DetachedTasks::drain`] stopped waiting for them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{handlers} detached handlers still run: wait longer, or shut the lock factory down to stop them")]
 pub struct DrainTimeout {
     /// The number of handlers that still run.
     pub handlers: usize,
 }
-
-impl fmt::Display for DrainTimeout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} detached handlers still run: wait longer, or shut the lock factory down to stop them",
-            self.handlers
-        )
-    }
-}
-
-impl Error for DrainTimeout {}

@@ -7,20 +7,27 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, request::Parts};
-use std::{convert::Infallible, error::Error, fmt};
+use std::convert::Infallible;
 
 /// The reason why a handler cannot have its [`LockHandle`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockMissing {
     /// The route has no layer, or the layer's filter let the request pass.
+    #[error(
+        "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some \
+         requests pass"
+    )]
     NoLayer,
     /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
+    #[error(
+        "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
+    )]
     Unlocked,
 }
 
 impl LockMissing {
-    /// 500 for a route without a layer, 503 for a request without its lock.
+    /// Returns the status of the answer: 500 for a route without a layer, 503 for a request without its lock.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -30,24 +37,9 @@ impl LockMissing {
     }
 }
 
-impl fmt::Display for LockMissing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoLayer => {
-                "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some pass"
-            }
-            Self::Unlocked => {
-                "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
-            }
-        })
-    }
-}
-
-impl Error for LockMissing {}
-
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
-        // The sentence is for the log.
+        // The client does not learn how the server is set up: that is for the log.
         let (kind, detail) = match self {
             Self::NoLayer => (kind::MISCONFIGURED, "the server is set up wrongly"),
             Self::Unlocked => (kind::BACKEND_ERROR, "the lock service is not available"),

@@ -1,86 +1,61 @@
 //! How a key is wrong: as it was written (when the layer is built), or for one request.
 
 use lock_core::{LockName, NameError};
-use std::{borrow::Cow, error::Error, fmt};
+use std::{borrow::Cow, fmt};
 
-/// Why a text or a set of parts cannot be a key; found when the layer is built.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a text or a set of parts cannot be a key. It is found when the layer is built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// A `{` without its `}`, or a `}` without its `{`.
+    /// The text has a `{` without its `}`, or a `}` without its `{`.
+    #[error("the key has an unpaired brace at byte {at}: write `{{name}}`, or `{{{{` for a brace")]
     UnpairedBrace {
-        /// The byte where it stands.
+        /// The byte offset of the brace.
         at: usize,
     },
     /// The name of a parameter is missing, or cannot be one.
+    #[error(
+        "the key has a bad parameter at byte {at}: name it as the route does, such as `{{sku}}`, without `*`"
+    )]
     BadPlaceholder {
-        /// The byte where it stands.
+        /// The byte offset of the parameter.
         at: usize,
     },
-    /// Nothing between two parameters tells where one ends and the next begins.
+    /// Nothing between two parameters marks where one ends and the next begins.
+    #[error(
+        "nothing separates the key's parameter at byte {at} from the one before: put a character such as `:` or `/` \
+         between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
+    )]
     NoSeparator {
-        /// The byte where the second begins.
+        /// The byte offset of the second parameter.
         at: usize,
     },
     /// A type was given for a parameter that the template does not have.
+    #[error("the template has no parameter `{name}` to be typed: name one that it has")]
     UnknownParameter {
         /// The name that was given.
         name: String,
     },
-    /// A path parameter, without the feature `axum`.
+    /// The key has a path parameter, and the feature `axum` is off.
+    #[error(
+        "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
+    )]
     NeedsAxum,
-    /// This is no name of a header.
+    /// The name of a header is malformed.
+    #[error("`{name}` is not the name of a header: use letters, digits and `-`")]
     Header {
-        /// What was given.
+        /// The name that was given.
         name: String,
     },
     /// The fixed parts do not make a lock name.
-    Name(NameError),
+    #[error(fmt = with_cause)]
+    Name(#[source] NameError),
 }
 
-impl fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnpairedBrace { at } => {
-                write!(
-                    f,
-                    "the key has an unpaired brace at byte {at}: write `{{name}}`, or `{{{{` for a brace"
-                )
-            }
-            Self::BadPlaceholder { at } => write!(
-                f,
-                "the key has a bad parameter at byte {at}: name it as the route does, such as `{{sku}}`, without `*`"
-            ),
-            Self::NoSeparator { at } => write!(
-                f,
-                "nothing separates the key's parameter at byte {at} from the one before: put a character such as \
-                 `:` or `/` between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
-            ),
-            Self::UnknownParameter { name } => {
-                write!(f, "the template has no parameter `{name}` to be typed: name one that it has")
-            }
-            Self::NeedsAxum => write!(
-                f,
-                "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
-            ),
-            Self::Header { name } => {
-                write!(f, "`{name}` is not the name of a header: use letters, digits and `-`")
-            }
-            Self::Name(cause) if f.alternate() => {
-                write!(f, "the fixed parts of the key do not make a lock name: {cause}")
-            }
-            Self::Name(_) => write!(f, "the fixed parts of the key do not make a lock name"),
-        }
-    }
-}
-
-impl Error for InvalidKey {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Name(error) => Some(error),
-            _ => None,
-        }
-    }
+/// The cause is written with `{:#}`.
+fn with_cause(cause: &NameError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("the fixed parts of the key do not make a lock name")?;
+    if f.alternate() { write!(f, ": {cause}") } else { Ok(()) }
 }
 
 impl From<std::convert::Infallible> for InvalidKey {
@@ -89,8 +64,9 @@ impl From<std::convert::Infallible> for InvalidKey {
     }
 }
 
-/// Why a request has no key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The reason why a request has no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the request has no key: {detail}")]
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
@@ -160,14 +136,6 @@ impl KeyError {
         &self.detail
     }
 }
-
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the request has no key: {}", self.detail)
-    }
-}
-
-impl Error for KeyError {}
 
 /// What was read is checked as a name. The parts of ours were checked before, so what is wrong is the client's.
 pub(super) fn name(text: &str) -> Result<LockName, KeyError> {

@@ -1,54 +1,56 @@
-//! How a key is shown to those who must not see it.
+//! A hash in place of a key, for those who must not see the key.
 
-use hmac::{Hmac, KeyInit, Mac};
 use lock_core::LockName;
-use sha2::Sha256;
+use siphasher::sip::SipHasher24;
 use std::{
     fmt,
-    hash::{BuildHasher, Hasher, RandomState},
+    hash::{BuildHasher, RandomState},
     sync::OnceLock,
 };
 
-/// The first 64 bits of an HMAC-SHA-256 of a lock's name.
+/// A hash of a lock's name under a secret: 64 bits of SipHash-2-4.
 ///
-/// By default its secret is random and of this process: the hash of a name is the same as long as the process lives, and
-/// another in the next. Processes with one [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes.
+/// By default the secret is random and belongs to the process, so that the next process has other hashes. Processes with one
+/// [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version.
 ///
-/// A client sees whether two refusals were about one lock, and cannot find the name by hashing all names there may be.
+/// A client sees whether two rejections were about one lock. Without the secret it cannot find the name by hashing all
+/// possible names.
+// SipHash is made for this: a keyed function with a short result, fixed by its specification. The hasher of std may change
+// with each version, and a plain digest would have to be keyed by a construction of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// The hash of that name in this process, of layers without a shared secret. Write it into the log beside the name where refusals that clients report have
-    /// to be found again.
+    /// Returns the hash of a name under the secret of this process. Log it beside the name to find the rejections that
+    /// clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have other hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
-        Self::keyed(secret(), name)
+        Self::with_secret(secret(), name)
     }
 
-    /// The hash of that name under a secret that processes share.
+    /// Returns the hash of a name under a secret that processes share. On a command line, OpenSSL prints the same in upper
+    /// case:
+    ///
+    /// ```text
+    /// printf %s "$NAME" | openssl mac -macopt size:8 -macopt "hexkey:$SECRET" SIPHASH
+    /// ```
     #[must_use]
-    pub fn with_secret(secret: impl AsRef<[u8]>, name: &LockName) -> Self {
-        Self::keyed(secret.as_ref(), name)
-    }
-
-    fn keyed(secret: &[u8], name: &LockName) -> Self {
-        let Ok(hmac) = Hmac::<Sha256>::new_from_slice(secret) else {
-            unreachable!("HMAC takes keys of any length")
-        };
-        let digest = hmac.chain_update(name.as_str()).finalize().into_bytes();
-        Self(digest.iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte)))
+    pub fn with_secret(secret: [u8; 16], name: &LockName) -> Self {
+        let hash = SipHasher24::new_with_key(&secret).hash(name.as_str().as_bytes());
+        // In the order in which OpenSSL prints the bytes.
+        Self(hash.swap_bytes())
     }
 }
 
-/// Drawn once. A process without a source of randomness has at least that of std's hash maps.
-fn secret() -> &'static [u8; 32] {
-    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
-    SECRET.get_or_init(|| {
-        let mut secret = [0; 32];
+/// The secret of this process. Without a source of random bytes, it has the randomness of std's hash maps.
+fn secret() -> [u8; 16] {
+    static SECRET: OnceLock<[u8; 16]> = OnceLock::new();
+    *SECRET.get_or_init(|| {
+        let mut secret = [0; 16];
         if getrandom::fill(&mut secret).is_err() {
-            let other = RandomState::new().build_hasher().finish();
-            secret[..8].copy_from_slice(&other.to_ne_bytes());
+            let random = RandomState::new();
+            let halves = [random.hash_one(0), random.hash_one(1)];
+            secret = (u128::from(halves[0]) << 64 | u128::from(halves[1])).to_ne_bytes();
         }
         secret
     })

@@ -1,12 +1,13 @@
-//! A refusal as problem details (RFC 9457).
+//! The default answer of a rejection: problem details (RFC 9457).
 
 use super::{hash::KeyHash, kind::ProblemType, retry};
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
-use std::{fmt::Write, time::Duration};
+use serde_json::{Value, json};
+use std::time::Duration;
 
-/// `{"type":"urn:problem-type:distlock:contended","title":"Lock is held","status":409,"detail":"…","reason":"contended","retry_after_ms":1200,"key_hash":"…"}`
+/// The members of a problem.
 pub(crate) struct Details<'a> {
     status: StatusCode,
     kind: ProblemType,
@@ -25,17 +26,17 @@ impl<'a> Details<'a> {
         Self { key, retry_after, ..self }
     }
 
-    /// Invites to try again, after once to twice this time.
+    /// Invites to try again, after one to two times this duration.
     pub(crate) fn retry_after(self, patience: Duration) -> Self {
         Self { retry_after: Some(retry::after(patience)), ..self }
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(self.json()));
+        let mut response = Response::new(Full::from(self.json().to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        // A refusal is about this moment.
+        // A rejection is about this moment.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());
@@ -43,34 +44,20 @@ impl<'a> Details<'a> {
         response
     }
 
-    fn json(&self) -> String {
-        let Self { status, kind, detail, .. } = self;
-        let (title, reason) = (kind.title, kind.word);
-        let mut json = format!(
-            "{{\"type\":\"{kind}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{}\",\"reason\":\"{reason}\"",
-            status.as_u16(),
-            escaped(detail),
-        );
+    fn json(&self) -> Value {
+        let mut problem = json!({
+            "type": self.kind.to_string(),
+            "title": self.kind.title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "reason": self.kind.word,
+        });
         if let Some(after) = self.retry_after {
-            let _ = write!(json, ",\"retry_after_ms\":{}", after.as_millis());
+            problem["retry_after_ms"] = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into();
         }
         if let Some(key) = self.key {
-            let _ = write!(json, ",\"key_hash\":\"{key}\"");
+            problem["key_hash"] = key.to_string().into();
         }
-        json.push('}');
-        json
+        problem
     }
-}
-
-/// As a JSON string has it; only the details of a user's own function need it.
-fn escaped(text: &str) -> String {
-    let mut json = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
-            c if c.is_control() => drop(write!(json, "\\u{:04x}", u32::from(c))),
-            c => json.push(c),
-        }
-    }
-    json
 }

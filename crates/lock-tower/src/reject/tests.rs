@@ -115,12 +115,23 @@ fn grpc_refusals_are_trailers_only() {
 }
 
 #[test]
-fn a_hash_cannot_be_found_by_hashing_all_possible_names() {
-    use sha2::Digest;
-    let name = lock_core::LockName::new("account:4711").unwrap();
-    let bare: String =
-        sha2::Sha256::digest(name.as_str()).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    assert_ne!(KeyHash::of(&name).to_string(), bare);
-    assert_eq!(KeyHash::of(&name), KeyHash::of(&name.clone()), "the same as long as the process lives");
-    assert_ne!(KeyHash::of(&name), KeyHash::of(&lock_core::LockName::new("account:4712").unwrap()));
+fn a_hash_is_under_the_secret_of_its_process() {
+    let name = |text| lock_core::LockName::new(text).unwrap();
+    let hash = KeyHash::of(&name("account:4711"));
+    assert_eq!(hash, KeyHash::of(&name("account:4711")), "the same as long as the process lives");
+    assert_ne!(hash, KeyHash::of(&name("account:4712")));
+    assert_ne!(
+        hash,
+        KeyHash::with_secret([0; 16], &name("account:4711")),
+        "not to be found without the secret"
+    );
+}
+
+/// Replicas of different versions must agree. OpenSSL gives the same:
+/// `printf account:4711 | openssl mac -macopt size:8 -macopt hexkey:000102030405060708090a0b0c0d0e0f SIPHASH`
+#[test]
+fn a_hash_under_a_shared_secret_is_siphash_2_4() {
+    let secret: [u8; 16] = std::array::from_fn(|at| at as u8);
+    let hash = |text| KeyHash::with_secret(secret, &lock_core::LockName::new(text).unwrap()).to_string();
+    assert_eq!(hash("account:4711"), "f89c7ed1ac22d89c");
 }

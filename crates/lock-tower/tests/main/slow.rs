@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Request, StatusCode};
 use http_body::{Frame, SizeHint};
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Limited, StreamBody};
 use lock_testkit::Op;
 use lock_tower::{BufferRequestLayer, LockLayer, LockLost};
 use std::{
@@ -76,6 +76,15 @@ async fn uploads_that_are_too_large_too_slow_or_broken_are_refused_without_a_loc
     problem(ask(&app, upload(broken)).await, StatusCode::BAD_REQUEST).await;
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     assert_eq!(text(ask(&app, upload(Body::from("x".repeat(25)))).await).await, "25", "the limit itself");
+}
+
+/// As `RequestBodyLimitLayer` of tower-http does it, with the error of axum's body around.
+#[tokio::test(start_paused = true)]
+async fn limit_outside_of_the_layer_is_413() {
+    let app = app(&World::new(), BufferRequestLayer::new());
+    let limited = Body::new(Limited::new(slow_upload(3), 25));
+    let json = problem(ask(&app, upload(limited)).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!(json["reason"], "upload_too_large");
 }
 
 #[tokio::test(start_paused = true)]
