@@ -41,6 +41,17 @@ pub enum InvalidKey {
         "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
     )]
     NeedsAxum,
+    /// The name of a path parameter cannot be one.
+    #[error(
+        "`{name}` is not the name of a path parameter: name it as the route does, such as `sku`, without `*`"
+    )]
+    PathParameter {
+        /// The name that was given.
+        name: String,
+    },
+    /// The name of a query parameter is empty.
+    #[error("a query parameter of the key has no name: name it as the query does, such as `sku`")]
+    QueryParameter,
     /// The name of a header is malformed.
     #[error("`{name}` is not the name of a header: use letters, digits and `-`")]
     Header {

@@ -1,6 +1,6 @@
 //! How a template such as `"stock:{sku}"` is read, once, when the layer is built.
 
-use super::{error::InvalidKey, piece::Piece};
+use super::{error::InvalidKey, piece::Piece, source::is_path_parameter};
 
 pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
     let mut pieces = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
                 if rest.next_if(|(_, c)| *c == '}').is_none() {
                     return Err(InvalidKey::UnpairedBrace { at });
                 }
-                if name.is_empty() || name.starts_with('*') || name.contains(char::is_whitespace) {
+                if !is_path_parameter(&name) {
                     return Err(InvalidKey::BadPlaceholder { at });
                 }
                 if pieces.iter().any(is_value) && !separates(&literal) {
@@ -44,7 +44,7 @@ fn separates(literal: &str) -> bool {
 
 #[cfg(feature = "axum")]
 fn value(name: String) -> Result<Piece, InvalidKey> {
-    Ok(Piece::Value(super::source::Source::Path(name), None))
+    Ok(Piece::Value(super::source::Source::path(name)?, None))
 }
 
 #[cfg(not(feature = "axum"))]

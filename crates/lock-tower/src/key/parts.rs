@@ -5,7 +5,8 @@ use super::{
     piece::Piece,
     source::{Canonical, Source, canonical},
 };
-use http::{HeaderName, request::Parts};
+use http::request::Parts;
+use lock_core::NameError;
 use std::{fmt::Display, str::FromStr, sync::Arc};
 
 /// A prefix or a template, and more parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of) and
@@ -28,41 +29,45 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 pub struct KeyParts(Result<Vec<Piece>, InvalidKey>);
 
 impl KeyParts {
+    /// A prefix or template that is empty would leave a hole where the name begins.
     pub(super) fn new(pieces: Result<Vec<Piece>, InvalidKey>) -> Self {
-        Self(pieces)
+        Self(pieces.and_then(|pieces| match &*pieces {
+            [Piece::Literal(text)] if text.is_empty() => Err(InvalidKey::Name(NameError::Empty)),
+            _ => Ok(pieces),
+        }))
     }
 
     /// Adds the value of a header, which must be there once. Make sure that the client may not choose it freely, or
     /// that this does no harm.
     pub fn header(self, name: &str) -> Self {
-        self.with(header(name), None)
+        self.with(Source::header(name), None)
     }
 
     /// Adds the value of a header, parsed as a `T`. Values that are not UTF-8 are malformed.
     pub fn header_as<T: FromStr + Display>(self, name: &str) -> Self {
-        self.with(header(name), Some(canonical::<T>))
+        self.with(Source::header(name), Some(canonical::<T>))
     }
 
     /// Adds the value of a query parameter, which must be there once.
     pub fn query(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Query(name.into())), None)
+        self.with(Source::query(name.into()), None)
     }
 
     /// Adds the value of a query parameter, parsed as a `T`.
     pub fn query_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Query(name.into())), Some(canonical::<T>))
+        self.with(Source::query(name.into()), Some(canonical::<T>))
     }
 
     /// Adds the value of a path parameter of the route, which must be there once.
     #[cfg(feature = "axum")]
     pub fn path(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Path(name.into())), None)
+        self.with(Source::path(name.into()), None)
     }
 
     /// Adds the value of a path parameter of the route, parsed as a `T`.
     #[cfg(feature = "axum")]
     pub fn path_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
-        self.with(Ok(Source::Path(name.into())), Some(canonical::<T>))
+        self.with(Source::path(name.into()), Some(canonical::<T>))
     }
 
     /// Adds what `read` makes of the head of the request. It is escaped like any value.
@@ -112,9 +117,4 @@ impl KeyParts {
     pub(super) fn pieces(self) -> Result<Vec<Piece>, InvalidKey> {
         self.0
     }
-}
-
-fn header(name: &str) -> Result<Source, InvalidKey> {
-    let header = HeaderName::from_bytes(name.as_bytes());
-    header.map(Source::Header).map_err(|_| InvalidKey::Header { name: name.to_owned() })
 }

@@ -1,6 +1,9 @@
 //! Where a value of a key is read from, when it counts as missing, and how it is parsed.
 
-use super::{error::KeyError, function::Function};
+use super::{
+    error::{InvalidKey, KeyError},
+    function::Function,
+};
 use http::{HeaderName, request::Parts};
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -14,6 +17,33 @@ pub(super) enum Source {
     Header(HeaderName),
     Query(String),
     Function(Function),
+}
+
+impl Source {
+    #[cfg(feature = "axum")]
+    pub(super) fn path(name: String) -> Result<Self, InvalidKey> {
+        if !is_path_parameter(&name) {
+            return Err(InvalidKey::PathParameter { name });
+        }
+        Ok(Self::Path(name))
+    }
+
+    pub(super) fn header(name: &str) -> Result<Self, InvalidKey> {
+        let header = HeaderName::from_bytes(name.as_bytes());
+        header.map(Self::Header).map_err(|_| InvalidKey::Header { name: name.to_owned() })
+    }
+
+    pub(super) fn query(name: String) -> Result<Self, InvalidKey> {
+        if name.is_empty() {
+            return Err(InvalidKey::QueryParameter);
+        }
+        Ok(Self::Query(name))
+    }
+}
+
+/// Returns whether a route can have a parameter of this name. A lock under any other would answer every request with 500.
+pub(super) fn is_path_parameter(name: &str) -> bool {
+    !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())
 }
 
 /// Parses a value and writes it as its type does; `None` if it is malformed.

@@ -1,5 +1,6 @@
 use super::*;
 use http::{Request, request::Parts};
+use lock_core::{MAX_NAME_BYTES, NameError};
 use std::net::Ipv6Addr;
 
 fn head(request: http::request::Builder) -> Parts {
@@ -124,6 +125,43 @@ fn bad_templates_are_refused_with_their_cure() {
     }
     let error = KeyTemplate::try_from(KeyTemplate::of("k").header("not a header")).unwrap_err().to_string();
     assert!(error.contains("`not a header` is not the name of a header"), "{error}");
+}
+
+#[test]
+fn empty_and_long_keys_are_refused() {
+    let refused = |key: KeyParts| KeyTemplate::try_from(key).map(drop).unwrap_err();
+    let empty = InvalidKey::Name(NameError::Empty);
+    for key in [KeyTemplate::of(""), KeyTemplate::of("").header("h"), KeyTemplate::template("").query("q")] {
+        assert_eq!(refused(key), empty);
+    }
+    let long = "x".repeat(MAX_NAME_BYTES + 1);
+    for key in
+        [KeyTemplate::of(&*long), KeyTemplate::template(&long), KeyTemplate::of(&long[1..]).header("h")]
+    {
+        assert!(matches!(refused(key), InvalidKey::Name(NameError::TooLong { .. })));
+    }
+    assert_eq!(format!("{empty:#}"), format!("{empty}: {}", NameError::Empty), "the cause says what to do");
+}
+
+#[test]
+fn nameless_query_parameters_are_refused() {
+    for key in [KeyTemplate::of("k").query(""), KeyTemplate::of("k").query_as::<u64>("")] {
+        assert_eq!(KeyTemplate::try_from(key).map(drop), Err(InvalidKey::QueryParameter));
+    }
+}
+
+#[cfg(feature = "axum")]
+#[test]
+fn path_parameters_that_no_route_has_are_refused() {
+    for name in ["", " ", "*rest", "{sku}", "a/b"] {
+        for key in [KeyTemplate::of("k").path(name), KeyTemplate::of("k").path_as::<u64>(name)] {
+            let error = KeyTemplate::try_from(key).map(drop).unwrap_err();
+            assert_eq!(error, InvalidKey::PathParameter { name: name.to_owned() });
+            assert!(error.to_string().contains("name it as the route does"), "{error}");
+        }
+    }
+    let error = KeyTemplate::try_from("k:{a/b}").map(drop).unwrap_err();
+    assert_eq!(error, InvalidKey::BadPlaceholder { at: 2 });
 }
 
 #[cfg(feature = "axum")]
