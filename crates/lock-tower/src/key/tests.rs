@@ -22,7 +22,7 @@ fn filled(key: &KeyTemplate, request: http::request::Builder) -> Result<String, 
 }
 
 #[test]
-fn parts_from_the_client_cannot_pretend_to_be_two() {
+fn one_part_cannot_pretend_to_be_two() {
     let key = || KeyTemplate::of("k").header("a").header("b");
     let one = read(key(), Request::get("/").header("a", "a:b").header("b", "c")).unwrap();
     let two = read(key(), Request::get("/").header("a", "a").header("b", "b:c")).unwrap();
@@ -32,7 +32,7 @@ fn parts_from_the_client_cannot_pretend_to_be_two() {
 }
 
 #[test]
-fn braces_control_characters_and_bytes_of_the_client_are_escaped() {
+fn values_are_escaped() {
     let key = || KeyTemplate::of("k").query("q");
     assert_eq!(read(key(), Request::get("/?q=%7Bx%0A")).unwrap(), "k:%7Bx%0A");
     assert_eq!(read(key(), Request::get("/?q=Gr%C3%B6%C3%9Fe+1")).unwrap(), "k:Gr%C3%B6%C3%9Fe%201");
@@ -42,7 +42,7 @@ fn braces_control_characters_and_bytes_of_the_client_are_escaped() {
 }
 
 #[test]
-fn functions_can_escape_what_clients_wrote() {
+fn functions_can_escape_values() {
     let key = KeyTemplate::from_fn(|request| {
         let part = |name| request.headers.get(name).map(|value| KeyTemplate::escape(value.as_bytes()));
         Ok(format!("k:{}:{}", part("a").unwrap_or_default(), part("b").unwrap_or_default()))
@@ -53,7 +53,7 @@ fn functions_can_escape_what_clients_wrote() {
 }
 
 #[test]
-fn missing_empty_repeated_and_long_values_are_the_clients() {
+fn missing_empty_repeated_and_long_values_are_400() {
     let long = "x".repeat(600);
     let wide = ":".repeat(200);
     let cases = [
@@ -79,7 +79,7 @@ fn missing_empty_repeated_and_long_values_are_the_clients() {
 }
 
 #[test]
-fn what_a_function_returns_is_checked_as_a_name() {
+fn result_of_a_function_is_checked_as_a_name() {
     let cases = [
         ("", "it is empty"),
         ("a\nb", "it has characters that a key must not have"),
@@ -108,7 +108,7 @@ fn typed_headers_and_queries_are_parsed_and_escaped() {
 }
 
 #[test]
-fn bad_templates_are_refused_with_their_cure() {
+fn bad_templates_are_refused_with_a_remedy() {
     let cases = [
         ("stock:{sku", "unpaired brace at byte 6"),
         ("stock:sku}", "unpaired brace at byte 9"),
@@ -152,7 +152,7 @@ fn nameless_query_parameters_are_refused() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn path_parameters_that_no_route_has_are_refused() {
+fn impossible_path_parameters_are_refused() {
     for name in ["", " ", "*rest", "{sku}", "a/b"] {
         for key in [KeyTemplate::of("k").path(name), KeyTemplate::of("k").path_as::<u64>(name)] {
             let error = KeyTemplate::try_from(key).map(drop).unwrap_err();
@@ -166,7 +166,7 @@ fn path_parameters_that_no_route_has_are_refused() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn templates_that_could_be_read_in_two_ways_are_refused() {
+fn ambiguous_templates_are_refused() {
     for template in ["{a}{b}", "{a}-{b}", "{a}x{b}", "{a}%{b}"] {
         let error = KeyTemplate::try_from(template).unwrap_err();
         assert!(matches!(error, InvalidKey::NoSeparator { .. }), "`{template}`: {error}");
@@ -189,12 +189,12 @@ fn types_are_for_parameters_of_the_template() {
 
 #[cfg(not(feature = "axum"))]
 #[test]
-fn a_path_parameter_without_the_feature_says_how_to_get_it() {
+fn path_parameter_without_the_feature_names_it() {
     assert_eq!(KeyTemplate::try_from("stock:{sku}").unwrap_err(), InvalidKey::NeedsAxum);
 }
 
 #[test]
-fn a_key_tells_what_it_reads_and_not_what_it_read() {
+fn debug_shows_the_rule_and_no_value() {
     let key = KeyTemplate::try_from(KeyTemplate::of("k").header("h").query("q")).unwrap();
     assert_eq!(format!("{key:?}"), "KeyTemplate(k:{header `h`}:{query parameter `q`})");
 }

@@ -10,7 +10,7 @@ fn rejection(reason: RejectReason) -> Rejection {
 }
 
 #[test]
-fn details_of_a_users_function_cannot_break_the_json() {
+fn details_are_escaped_in_json() {
     let said = "a \"quoted\" \\ thing\nof two lines \u{1}";
     let problem = rejection(RejectReason::Key(KeyError::bad_request(said))).into_response();
     let body = format!("{:?}", problem.body());
@@ -22,7 +22,7 @@ fn details_of_a_users_function_cannot_break_the_json() {
 }
 
 #[test]
-fn a_status_of_ones_own_is_said_in_the_head_and_in_the_body() {
+fn own_status_is_in_head_and_body() {
     let response = rejection(RejectReason::Contended).with_status(StatusCode::LOCKED).into_response();
     assert_eq!(response.status(), StatusCode::LOCKED);
     let json =
@@ -67,7 +67,7 @@ fn problem_types_and_titles_are_stable() {
 }
 
 #[test]
-fn those_refused_together_do_not_come_back_together() {
+fn retries_are_spread() {
     let times: Vec<_> = (0..64).map(|_| retry::after(Duration::from_secs(4))).collect();
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     assert!(*first >= Duration::from_secs(4) && *last <= Duration::from_secs(8), "{first:?} to {last:?}");
@@ -82,7 +82,7 @@ fn those_refused_together_do_not_come_back_together() {
 }
 
 #[test]
-fn grpc_refusals_are_trailers_only() {
+fn grpc_rejections_are_trailers_only() {
     let cases = [
         (RejectReason::Contended, "10", true),
         (RejectReason::Timeout, "14", true),
@@ -115,7 +115,7 @@ fn grpc_refusals_are_trailers_only() {
 }
 
 #[test]
-fn a_hash_is_under_the_secret_of_its_process() {
+fn hash_is_under_the_secret_of_the_process() {
     let name = |text| lock_core::LockName::new(text).unwrap();
     let hash = KeyHash::of(&name("account:4711"));
     assert_eq!(hash, KeyHash::of(&name("account:4711")), "the same as long as the process lives");
@@ -130,7 +130,7 @@ fn a_hash_is_under_the_secret_of_its_process() {
 /// Replicas of different versions must agree. OpenSSL gives the same:
 /// `printf account:4711 | openssl mac -macopt size:8 -macopt hexkey:000102030405060708090a0b0c0d0e0f SIPHASH`
 #[test]
-fn a_hash_under_a_shared_secret_is_siphash_2_4() {
+fn hash_is_siphash_2_4() {
     let secret: [u8; 16] = std::array::from_fn(|at| at as u8);
     let hash = |text| KeyHash::with_secret(secret, &lock_core::LockName::new(text).unwrap()).to_string();
     assert_eq!(hash("account:4711"), "f89c7ed1ac22d89c");

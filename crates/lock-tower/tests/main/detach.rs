@@ -43,7 +43,7 @@ async fn leaves_after_100_ms(app: &Router) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_stops_the_handler_unless_it_is_detached() {
+async fn leaving_client_stops_only_attached_handlers() {
     let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
     let cancelled = slow(&done).layer(layer(&world));
     leaves_after_100_ms(&cancelled).await;
@@ -62,7 +62,7 @@ async fn a_client_that_leaves_stops_the_handler_unless_it_is_detached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_answer_is_the_handlers_own() {
+async fn answer_is_the_handlers_own() {
     let (world, done) = (World::new(), Arc::default());
     let app = slow(&done).layer(layer(&world).detach(&DetachedTasks::new()));
     let answer = ask(&app, get("/")).await;
@@ -71,7 +71,7 @@ async fn a_detached_answer_is_the_handlers_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_waits_has_not_begun_and_leaves_nothing() {
+async fn leaving_waiter_leaves_nothing() {
     let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
     let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let app = slow(&done).layer(layer(&world).detach(&tasks));
@@ -84,7 +84,7 @@ async fn a_client_that_waits_has_not_begun_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_says_who_is_left_and_a_shutdown_stops_them() {
+async fn drain_counts_handlers_and_shutdown_stops_them() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let app = Router::new()
         .route("/", any(async || std::future::pending::<()>().await))
@@ -99,7 +99,7 @@ async fn a_drain_says_who_is_left_and_a_shutdown_stops_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn max_hold_ends_a_detached_handler_that_hangs() {
+async fn max_hold_ends_a_hanging_handler() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let app = Router::new()
         .route("/", any(async || std::future::pending::<()>().await))
@@ -113,7 +113,7 @@ async fn max_hold_ends_a_detached_handler_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_slowly_holds_a_detached_handler_up() {
+async fn slow_reader_holds_the_handler_up() {
     let (world, made) = (World::new(), Arc::new(AtomicUsize::new(0)));
     let counted = made.clone();
     let handler = async move || {
@@ -134,7 +134,7 @@ async fn a_client_that_reads_slowly_holds_a_detached_handler_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_that_nobody_reads_lets_others_run_and_can_be_stopped() {
+async fn unread_endless_body_yields_and_can_be_stopped() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let endless =
         async || Body::from_stream(stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"again"))));
@@ -148,7 +148,7 @@ async fn an_endless_body_that_nobody_reads_lets_others_run_and_can_be_stopped() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_nobody_waits_for_releases() {
+async fn panic_without_a_client_releases() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let panics = async || -> &'static str {
         tokio::time::sleep(millis(500)).await;
@@ -176,7 +176,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_that_is_still_unwinding_reaches_the_client_whole() {
+async fn unwinding_panic_reaches_the_client() {
     let world = World::new();
     let panics = async || -> &'static str { panic!("the detached handler panics") };
     let app = Router::new().route("/", any(panics)).layer(layer(&world).detach(&DetachedTasks::new()));
@@ -203,7 +203,7 @@ async fn a_panic_that_is_still_unwinding_reaches_the_client_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reads_slowly_does_not_keep_a_body_whose_lock_is_lost() {
+async fn slow_reader_does_not_keep_a_body_after_the_loss() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let hangs = async || {
         let chunks = stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"chunk")));
@@ -220,7 +220,7 @@ async fn a_client_that_reads_slowly_does_not_keep_a_body_whose_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_handlers_run_than_the_limit_whether_they_waited_or_go_without() {
+async fn limit_covers_waiters_and_unlocked_handlers() {
     let (world, tasks) = (World::new(), DetachedTasks::with_limit(1));
     let others = world.another_process();
     let held = ["t:1", "t:2"].map(|name| others.named(name).unwrap().acquire());
@@ -243,7 +243,7 @@ async fn no_more_handlers_run_than_the_limit_whether_they_waited_or_go_without()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_hangs_ends_some_time_after_its_client_left() {
+async fn orphan_ends_after_max_orphan_time() {
     let handler = async || std::future::pending::<()>().await;
     let body = async || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
     let (world, tasks) = (World::new(), DetachedTasks::new());
@@ -263,7 +263,7 @@ async fn a_handler_that_hangs_ends_some_time_after_its_client_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_detached_body_is_known() {
+async fn size_hint_counts_down() {
     let trailers = async || Some(Ok(http::HeaderMap::new()));
     let whole = move || Full::from("done").with_trailers(trailers());
     let app = Router::new().route("/", any(async move || Body::new(Box::pin(whole()))));

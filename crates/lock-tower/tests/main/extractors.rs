@@ -8,7 +8,7 @@ use lock_testkit::{Fault, Op};
 use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
 
 #[tokio::test(start_paused = true)]
-async fn the_handler_sees_name_token_deadline_and_owner() {
+async fn handle_has_name_token_deadline_and_owner() {
     async fn handler(locks: LockFactory, lock: LockHandle) -> String {
         assert!(lock.is_held() && lock.remaining() > millis(2_000));
         // Re-entry further down, by value.
@@ -32,7 +32,7 @@ async fn the_handler_sees_name_token_deadline_and_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_may_release_early_and_only_once() {
+async fn handle_releases_early_and_once() {
     let world = World::new();
     let store = world.store.clone();
     let handler = move |lock: LockHandle| async move {
@@ -50,7 +50,7 @@ async fn a_handler_may_release_early_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clone_of_the_handle_does_not_keep_the_lock() {
+async fn clone_of_the_handle_does_not_keep_the_lock() {
     let world = World::new();
     let (sender, mut receiver) = tokio::sync::mpsc::channel::<LockHandle>(1);
     let handler = move |lock: LockHandle| async move { sender.send(lock).await.unwrap() };
@@ -64,7 +64,7 @@ async fn a_clone_of_the_handle_does_not_keep_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_layer_the_answer_says_so() {
+async fn missing_layer_is_500() {
     let app = Router::new()
         .route("/handle", on_get(|_: LockHandle| async { "never" }))
         .route("/status", on_get(|_: LockStatus| async { "never" }))
@@ -77,7 +77,7 @@ async fn without_a_layer_the_answer_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_needs_the_lock_is_not_called_degraded() {
+async fn handle_rejects_an_unlocked_request() {
     let world = World::new();
     world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
     let status = |status: LockStatus| async move {
@@ -96,7 +96,7 @@ async fn a_handler_that_needs_the_lock_is_not_called_degraded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_layer_is_logged_with_its_route_and_without_the_key() {
+async fn missing_layer_is_logged_with_route_and_without_key() {
     let app = Router::new()
         .route("/handle/{account}", on_get(|_: LockHandle| async { "never" }))
         .route("/status/{account}", on_get(|_: LockStatus| async { "never" }));
@@ -111,7 +111,7 @@ async fn a_missing_layer_is_logged_with_its_route_and_without_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_layers_of_one_key_refuse_instead_of_waiting_for_ever() {
+async fn two_layers_of_one_key_time_out() {
     let world = World::new();
     let layer = || world.layer().key("one").wait(millis(100));
     let app = Router::new().route("/", on_get(|| async { "never" })).layer(layer()).layer(layer());
@@ -121,7 +121,7 @@ async fn two_layers_of_one_key_refuse_instead_of_waiting_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_not_confirmed_does_not_stop_the_handler() {
+async fn unconfirmed_release_does_not_stop_the_handler() {
     let world = World::new();
     world.faulty.always(Op::Release, Fault::Hang);
     let handler = |lock: LockHandle| async move {

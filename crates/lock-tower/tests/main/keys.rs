@@ -65,7 +65,7 @@ async fn nested_routers_have_the_parameters_of_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_outside_of_the_router_refuses_instead_of_sharing_a_lock() {
+async fn layer_outside_the_router_is_500() {
     let world = World::new();
     let router = Router::new().route("/skus/{sku}", any(which));
     let wrapped = ServiceBuilder::new().layer(stock(&world)).service(router.clone());
@@ -79,7 +79,7 @@ async fn a_layer_outside_of_the_router_refuses_instead_of_sharing_a_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fallbacks_routes_without_the_parameter_and_twins_are_refused() {
+async fn missing_and_ambiguous_parameters_are_500() {
     let world = World::new();
     let apps = [
         (
@@ -108,7 +108,7 @@ async fn fallbacks_routes_without_the_parameter_and_twins_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_template_is_logged_once_per_route() {
+async fn wrong_template_is_logged_once_per_route() {
     let (world, log) = (World::new(), Log::default());
     let _subscriber = log.subscribe();
     let app = Router::new()
@@ -138,7 +138,7 @@ async fn a_wrong_template_is_logged_once_per_route() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_catch_all_is_one_value() {
+async fn catch_all_is_one_value() {
     let world = World::new();
     let app = Router::new().route("/files/{*path}", any(which)).route_layer(world.layer().key("file:{path}"));
     assert_eq!(text(ask(&app, get("/files/a/b.txt")).await).await, "file:a%2Fb.txt");
@@ -199,7 +199,7 @@ async fn functions_name_the_lock_at_once_or_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
+async fn allow_covers_missing_but_not_misconfigured_keys() {
     async fn with_or_without(lock: Option<LockHandle>) -> String {
         lock.map_or("none".to_owned(), |lock| lock.name().to_string())
     }
@@ -214,7 +214,7 @@ async fn a_bypass_lets_the_clients_omission_pass_but_not_a_wrong_wiring() {
 
 /// The handler may read one of two values, or a long one: that is not a request without a key.
 #[tokio::test(start_paused = true)]
-async fn a_malformed_key_is_no_way_around_the_lock() {
+async fn allow_does_not_cover_malformed_keys() {
     let world = World::new();
     let layer = world.layer().key(KeyTemplate::of("t").query("account")).on_bad_key(OnBadKey::Allow);
     let app = Router::new().route("/", any(async || "without the lock")).route_layer(layer);
@@ -227,12 +227,12 @@ async fn a_malformed_key_is_no_way_around_the_lock() {
 
 #[test]
 #[should_panic(expected = "the key has an unpaired brace at byte 6")]
-fn a_bad_template_is_found_when_the_layer_is_built() {
+fn bad_template_fails_when_the_layer_is_built() {
     let _ = World::new().layer().key("stock:{sku");
 }
 
 #[test]
-fn a_template_from_a_file_is_tried() {
+fn try_key_returns_the_error() {
     let layer = World::new().layer();
     assert!(layer.clone().try_key("stock:{sku").unwrap_err().to_string().contains("write `{name}`"));
     assert!(layer.clone().try_key(String::from("stock:{sku}")).is_ok());
@@ -259,7 +259,7 @@ async fn methods_and_filters_pass_without_a_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_request_does_not_run_the_handler_of_get_without_its_lock() {
+async fn filter_for_get_covers_head() {
     let world = World::new();
     let locked = async |lock: Option<LockHandle>| match lock {
         Some(_) => StatusCode::OK,

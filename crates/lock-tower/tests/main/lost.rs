@@ -84,7 +84,7 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_key_drops_the_handler_within_a_renewal_interval() {
+async fn deleted_key_drops_the_handler_within_an_interval() {
     for tasks in [None, Some(DetachedTasks::new())] {
         let mut site = site(tasks.as_ref()).await;
         let asking = tokio::spawn({
@@ -105,7 +105,7 @@ async fn a_deleted_key_drops_the_handler_within_a_renewal_interval() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_server_drops_the_handler_at_the_deadline() {
+async fn paused_server_drops_the_handler_at_the_deadline() {
     let mut site = site(None).await;
     let asking = tokio::spawn({
         let app = site.app.clone();
@@ -126,7 +126,7 @@ async fn a_paused_server_drops_the_handler_at_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_whose_key_is_deleted_ends_with_an_error() {
+async fn deleted_key_ends_the_body_with_an_error() {
     for tasks in [None, Some(DetachedTasks::new())] {
         let mut site = site(tasks.as_ref()).await;
         let mut body = ask(&site.app, get("/body")).await.into_body();
@@ -145,7 +145,7 @@ async fn a_body_whose_key_is_deleted_ends_with_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_whose_server_is_paused_is_cut_at_the_deadline() {
+async fn paused_server_cuts_the_body_at_the_deadline() {
     for tasks in [None, Some(DetachedTasks::new())] {
         let mut site = site(tasks.as_ref()).await;
         let mut body = ask(&site.app, get("/body")).await.into_body();

@@ -3,22 +3,24 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod asleep;
-mod contract;
-mod costs;
-mod crowd;
+mod allocations;
+mod buffer;
 mod detach;
-mod events;
 mod extractors;
 mod keys;
 mod lost;
+mod max_hold;
 #[cfg(feature = "otel")]
 mod metrics;
+mod observers;
 mod placement;
 mod processes;
-mod releases;
+mod release;
+mod responses;
+mod service;
 mod shadow;
-mod slow;
 mod spans;
 mod streams;
 mod support;
+mod suspend;
+mod waiters;

@@ -42,7 +42,7 @@ fn texts<'a>(attributes: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> V
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_metric_appears_under_its_route_and_without_a_key() {
+async fn every_metric_has_its_route_and_no_key() {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();

@@ -66,7 +66,7 @@ async fn reads_beside_a_locked_write_take_no_lock() {
 
 /// The documentation warns of both.
 #[tokio::test(start_paused = true)]
-async fn layers_around_a_route_lock_its_refusals_too() {
+async fn layers_around_a_route_lock_its_405_too() {
     let world = World::new();
     let route = || Router::new().route("/skus/{sku}", on_post(order));
     let apps = [

@@ -30,8 +30,7 @@ const SERVERS: usize = 4;
 const CLIENTS: usize = 200;
 const REQUESTS_PER_CLIENT: usize = 3;
 
-const THIS_TEST: &str =
-    "processes::handlers_of_one_key_in_four_processes_never_overlap_and_their_tokens_rise";
+const THIS_TEST: &str = "processes::four_processes_exclude_each_other_with_rising_tokens";
 const REDIS: &str = "LOCK_TOWER_TEST_REDIS";
 const PLACE: &str = "LOCK_TOWER_TEST_PLACE";
 
@@ -117,7 +116,7 @@ async fn client(server: SocketAddr) -> Vec<StatusCode> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn handlers_of_one_key_in_four_processes_never_overlap_and_their_tokens_rise() {
+async fn four_processes_exclude_each_other_with_rising_tokens() {
     if let Ok(redis) = env::var(REDIS) {
         return serve(&redis).await;
     }

@@ -57,7 +57,7 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lock_is_free_only_after_the_last_chunk() {
+async fn lock_is_free_after_the_last_chunk() {
     let (world, made) = (World::new(), Arc::default());
     let tasks = DetachedTasks::new();
     for app in [streaming(&made).layer(layer(&world)), streaming(&made).layer(layer(&world).detach(&tasks))] {
@@ -90,7 +90,7 @@ async fn abort_at_the_third(world: &World, app: Router, made: &AtomicUsize) -> (
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_at_the_third_chunk_frees_the_lock_within_100_ms() {
+async fn leaving_client_frees_the_lock_within_100_ms() {
     let (world, made) = (World::new(), Arc::default());
     let app = streaming(&made).layer(layer(&world));
     let (held, made) = abort_at_the_third(&world, app, &made).await;
@@ -101,7 +101,7 @@ async fn a_client_that_leaves_at_the_third_chunk_frees_the_lock_within_100_ms() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_detached_handler_finishes_without_its_client() {
+async fn detached_handler_finishes_without_its_client() {
     let (world, made) = (World::new(), Arc::default());
     let tasks = DetachedTasks::new();
     let app = streaming(&made).layer(layer(&world).detach(&tasks));
@@ -115,7 +115,7 @@ async fn a_detached_handler_finishes_without_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_cuts_the_connection_instead_of_ending_the_body_well() {
+async fn lost_lock_cuts_the_connection() {
     let (world, made) = (World::new(), Arc::default());
     let tasks = DetachedTasks::new();
     let routes =

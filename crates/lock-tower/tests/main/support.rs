@@ -5,7 +5,10 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use lock_core::{LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
 use lock_testkit::{FaultyBackend, Op};
-use lock_tower::LockLayer;
+use lock_tower::{
+    LockLayer,
+    observer::{LayerEvent, LayerObserver},
+};
 use serde_json::Value;
 use std::{
     io::Write,
@@ -171,5 +174,32 @@ pub(crate) struct Inside(Gauge);
 impl Drop for Inside {
     fn drop(&mut self) {
         self.0.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// An observer that records each event as a line.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorder(Arc<Mutex<Vec<String>>>);
+
+impl Recorder {
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl LayerObserver for Recorder {
+    fn on_event(&self, event: &LayerEvent<'_>) {
+        let said = match event {
+            LayerEvent::Acquired { .. } => "acquired".to_owned(),
+            LayerEvent::NotAcquired { reason, waited, disposition, .. } => {
+                format!("{} after {} ms, {disposition:?}", reason.as_str(), waited.as_millis())
+            }
+            LayerEvent::Cancelled { waited, .. } => format!("cancelled after {} ms", waited.as_millis()),
+            LayerEvent::Lost { reason, .. } => format!("lost: {reason:?}"),
+            LayerEvent::Ended { held, .. } => format!("ended after {} ms", held.as_millis()),
+            other => panic!("{other:?}"),
+        };
+        let route = event.route().map_or("no route", |route| route);
+        self.0.lock().unwrap().push(format!("{route}: {said}"));
     }
 }

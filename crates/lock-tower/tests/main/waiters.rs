@@ -22,7 +22,7 @@ const SERVED: usize = LIMIT + 1;
 
 /// In real time, on all cores: the refused ones must not wait behind the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn twelve_thousand_requests_of_one_key_are_ten_thousand_waiters_and_two_thousand_quick_refusals() {
+async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     let backend = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
     let locks = LockFactory::new(backend.clone());
     let gate = Arc::new(Semaphore::new(0));
@@ -86,7 +86,7 @@ async fn twelve_thousand_requests_of_one_key_are_ten_thousand_waiters_and_two_th
 
 /// What waits is the request and a place in a queue, and nothing grows with the number of refusals.
 #[tokio::test(start_paused = true)]
-async fn what_a_waiter_costs_is_bounded() {
+async fn cost_is_bounded() {
     let size = size_of::<lock_tower::service::ResponseFuture<Router, axum::body::Body>>();
     println!("a waiting request: {size} bytes beside its own");
     assert!(size < 2_000, "{size} bytes");
@@ -108,7 +108,7 @@ async fn what_a_waiter_costs_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_default_a_thousand_requests_wait() {
+async fn a_thousand_wait_by_default() {
     let world = World::new();
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let app = Router::new().route("/", any(async || "served")).layer(world.layer().key("one"));
@@ -122,7 +122,7 @@ async fn by_default_a_thousand_requests_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn look_ups_of_keys_are_waiters_too() {
+async fn key_look_ups_count() {
     let world = World::new();
     let layer = world.layer().key(KeyTemplate::from_async_fn(|_| std::future::pending())).max_waiters(1);
     let app = Router::new().route("/", any(async || "never")).layer(layer);

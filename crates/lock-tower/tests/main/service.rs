@@ -99,7 +99,7 @@ fn request(number: usize) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_mixed_requests_never_call_a_service_that_is_not_ready() {
+async fn mixed_requests_call_only_ready_services() {
     let world = World::new();
     let inside = Gauge::default();
     let layer = world.layer().key("one").methods([Method::POST]).wait(millis(60_000));
@@ -161,7 +161,7 @@ async fn nothing_is_acquired_before_the_call() {
 struct Failed;
 
 #[tokio::test(start_paused = true)]
-async fn the_error_of_the_service_is_its_own_and_releases() {
+async fn inner_error_is_unchanged_and_releases() {
     let world = World::new();
     let failing = tower::service_fn(|_: Request<()>| async { Err::<Response<Full<Bytes>>, _>(Failed) });
     for expected in 1..=2 {

@@ -1,6 +1,6 @@
-//! Slow clients: an upload that nobody holds a lock for, and a reader that loses it.
+//! Uploads that arrive before the lock is acquired: their limit, their budget, their time.
 
-use crate::support::{World, ask, get, millis, problem, secs, text};
+use crate::support::{World, ask, millis, problem, secs, text};
 use axum::{
     Router,
     body::Body,
@@ -12,7 +12,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt, Limited, StreamBody};
 use lock_testkit::Op;
-use lock_tower::{BufferRequestLayer, LockLayer, LockLost};
+use lock_tower::BufferRequestLayer;
 use std::{
     pin::Pin,
     task::{Context, Poll},
@@ -38,18 +38,7 @@ fn app(world: &World, buffer: BufferRequestLayer) -> Router {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_max_hold_of_the_options_stays() {
-    let world = World::new();
-    let terms = lock_core::LockOptions::new().lease(secs(3)).max_hold(secs(5));
-    let app = Router::new().route("/", any(async || std::future::pending::<()>().await));
-    let app = app.layer(world.layer().key("one").options(terms));
-    let began = tokio::time::Instant::now();
-    problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
-    assert_eq!(began.elapsed().as_secs(), 5);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slow_upload_does_not_hold_the_lock() {
+async fn slow_upload_does_not_hold_the_lock() {
     let world = World::new();
     let app = app(&world, BufferRequestLayer::new());
     let uploading = tokio::spawn({
@@ -64,7 +53,7 @@ async fn a_slow_upload_does_not_hold_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn uploads_that_are_too_large_too_slow_or_broken_are_refused_without_a_lock() {
+async fn large_slow_and_broken_uploads_take_no_lock() {
     let world = World::new();
     let app = app(&world, BufferRequestLayer::new().limit(25).timeout(secs(10)));
     problem(ask(&app, upload(Body::from("x".repeat(26)))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
@@ -88,7 +77,7 @@ async fn limit_outside_of_the_layer_is_413() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn uploads_that_wait_for_their_lock_have_a_budget_in_bytes() {
+async fn waiting_uploads_have_a_budget_in_bytes() {
     let world = World::new();
     let buffer = BufferRequestLayer::new().limit(50).budget(100);
     let lock = world.layer().key("one").wait(secs(60));
@@ -117,7 +106,7 @@ async fn uploads_that_wait_for_their_lock_have_a_budget_in_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_default_waiting_uploads_take_64_mib_at_most() {
+async fn budget_is_64_mib_by_default() {
     let world = World::new();
     let _held = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let app = app(&world, BufferRequestLayer::new());
@@ -133,7 +122,7 @@ async fn by_default_waiting_uploads_take_64_mib_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_counts_until_the_handler_drops_it() {
+async fn body_counts_until_the_handler_drops_it() {
     let keeps = async |body: Bytes| {
         std::future::pending::<()>().await;
         drop(body);
@@ -162,95 +151,19 @@ async fn trailers_of_an_upload_arrive() {
     assert_eq!(text(ask(&app, upload(Body::new(body))).await).await, "Some(\"7\")");
 }
 
-/// Sends a byte a minute, and does not end.
-fn dripping_upload() -> Body {
-    Body::from_stream(stream::unfold((), async |()| {
-        tokio::time::sleep(secs(60)).await;
-        Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
-    }))
-}
-
 async fn reads(body: String) -> String {
     body.len().to_string()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dripping_upload_keeps_its_lock_for_30_seconds() {
-    let world = World::new();
-    let app = Router::new().route("/", put(reads).route_layer(world.layer().key("one")));
-    let dripping = tokio::spawn({
-        let app = app.clone();
-        async move { ask(&app, upload(dripping_upload())).await }
-    });
-    tokio::time::sleep(secs(28)).await;
-    problem(ask(&app, upload(Body::empty())).await, StatusCode::SERVICE_UNAVAILABLE).await;
-    tokio::time::sleep(secs(2)).await;
-    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others go on");
-    let json = problem(dripping.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
-    assert_eq!(json["reason"], "lost");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_layer_without_max_hold_leaves_it_to_the_options() {
-    let world = World::new();
-    let terms = lock_core::LockOptions::new().lease(secs(3));
-    let held_after_a_minute = async |layer: LockLayer| {
-        let app = Router::new().route("/", put(reads).route_layer(layer.key("one")));
-        let waiting = tokio::time::timeout(secs(60), ask(&app, upload(dripping_upload())));
-        waiting.await.is_err()
-    };
-    assert!(held_after_a_minute(world.layer().no_max_hold()).await);
-    assert!(!held_after_a_minute(world.layer().no_max_hold().options(terms.max_hold(secs(5)))).await);
-    assert!(!held_after_a_minute(world.layer().options(terms)).await, "options keep the default");
-    assert!(!held_after_a_minute(world.layer().no_max_hold().max_hold(secs(5))).await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_freed_of_its_lock_at_the_limit() {
-    let world = World::new();
-    let handler = async || {
-        let chunks = stream::iter((0..5).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"chunk"))));
-        Body::from_stream(chunks)
-    };
-    let app = Router::new().route("/", any(handler)).route_layer(world.layer().key("one").max_hold(secs(7)));
-    let mut body = ask(&app, get("/")).await.into_body();
-    assert!(body.frame().await.unwrap().is_ok());
-    tokio::time::sleep(millis(6_990)).await;
-    assert!(world.is_held(), "renewed until then");
-    tokio::time::sleep(millis(20)).await;
-    world.settle().await;
-    assert!(!world.is_held(), "although nobody reads the body");
-    let error = body.frame().await.unwrap().unwrap_err();
-    let error = std::error::Error::source(&error).unwrap();
-    assert_eq!(error.downcast_ref(), Some(&LockLost(lock_core::LostReason::MaxHold)));
-    assert!(body.frame().await.is_none(), "and then nothing");
-}
-
 /// Empty frames are below any limit.
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_is_always_ready_lets_others_run_and_ends_in_time() {
+async fn always_ready_upload_yields_and_times_out() {
     let app = app(&World::new(), BufferRequestLayer::new().timeout(secs(10)));
     let empty = stream::repeat_with(|| Ok::<_, std::io::Error>(Frame::data(Bytes::new())));
     let mut asking = Box::pin(ask(&app, upload(Body::new(StreamBody::new(empty.take(1_000_000))))));
     assert!(futures_util::poll!(&mut asking).is_pending(), "the whole of it, without a break");
     tokio::time::advance(secs(11)).await;
     problem(asking.await, StatusCode::REQUEST_TIMEOUT).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_longest_hold_of_a_layer_stays_in_whatever_order_it_is_built() {
-    let world = World::new();
-    let terms = lock_core::LockOptions::new().lease(secs(3));
-    let layers = [
-        world.layer().key("one").max_hold(secs(5)).options(terms),
-        world.layer().key("one").options(terms).max_hold(secs(5)),
-    ];
-    for layer in layers {
-        let app = Router::new().route("/", any(async || std::future::pending::<()>().await)).layer(layer);
-        let began = tokio::time::Instant::now();
-        problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
-        assert_eq!(began.elapsed().as_secs(), 5);
-    }
 }
 
 /// Says how long it is, and must not be read: the client would be told to send it.
@@ -270,7 +183,7 @@ impl http_body::Body for Announced {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upload_that_says_it_is_too_large_is_not_asked_for() {
+async fn announced_large_upload_is_not_polled() {
     let app = app(&World::new(), BufferRequestLayer::new().limit(25));
     problem(ask(&app, upload(Body::new(Announced(26)))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
 }

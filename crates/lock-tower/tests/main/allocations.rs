@@ -11,7 +11,7 @@ use std::{convert::Infallible, future::ready};
 use tower::{Layer, Service, service_fn};
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_passes_allocates_nothing() {
+async fn request_without_a_lock_allocates_nothing() {
     let world = World::new();
     // A body that is taken from the text that is there anyway.
     let bare = service_fn(|_: Request<()>| {

@@ -1,4 +1,4 @@
-//! A process that was asleep: its clock is past the lease before any timer has fired.
+//! A process that was suspended: its clock is past the lease before any timer has fired.
 
 use crate::support::{World, ask, get, problem, secs};
 use axum::{Router, body::Body, response::Response, routing::any};
@@ -46,7 +46,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_made_after_the_lease_does_not_go_out() {
+async fn answer_made_after_the_lease_is_not_sent() {
     let clock = Arc::new(Sleeper::default());
     let sleeps = clock.clone();
     let app = app(&clock, async move || {
@@ -58,7 +58,7 @@ async fn an_answer_that_was_made_after_the_lease_does_not_go_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_not_called_again_after_the_lease() {
+async fn handler_is_not_polled_after_the_lease() {
     let clock = Arc::new(Sleeper::default());
     let sleeps = clock.clone();
     let app = app(&clock, async move || {
@@ -73,7 +73,7 @@ async fn a_handler_is_not_called_again_after_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_does_not_end_well_after_the_lease() {
+async fn body_ends_with_an_error_after_the_lease() {
     let clock = Arc::new(Sleeper::default());
     let sleeps = clock.clone();
     let app = app(&clock, async move || -> Response {

@@ -53,7 +53,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_body_releases_at_its_end_and_not_before() {
+async fn whole_body_releases_at_its_end() {
     released_once(
         async || chunks(3),
         async |world, app| {
@@ -70,7 +70,7 @@ async fn a_whole_body_releases_at_its_end_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_frame_releases_although_nobody_asks_for_another() {
+async fn last_frame_releases_without_another_poll() {
     // Its length is known, so hyper does not ask again.
     released_once(
         async || "hello",
@@ -99,7 +99,7 @@ impl Exact for Body {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_nobody_will_send_release_with_the_head() {
+async fn unsent_bodies_release_with_the_head() {
     let empty = async || StatusCode::OK;
     let no_content = async || StatusCode::NO_CONTENT;
     let not_modified = async || Response::builder().status(304).body(chunks(3)).unwrap();
@@ -115,7 +115,7 @@ async fn bodies_that_nobody_will_send_release_with_the_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_request_releases_with_the_head() {
+async fn head_request_releases_with_the_head() {
     released_once(
         async || chunks(3),
         async |_, app| {
@@ -129,7 +129,7 @@ async fn a_head_request_releases_with_the_head() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_dropped_early_releases() {
+async fn dropped_body_releases() {
     released_once(
         async || chunks(3),
         async |_, app| {
@@ -141,7 +141,7 @@ async fn a_body_that_is_dropped_early_releases() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_fails_releases_with_its_error() {
+async fn failing_body_releases_with_its_error() {
     let failing = async || {
         let frames = [Ok(Bytes::from_static(b"a")), Err(std::io::Error::other("broken"))];
         Body::from_stream(stream::iter(frames))
@@ -158,7 +158,7 @@ async fn a_body_that_fails_releases_with_its_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_releases_and_goes_on() {
+async fn panic_releases_and_goes_on() {
     let panics = async |_: LockHandle| -> &'static str { panic!("the handler panics") };
     released_once(panics, async |_, app| {
         let caught = AssertUnwindSafe(ask(&app, get("/")));
@@ -169,7 +169,7 @@ async fn a_panic_releases_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_panics_releases_and_the_panic_goes_on() {
+async fn panic_of_a_body_releases_and_goes_on() {
     let panics = async || {
         let stream = stream::iter(0..3).map(|at| match at {
             0 => Ok::<_, Infallible>(Bytes::from_static(b"a")),
@@ -186,7 +186,7 @@ async fn a_body_that_panics_releases_and_the_panic_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_early_release_is_the_only_one() {
+async fn early_release_is_the_only_one() {
     let early = async |lock: LockHandle| {
         assert!(lock.release().await.unwrap().was_held());
         chunks(3)
@@ -214,7 +214,7 @@ async fn release_on_head_leaves_the_body_unprotected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_the_queue_leaves_nothing() {
+async fn leaving_the_queue_leaves_nothing() {
     let world = World::new();
     let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     for app in both(&world, async || "never") {
@@ -258,7 +258,7 @@ impl Drop for Transaction {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_body_holds_is_dropped_before_its_lock() {
+async fn body_is_dropped_before_its_lock() {
     let dropped = Arc::new(Mutex::new(None));
     let writes = dropped.clone();
     let handler = async move |lock: LockHandle| {
@@ -296,7 +296,7 @@ impl Drop for Work {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_and_a_body_that_are_dropped_end_before_their_lock() {
+async fn cancelled_handler_and_body_end_before_their_lock() {
     let (world, order) = (World::new(), Order::default());
     let works = order.clone();
     let handler = async move || {

@@ -1,0 +1,67 @@
+//! The events of a layer, as its observers get them.
+
+use crate::support::{Recorder, World, ask, get, millis, text};
+use axum::{Router, routing::any};
+use lock_tower::{
+    KeyTemplate,
+    observer::{LayerEvent, LayerObserver},
+};
+
+async fn served() -> &'static str {
+    "served"
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_have_the_template_of_the_route() {
+    let (world, recorder) = (World::new(), Recorder::default());
+    let layer = || world.layer().key("k:{id}").observer(recorder.clone());
+    let nested = Router::new().route("/items/{id}", any(served)).route_layer(layer());
+    let app = Router::new().nest("/shops/{shop}", nested);
+    assert_eq!(text(ask(&app, get("/shops/7/items/account-4711")).await).await, "served");
+    let named = Router::new().route("/{id}", any(served)).route_layer(layer().route("orders"));
+    assert_eq!(text(ask(&named, get("/account-4711")).await).await, "served");
+    let other = world.another_process().named("k:account-4711").unwrap().acquire().await.unwrap();
+    ask(&named, get("/account-4711")).await;
+    other.release().await.unwrap();
+    let events = recorder.take();
+    let expected = [
+        "/shops/{shop}/items/{id}: acquired",
+        "/shops/{shop}/items/{id}: ended after 0 ms",
+        "orders: acquired",
+        "orders: ended after 0 ms",
+        "orders: timeout after 1000 ms, Rejected",
+    ];
+    assert_eq!(events, expected);
+}
+
+/// A panic in an observer is the observer's alone.
+#[derive(Debug)]
+struct Panics;
+
+impl LayerObserver for Panics {
+    fn on_event(&self, _: &LayerEvent<'_>) {
+        panic!("an exporter panics");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn panic_of_an_observer_keeps_no_lock() {
+    let world = World::new();
+    let app = Router::new().route("/", any(served)).layer(world.layer().key("one").observer(Panics));
+    assert_eq!(text(ask(&app, get("/")).await).await, "served");
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaving_the_queue_is_an_event() {
+    let (world, recorder) = (World::new(), Recorder::default());
+    let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let late = KeyTemplate::from_async_fn(|_| std::future::pending());
+    for key in [KeyTemplate::try_from("one").unwrap(), late] {
+        let layer = world.layer().key(key).observer(recorder.clone());
+        let app = Router::new().route("/", any(served)).layer(layer);
+        assert!(tokio::time::timeout(millis(100), ask(&app, get("/"))).await.is_err());
+        assert_eq!(recorder.take(), ["/: cancelled after 100 ms"]);
+    }
+}
