@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     assert!(ask("POST", "?account=7").await?.is_success());
     assert!(ask("GET", "").await?.is_success());
-    // A part of the key is missing: refused, never locked under a name with a hole.
+    // A part of the key is missing: rejected, never locked under a name with a hole.
     assert_eq!(ask("POST", "").await?, StatusCode::BAD_REQUEST);
     // Somebody else holds it.
     let held = locks.named("account:acme%3Aeu:7")?.acquire().await?;

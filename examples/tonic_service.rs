@@ -1,6 +1,6 @@
 //! How do I put a lock around a gRPC service, and what does its client see?
 //!
-//! `grpc()` answers refusals with a `grpc-status` instead of a problem document. The service here is tonic's health
+//! `grpc()` answers rejections with a `grpc-status` instead of a problem document. The service here is tonic's health
 //! service; your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
 
 use lock_core::{LockFactory, MemoryBackend};

@@ -12,10 +12,10 @@ use std::{
 };
 
 pin_project! {
-    /// The body of the handler with the lock that it needs, or the ready-made body of a refusal.
+    /// The body of the handler with the lock that it needs, or the ready-made body of a rejection.
     ///
-    /// It releases once: when the handler's body has ended or failed, as soon as it says that nothing will follow, and
-    /// when it is dropped.
+    /// It releases once: when the handler's body has ended or failed, as soon as it says that nothing will
+    /// follow, and when it is dropped.
     pub struct LockedBody<B> {
         // Dropped before the lock.
         #[pin]

@@ -1,4 +1,4 @@
-//! What the clones of a layer share.
+//! The settings and limits that the clones of a layer share.
 
 use crate::{
     detach::DetachedTasks,
@@ -151,8 +151,8 @@ impl Config {
     }
 }
 
-/// Returns whether the methods include the one of the request. HEAD runs the handler of GET in axum and most routers, and
-/// must not run it without the lock.
+/// Returns whether the methods include the one of the request. HEAD runs the handler of GET in axum and most
+/// routers, and must not run it without the lock.
 fn covers(methods: &[Method], asked: &Method) -> bool {
     methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
 }

@@ -1,4 +1,4 @@
-//! The layer: which lock, under which terms, and what becomes of requests that do not get it.
+//! The layer: its key, the terms of its locks, and the answers to requests that do not acquire them.
 
 use crate::{
     BoxError,
@@ -17,7 +17,7 @@ use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
-/// One request per key at a time, over all processes that share the store.
+/// A layer that serves one request per key at a time, over all processes that share the store.
 ///
 /// | option | default |
 /// | --- | --- |
@@ -29,8 +29,8 @@ use tower_layer::Layer;
 /// | [`release_on`](Self::release_on) | the end of the body |
 /// | [`detach`](Self::detach) | a client that leaves cancels the handler |
 /// | [`on_lost`](Self::on_lost) | stop the handler, cut the body |
-/// | [`on_unavailable`](Self::on_unavailable) | refuse (fail closed) |
-/// | [`on_bad_key`](Self::on_bad_key) | refuse |
+/// | [`on_unavailable`](Self::on_unavailable) | reject (fail closed) |
+/// | [`on_bad_key`](Self::on_bad_key) | reject |
 /// | [`timeout_status`](Self::timeout_status) | 503 |
 /// | [`on_reject`](Self::on_reject), [`grpc`](Self::grpc) | problem+json |
 /// | [`key_hash_secret`](Self::key_hash_secret) | random, of this process |
@@ -64,14 +64,14 @@ pub struct LockLayer<K = NoKey, D = Cancel> {
 }
 
 impl LockLayer {
-    /// A layer over these locks, which needs a [`key`](Self::key).
+    /// Creates a layer over these locks. It still needs a [`key`](Self::key).
     pub fn new(locks: LockFactory) -> Self {
         Self { config: Arc::new(Config::new(locks)), key: NoKey(()), disconnect: Cancel(()) }
     }
 }
 
 impl<D> LockLayer<NoKey, D> {
-    /// Which lock a request needs: a template, or a [`KeyTemplate`].
+    /// Sets the rule that turns a request into the name of its lock: a template, or a [`KeyTemplate`].
     ///
     /// # Panics
     /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
@@ -103,12 +103,13 @@ impl<D> LockLayer<NoKey, D> {
 }
 
 impl<K> LockLayer<K, Cancel> {
-    /// A client that leaves does not stop the handler: it runs in a task, to the end of its body, and keeps the lock
-    /// until then. For handlers that write.
+    /// Runs each handler in a task, to the end of its body, even if its client leaves. The handler keeps the
+    /// lock until then. Use it for handlers that write.
     ///
-    /// A handler that loses its lock is dropped all the same, also at [`max_hold`](Self::max_hold), 30 s by default.
-    /// One that has released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client has
-    /// left. A request that still waits for its lock goes with its client: it has not begun.
+    /// A handler that loses its lock is still dropped, also at [`max_hold`](Self::max_hold), 30 s by default.
+    /// A handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after
+    /// its client has left. A request that waits for its lock ends with its client: its handler was not
+    /// called yet.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
         LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
@@ -116,11 +117,11 @@ impl<K> LockLayer<K, Cancel> {
 }
 
 impl<K, D> LockLayer<K, D> {
-    /// How long a request waits for its lock; zero is one try.
+    /// Sets how long a request waits for its lock. With zero it tries once.
     ///
     /// # Panics
-    /// Above the factory's [`longest_wait`](lock_core::Limits::longest_wait); [`try_wait`](Self::try_wait) returns the
-    /// error.
+    /// Above the factory's [`longest_wait`](lock_core::Limits::longest_wait); [`try_wait`](Self::try_wait)
+    /// returns the error.
     #[track_caller]
     pub fn wait(self, wait: Duration) -> Self {
         match self.try_wait(wait) {
@@ -138,18 +139,20 @@ impl<K, D> LockLayer<K, D> {
         Ok(self.with(|config| config.wait = wait))
     }
 
-    /// Does not wait: a lock that is held is answered at once, with 409.
+    /// Does not wait: a request whose lock is held is rejected at once with 409.
     pub fn fail_fast(self) -> Self {
         self.wait(Duration::ZERO)
     }
 
-    /// Requests of other methods pass without a lock. GET includes HEAD, which runs the same handler.
+    /// Sets the methods that need the lock. Requests of other methods need none. GET includes HEAD, which
+    /// runs the same handler.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         let methods: Arc<[Method]> = methods.into_iter().collect();
         self.with(|config| config.methods = Some(methods))
     }
 
-    /// Requests for which this is `false` pass without a lock. A filter added later is asked as well.
+    /// Adds a filter: requests for which it returns `false` need no lock. A request needs the lock if all
+    /// filters agree.
     pub fn filter(self, needs_lock: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
@@ -159,8 +162,8 @@ impl<K, D> LockLayer<K, D> {
     /// [`no_max_hold`](Self::no_max_hold).
     ///
     /// # Panics
-    /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
-    /// the error.
+    /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options)
+    /// returns the error.
     #[track_caller]
     pub fn options(self, options: LockOptions) -> Self {
         match self.try_options(options) {
@@ -177,23 +180,27 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.options = Some(options)).checked()
     }
 
-    /// Ends a hold that lasts longer than this, because the handler hangs, the upload stalls or the client reads
-    /// slowly. The handler is dropped or the body cut, and the lock is released. All other terms stay. The default is
-    /// 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more was set. With [`OnLost::Signal`] the handler goes on without the lock.
+    /// Ends a hold that lasts longer than this, because the handler hangs, the upload stalls or the client
+    /// reads slowly. The handler is dropped or the body cut, and the lock is released. With
+    /// [`OnLost::Signal`] the handler continues without the lock. All other terms stay.
+    ///
+    /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s
+    /// or more was set.
     ///
     /// # Panics
     /// If it is below a millisecond, or does not fit the other terms.
     #[track_caller]
-    pub fn max_hold(self, most: Duration) -> Self {
-        match self.with(|config| config.max_hold = MaxHold::Set(most)).checked() {
+    pub fn max_hold(self, limit: Duration) -> Self {
+        match self.with(|config| config.max_hold = MaxHold::Set(limit)).checked() {
             Ok(layer) => layer,
             Err(error) => panic!("{}", with_cause(&error)),
         }
     }
 
-    /// Leaves the longest hold to the lock options, which have none by default. A stalled client then keeps its lock
-    /// until its connection ends: use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer) and responses
-    /// that do not wait for the client, or for streams that clients may keep open.
+    /// Leaves the longest hold to the lock options, which have none by default. A stalled client then keeps
+    /// its lock until its connection ends: use it only with a
+    /// [`BufferRequestLayer`](crate::BufferRequestLayer) and responses that do not wait for the client, or
+    /// for streams that clients may keep open.
     pub fn no_max_hold(self) -> Self {
         self.with(|config| config.max_hold = MaxHold::FromOptions)
     }
@@ -203,34 +210,36 @@ impl<K, D> LockLayer<K, D> {
         Ok(self)
     }
 
-    /// When the lock is given back.
+    /// Sets when the lock is released.
     pub fn release_on(self, when: ReleaseOn) -> Self {
         self.with(|config| config.release_on = when)
     }
 
-    /// What becomes of a handler whose lock is lost.
+    /// Sets what happens to a handler whose lock is lost.
     pub fn on_lost(self, then: OnLost) -> Self {
         self.with(|config| config.on_lost = then)
     }
 
-    /// What becomes of requests while the store does not answer.
+    /// Sets what happens to requests while the store does not answer.
     pub fn on_unavailable(self, then: OnUnavailable) -> Self {
         self.with(|config| config.on_unavailable = then)
     }
 
-    /// What becomes of requests that lack the client's part of the key. One that is malformed, and one that is missing
-    /// because of the wiring, is always refused.
+    /// Sets what happens to requests that lack the client's part of the key. A key that is malformed, or
+    /// missing because the server is misconfigured, is always rejected.
     pub fn on_bad_key(self, then: OnBadKey) -> Self {
         self.with(|config| config.on_bad_key = then)
     }
 
-    /// The status for a wait that was in vain, for example 409. (Without a wait it is 409 anyway; see
-    /// [`on_reject`](Self::on_reject) for another.)
+    /// Sets the status of a request whose [`wait`](Self::wait) ended without the lock, for example 409. A
+    /// layer that does not wait answers with 409 in any case; use [`on_reject`](Self::on_reject) for another
+    /// status.
     pub fn timeout_status(self, status: StatusCode) -> Self {
         self.with(|config| config.timeout_status = status)
     }
 
-    /// The answer to requests that are refused. [`Rejection::into_response`] is the default one, to begin with.
+    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a
+    /// starting point.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -254,14 +263,14 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_reject = Arc::new(move |rejection| answer(rejection).map(boxed)))
     }
 
-    /// Refuses as gRPC does: [`Rejection::into_grpc_response`]. For tonic.
+    /// Answers rejected requests with a gRPC status, for tonic; see [`Rejection::into_grpc_response`].
     pub fn grpc(self) -> Self {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it have the same
-    /// hash for a key, in every version. Whoever knows the secret can test names against a hash. The default is a random
-    /// secret of the process.
+    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that
+    /// share it have the same hash for a key, in every version. With the secret, names can be tested against
+    /// a hash. The default is a random secret of the process.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -275,21 +284,22 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.key_hash_secret = Some(secret))
     }
 
-    /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a look-up of their
-    /// key or for their lock; the next is refused with 503. The default is 1,000. The factory's
-    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
-    pub fn max_waiters(self, most: usize) -> Self {
-        self.with(|config| config.waiters = Waiters::new(most))
+    /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a
+    /// look-up of their key or for their lock; the next is rejected with 503. The default is 1,000. The
+    /// factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    pub fn max_waiters(self, limit: usize) -> Self {
+        self.with(|config| config.waiters = Waiters::new(limit))
     }
 
-    /// Acquires and measures, but never refuses, stops or [detaches](Self::detach) a handler: to see what the layer would do. A request waits as
-    /// long as it would, and then goes on; handlers should take [`LockStatus`](crate::LockStatus) or
+    /// Runs the layer in shadow mode, to see what it would do. It acquires and measures, but never rejects,
+    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits as long as
+    /// it would, and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or
     /// `Option<LockHandle>`.
     pub fn shadow(self) -> Self {
         self.with(|config| config.mode = Mode::Shadow)
     }
 
-    /// What observers are told as the route, where axum does not know it.
+    /// Sets the route of the events and the span, where axum does not know it.
     pub fn route(self, template: impl Into<Arc<str>>) -> Self {
         self.with(|config| config.route = Some(template.into()))
     }

@@ -2,63 +2,66 @@
 
 use http::{Method, StatusCode};
 
-/// When the lock is given back.
+/// The moment at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReleaseOn {
-    /// When the body has ended, failed, or was dropped: a stream is protected to its last byte.
+    /// The end of the body, its error, or its drop: a stream is protected to its last byte.
     #[default]
     BodyEnd,
-    /// When the handler has returned its response; the body is not protected.
+    /// The return of the response from the handler; the body is not protected.
     Head,
 }
 
 impl ReleaseOn {
-    /// Whether there is nothing left to protect after this head: bodies that nobody will send are not waited for.
+    /// Returns whether nothing is left to protect after this head: a body that will not be sent is not waited
+    /// for.
     pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
         self == Self::Head || is_bodiless(head, asked)
     }
 }
 
-/// Whether nobody will send the body of this response, or read it.
+/// Returns whether the body of this response will not be sent.
 pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
     *asked == Method::HEAD
         || head.is_informational()
         || matches!(head, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// What becomes of a handler whose lock is lost.
+/// The treatment of a handler whose lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLost {
-    /// It is dropped and the request answered with 503; a body that has begun ends with an error.
+    /// Drops the handler and answers with 503. A body that has begun ends with an error.
     #[default]
     Stop,
-    /// It goes on, and may ask its [`LockHandle`](crate::LockHandle).
+    /// Lets the handler continue. It can ask its [`LockHandle`](crate::LockHandle).
     Signal,
 }
 
-/// What becomes of requests while the store does not answer.
+/// The treatment of requests while the store does not answer.
 ///
-/// A store that answers and refuses, for want of rights or because a key is of another type, is not passed by: that does
-/// not heal by itself, and the locks would be gone for good without anybody noticing.
+/// It applies to outages only. A store that answers with an error, because rights are missing or a key has
+/// another type, is not passed by: that does not heal by itself, and requests would run without locks for
+/// ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
-    /// They are refused: fail closed.
+    /// Rejects them: fail closed.
     #[default]
     Reject,
-    /// They go on without the lock: fail open. The handler sees [`Unlocked::Unavailable`](crate::Unlocked::Unavailable).
+    /// Passes them through without the lock: fail open. The handler gets
+    /// [`Unlocked::Unavailable`](crate::Unlocked::Unavailable).
     Allow,
 }
 
-/// What becomes of requests that lack the client's part of the key: that do not have the header or the parameter at all,
-/// or whose function says [`KeyError::missing`](crate::KeyError::missing).
+/// The treatment of requests that lack the client's part of the key: the header or the parameter is missing,
+/// or the function of the key returns [`KeyError::missing`](crate::KeyError::missing).
 ///
-/// What is empty, given more than once, or too long is refused in any case: a handler might read a value in it, and a
-/// client could so choose to go without the lock.
+/// A part that is empty, given more than once, or too long is rejected in any case. A handler might read a
+/// value in it, and a client could choose to run without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnBadKey {
-    /// They are refused.
+    /// Rejects them.
     #[default]
     Reject,
-    /// They go on without a lock. The handler sees [`Unlocked::NoKey`](crate::Unlocked::NoKey).
+    /// Passes them through without a lock. The handler gets [`Unlocked::NoKey`](crate::Unlocked::NoKey).
     Allow,
 }

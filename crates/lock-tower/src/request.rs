@@ -166,22 +166,33 @@ impl LockRequest {
         (self.config.on_reject)(rejection)
     }
 
+    /// A request that waited too long or came too often is the ordinary case: the metrics count it.
     fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: &Extensions) {
-        let word = reason.as_str();
+        let outcome = reason.as_str();
         match reason {
-            RejectReason::Misconfigured(error) => {
-                tracing::error!(lock.outcome = word, error = %format_args!("{error:#}"), "lock layer misconfigured")
-            }
+            RejectReason::Misconfigured(error) => tracing::error!(
+                lock.outcome = outcome,
+                error = %format_args!("{error:#}"),
+                "lock layer misconfigured"
+            ),
             RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
                 let route = self.config.route(extensions);
                 if !error.is_of_template() || self.config.logged_routes.is_new(route) {
-                    tracing::error!(lock.outcome = word, http.route = route, error = %error, "lock layer misconfigured");
+                    tracing::error!(
+                        lock.outcome = outcome,
+                        http.route = route,
+                        %error,
+                        "lock layer misconfigured"
+                    );
                 }
             }
-            RejectReason::Unavailable(error) => {
-                tracing::warn!(lock.outcome = word, disposition = ?disposition, error = %format_args!("{error:#}"), "lock not acquired")
-            }
-            _ => tracing::debug!(lock.outcome = word, disposition = ?disposition, "lock not acquired"),
+            RejectReason::Unavailable(error) => tracing::warn!(
+                lock.outcome = outcome,
+                ?disposition,
+                error = %format_args!("{error:#}"),
+                "lock not acquired"
+            ),
+            _ => tracing::debug!(lock.outcome = outcome, ?disposition, "lock not acquired"),
         }
     }
 }

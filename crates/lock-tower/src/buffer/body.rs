@@ -21,7 +21,7 @@ impl BufferedBody {
         Self { data, trailers }
     }
 
-    /// What has not been read yet.
+    /// Returns the bytes that were not read yet.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.data

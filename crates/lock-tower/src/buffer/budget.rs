@@ -1,4 +1,4 @@
-//! How many bytes of uploads there may be at once.
+//! A limit for the bytes of all uploads together.
 
 use bytes::Bytes;
 use std::sync::{

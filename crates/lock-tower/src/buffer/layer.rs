@@ -12,8 +12,8 @@ use std::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Reads the body of each request into memory, and then calls the service inside, so that a slow upload does not keep
-/// others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
+/// Reads the body of each request into memory, and then calls the service inside, so that a slow upload does
+/// not keep others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
 ///
 /// | option | default | answer above it |
 /// | --- | --- | --- |
@@ -21,9 +21,9 @@ use tower_service::Service;
 /// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |
 /// | [`timeout`](Self::timeout): the time of one upload | 30 s | 408 |
 ///
-/// Requests that wait for their lock keep their bodies in memory, so a layer without a budget would let the waiters of
-/// one key take as much memory as they like. Refusals are `application/problem+json`; the `reason` of an exceeded budget
-/// is `buffer_full`.
+/// Requests that wait for their lock keep their bodies in memory, so a layer without a budget would let the
+/// waiters of one key take as much memory as they like. Rejections are `application/problem+json`; the
+/// `reason` of an exceeded budget is `buffer_full`.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -61,9 +61,9 @@ impl BufferRequestLayer {
         Self { limit: bytes, ..self }
     }
 
-    /// Sets how many bytes all requests of this layer and its clones may keep in memory, while they arrive, wait for their
-    /// lock, and until the handler has dropped them. Above it, a request is answered with 503 and `Retry-After`. A body
-    /// that is longer than the whole budget is answered with 413.
+    /// Sets how many bytes all requests of this layer and its clones may keep in memory, while they arrive,
+    /// wait for their lock, and until the handler has dropped them. Above it, a request is answered with 503
+    /// and `Retry-After`. A body that is longer than the whole budget is answered with 413.
     ///
     /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
     pub fn budget(self, bytes: usize) -> Self {

@@ -1,4 +1,4 @@
-//! A layer that reads the request's body before anybody holds a lock for it.
+//! A layer that reads the request's body before its lock is acquired.
 
 mod body;
 mod budget;

@@ -28,8 +28,8 @@ const FRAMES_PER_POLL: usize = 128;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {
-    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer of kilobytes
-    // alive, which the budget would not see: the bytes are copied instead.
+    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer
+    // of kilobytes alive, which the budget would not see: the bytes are copied instead.
     pub(super) struct Upload<B> {
         #[pin]
         body: Limited<B>,

@@ -1,7 +1,7 @@
 //! Handlers that finish after their client has left.
 //!
-//! A detached handler runs in a task from its first poll to the last frame of its body. The task sends the head and the
-//! frames to the client, if there is one.
+//! A detached handler runs in a task from its first poll to the last frame of its body. The task sends the
+//! head and the frames to the client, if there is one.
 
 mod body;
 mod service;

@@ -21,7 +21,8 @@ use tokio::{
 use tower_service::Service;
 use tracing::Instrument;
 
-/// A service that runs handlers in tasks. It stands between a [`LockService`](crate::service::LockService) and the service inside.
+/// A service that runs handlers in tasks. It stands between a [`LockService`](crate::service::LockService)
+/// and the service inside.
 #[derive(Debug, Clone)]
 pub struct DetachService<S> {
     inner: S,
@@ -102,7 +103,11 @@ pin_project! {
     #[project = ModeProj]
     enum Mode<F, R, E> where R: Body {
         Inline { #[pin] handler: F },
-        Detached { head: Option<oneshot::Receiver<Result<Head, E>>>, rest: Option<Rest<R::Data>>, _body: PhantomData<fn() -> R> },
+        Detached {
+            head: Option<oneshot::Receiver<Result<Head, E>>>,
+            rest: Option<Rest<R::Data>>,
+            _body: PhantomData<fn() -> R>,
+        },
     }
 }
 

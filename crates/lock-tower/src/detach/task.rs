@@ -21,8 +21,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The lock that the task of a handler keeps, and its terms. The layer puts it into the extensions of the request for the
-/// detaching service inside.
+/// The lock that the task of a handler keeps, and its terms. The layer puts it into the extensions of the
+/// request for the detaching service inside.
 #[derive(Clone)]
 pub(crate) struct KeepLock {
     pub(crate) tasks: DetachedTasks,
@@ -102,7 +102,8 @@ where
     R::Error: Into<BoxError>,
 {
     loop {
-        // A body that is always ready and has no client to wait for would starve the other tasks of its thread.
+        // A body that is always ready and has no client to wait for would starve the other tasks of its
+        // thread.
         tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;

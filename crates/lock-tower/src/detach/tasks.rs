@@ -1,10 +1,10 @@
-//! The tasks of detached handlers: how many there may be, and how a shutdown waits for them.
+//! The tasks of detached handlers: their limit, and the wait for them at shutdown.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
-/// The tasks of detached handlers; clones are the same. One may serve many layers.
+/// The tasks of detached handlers. Clones share them, and one value may serve many layers.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,33 +30,33 @@ pub struct DetachedTasks {
 /// Longer than any handler should need, so that one that hangs does not stay until the next restart.
 const DEFAULT_MAX_ORPHAN_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// The right to be one of the tasks.
+/// The permit to run one of the tasks.
 pub(crate) type TaskSlot = OwnedSemaphorePermit;
 
 impl DetachedTasks {
-    /// At most 10,000 at once.
+    /// Creates a set of at most 10,000 tasks at once.
     #[must_use]
     pub fn new() -> Self {
         Self::with_limit(10_000)
     }
 
-    /// At most `most` at once: while there are so many, requests are refused with 503, also one that has waited for its
-    /// lock, and one that goes without.
+    /// Creates a set of at most `limit` tasks at once. While so many run, requests are rejected with 503,
+    /// also those that waited for their lock and those that would be passed through without it.
     #[must_use]
-    pub fn with_limit(most: usize) -> Self {
-        let slots = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+    pub fn with_limit(limit: usize) -> Self {
+        let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
     }
 
-    /// Sets how long a handler, or the rest of its body, may run after its client has left. Then it is dropped, its
-    /// lock is released, and a warning is logged. The default is 15 minutes. While its client is connected, a handler
-    /// is bounded by [`max_hold`](crate::LockLayer::max_hold) alone.
+    /// Sets how long a handler, or the rest of its body, may run after its client has left. Then it is
+    /// dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its client is
+    /// connected, a handler is bounded by [`max_hold`](crate::LockLayer::max_hold) alone.
     #[must_use]
     pub fn max_orphan_time(self, limit: Duration) -> Self {
         Self { max_orphan_time: limit, ..self }
     }
 
-    /// How many handlers run now, with a client or without.
+    /// Returns the number of handlers that run now, with a client or without.
     #[must_use]
     pub fn running(&self) -> usize {
         self.tracker.len()
@@ -65,8 +65,9 @@ impl DetachedTasks {
     /// Waits until all handlers have ended. Stop accepting requests first.
     ///
     /// # Errors
-    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the handlers that
-    /// hold a lock. The others, which released it early or run without one, end with their runtime.
+    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the
+    /// handlers that hold a lock. The others, which released it early or run without one, end with their
+    /// runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: the handlers continue to run.

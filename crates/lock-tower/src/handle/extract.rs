@@ -41,7 +41,7 @@ impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
         // The client does not learn how the server is set up: that is for the log.
         let (kind, detail) = match self {
-            Self::NoLayer => (kind::MISCONFIGURED, "the server is set up wrongly"),
+            Self::NoLayer => (kind::MISCONFIGURED, "the server is misconfigured"),
             Self::Unlocked => (kind::BACKEND_ERROR, "the lock service is not available"),
         };
         Details::new(self.status(), kind, detail).into_response().into_response()

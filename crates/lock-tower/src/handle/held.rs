@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The guard of a request. The response, later its body, has one share, a detached handler another. The guard is released when
-/// the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has a weak reference.
+/// The guard of a request. The response, later its body, has one share, a detached handler another. The guard
+/// is released when the last share is dropped, or earlier by the handler, whose
+/// [`LockHandle`](super::LockHandle) has a weak reference.
 pub(crate) struct Held {
     guard: Mutex<Option<LockGuard>>,
     hold: Hold,
@@ -30,7 +31,8 @@ impl Held {
         self.observers.span()
     }
 
-    /// Takes the guard, and notifies the observers that the hold has ended. Returns `None` after the first call.
+    /// Takes the guard, and notifies the observers that the hold has ended. Returns `None` after the first
+    /// call.
     pub(crate) fn take_guard(&self) -> Option<LockGuard> {
         let guard = lock(&self.guard).take()?;
         if let Some(reason) = self.lost() {

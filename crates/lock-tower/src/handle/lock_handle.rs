@@ -19,8 +19,9 @@ use std::{
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
 /// | [`LockStatus`](crate::LockStatus) | `Held` | `Unlocked` | 500 |
 ///
-/// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is still
-/// around. Of [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
+/// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is
+/// still around. Of [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of
+/// the inner one.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,
@@ -38,11 +39,12 @@ impl LockHandle {
         &self.hold
     }
 
-    /// Gives the lock back now, before the response, and says whether it was still held. Released already, it answers
-    /// [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    /// Gives the lock back now, before the response, and says whether it was still held. Released already, it
+    /// answers [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
-    /// [`ErrorKind::Unconfirmed`](lock_core::ErrorKind::Unconfirmed) if the store did not confirm the release in time.
+    /// [`ErrorKind::Unconfirmed`](lock_core::ErrorKind::Unconfirmed) if the store did not confirm the release
+    /// in time.
     ///
     /// # Cancel safety
     /// Cancel safe: from the first poll on the lock is released, in the background if need be.

@@ -1,4 +1,4 @@
-//! What the handler knows of the lock of its request.
+//! The lock of a request, as its handler sees it and as the layer keeps it.
 
 #[cfg(feature = "axum")]
 mod extract;

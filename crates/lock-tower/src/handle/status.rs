@@ -3,8 +3,8 @@
 use super::lock_handle::LockHandle;
 use crate::reject::RejectReason;
 
-/// The lock of a request, or the reason why the request runs without one. It is in the extensions of every request that
-/// needed a lock.
+/// The lock of a request, or the reason why the request runs without one. It is in the extensions of every
+/// request that needed a lock.
 #[derive(Debug, Clone)]
 pub enum LockStatus {
     /// The request has its lock.
@@ -39,7 +39,8 @@ impl LockStatus {
 pub enum Unlocked {
     /// The store does not answer, and the layer has [`OnUnavailable::Allow`](crate::OnUnavailable::Allow).
     Unavailable,
-    /// The client's part of the key is missing, and the layer has [`OnBadKey::Allow`](crate::OnBadKey::Allow).
+    /// The client's part of the key is missing, and the layer has
+    /// [`OnBadKey::Allow`](crate::OnBadKey::Allow).
     NoKey,
     /// The request would have been rejected for this reason, but the layer runs in
     /// [`shadow`](crate::LockLayer::shadow) mode.

@@ -30,8 +30,8 @@ impl Watch {
         self.held.span().in_scope(call)
     }
 
-    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no loss. Must not
-    /// be polled after completion.
+    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no
+    /// loss. Must not be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
         self.lost.as_mut().map_or(Poll::Pending, |lost| lost.poll_unpin(cx))
     }

@@ -1,4 +1,4 @@
-//! How a key is wrong: as it was written (when the layer is built), or for one request.
+//! The errors of keys: of the rule, when the layer is built, and of one request.
 
 use lock_core::{LockName, NameError};
 use std::{borrow::Cow, fmt};
@@ -81,7 +81,7 @@ impl From<std::convert::Infallible> for InvalidKey {
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
-    /// Whether every request of the route fails in the same way.
+    /// Every request of the route fails in the same way: it is logged once.
     of_template: bool,
 }
 
@@ -89,12 +89,13 @@ pub struct KeyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client left out a part of the key. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow) passes the
-    /// request through.
+    /// The client left out a part of the key. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow)
+    /// passes the request through.
     Missing,
     /// A part of the key is malformed, ambiguous or too long; the client can fix it. Answered with 400.
     BadRequest,
-    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with 500.
+    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with
+    /// 500.
     Misconfigured,
     /// The source of the key did not answer. Answered with 503.
     Unavailable,
@@ -106,7 +107,8 @@ impl KeyError {
         Self::new(KeyErrorKind::Missing, detail)
     }
 
-    /// Creates an error for a part of the key that is wrong and that the client can fix. `detail` is shown to the client.
+    /// Creates an error for a part of the key that is wrong and that the client can fix. `detail` is shown to
+    /// the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::BadRequest, detail)
     }
@@ -116,7 +118,8 @@ impl KeyError {
         Self::new(KeyErrorKind::Misconfigured, detail)
     }
 
-    /// Creates an error for a source of the key that did not answer. `detail` is logged and not shown to the client.
+    /// Creates an error for a source of the key that did not answer. `detail` is logged and not shown to the
+    /// client.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Unavailable, detail)
     }
@@ -148,7 +151,8 @@ impl KeyError {
     }
 }
 
-/// What was read is checked as a name. The parts of ours were checked before, so what is wrong is the client's.
+/// Checks a key as a name. The fixed parts were checked when the layer was built, so the client can fix the
+/// error.
 pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
     LockName::new(text).map_err(|error| {
         KeyError::bad_request(match error {

@@ -1,14 +1,14 @@
-//! How a value from the client is written into a name, so that different values never make the same name.
+//! The escaping of values from the client, so that different values never make the same name.
 
 use super::{error::KeyError, source::Source};
 use lock_core::MAX_NAME_BYTES;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// All but the unreserved characters of RFC 3986. A separator between two values has at least one character of these,
-/// so it is found again: the name can be taken apart in one way only.
+/// All but the unreserved characters of RFC 3986. A separator between two values has at least one character
+/// of these, so it is found again: the name can be taken apart in one way only.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Whether a value may hold this character as it is.
+/// Returns whether an escaped value may contain this character.
 pub(super) fn may_stand_in_a_value(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.~%".contains(c)
 }

@@ -1,4 +1,4 @@
-//! Keys that a function of the user makes, at once or after a while.
+//! Keys that a function of the user makes, at once or in a future.
 
 use super::error::{self, KeyError};
 use futures_util::future::BoxFuture;
@@ -6,8 +6,8 @@ use http::request::Parts;
 use lock_core::LockName;
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// How long a look-up may take.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The time after which a look-up is dropped.
+const MAX_LOOK_UP: Duration = Duration::from_secs(5);
 
 pub(super) type Function = Arc<dyn Fn(&Parts) -> Result<String, KeyError> + Send + Sync>;
 
@@ -24,9 +24,9 @@ where
 
 pub(super) fn in_time(reading: Reading) -> BoxFuture<'static, Result<LockName, KeyError>> {
     Box::pin(async move {
-        match tokio::time::timeout(LONGEST, reading).await {
+        match tokio::time::timeout(MAX_LOOK_UP, reading).await {
             Ok(name) => error::name(&name?),
-            Err(_) => Err(KeyError::unavailable(format!("it was not found out within {LONGEST:?}"))),
+            Err(_) => Err(KeyError::unavailable(format!("its look-up took longer than {MAX_LOOK_UP:?}"))),
         }
     })
 }

@@ -1,4 +1,4 @@
-//! How a template such as `"stock:{sku}"` is read, once, when the layer is built.
+//! The parser of templates such as `"stock:{sku}"`. It runs once, when the layer is built.
 
 use super::{error::InvalidKey, piece::Piece, source::is_path_parameter};
 
@@ -37,7 +37,7 @@ fn is_value(piece: &Piece) -> bool {
     piece.literal().is_none()
 }
 
-/// Whether it shows where the value before it ends.
+/// Returns whether a literal marks where the value before it ends.
 fn separates(literal: &str) -> bool {
     !literal.chars().all(super::escape::may_stand_in_a_value)
 }

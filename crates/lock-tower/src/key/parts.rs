@@ -9,11 +9,11 @@ use http::request::Parts;
 use lock_core::NameError;
 use std::{fmt::Display, str::FromStr, sync::Arc};
 
-/// A prefix or a template, and more parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of) and
-/// [`KeyTemplate::template`](super::KeyTemplate::template).
+/// A prefix or a template, and more parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of)
+/// and [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
-/// A part with a type is parsed by its `FromStr`, as the handler's extractor parses it, and written by its `Display`.
-/// A request whose value cannot be parsed is answered with 400.
+/// A part with a type is parsed by its `FromStr`, as the handler's extractor parses it, and written by its
+/// `Display`. A request whose value cannot be parsed is answered with 400.
 ///
 /// ```
 /// use lock_tower::{KeyError, KeyTemplate};
@@ -37,8 +37,8 @@ impl KeyParts {
         }))
     }
 
-    /// Adds the value of a header, which must be there once. Make sure that the client may not choose it freely, or
-    /// that this does no harm.
+    /// Adds the value of a header, which must be there once. Make sure that the client may not choose it
+    /// freely, or that this does no harm.
     pub fn header(self, name: &str) -> Self {
         self.with(Source::header(name), None)
     }

@@ -1,4 +1,4 @@
-//! Where a value of a key is read from, when it counts as missing, and how it is parsed.
+//! The sources of the values of a key: their reading and parsing.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -41,7 +41,8 @@ impl Source {
     }
 }
 
-/// Returns whether a route can have a parameter of this name. A lock under any other would answer every request with 500.
+/// Returns whether a route can have a parameter of this name. A lock under any other would answer every
+/// request with 500.
 pub(super) fn is_path_parameter(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())
 }
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
                 let pairs = form_urlencoded::parse(query.as_bytes());
                 let value =
                     once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
-                // What is no UTF-8 was replaced, and all such values would be one.
+                // Bytes that are not UTF-8 were replaced: all such values would be one.
                 match value.windows(REPLACEMENT.len()).any(|bytes| bytes == REPLACEMENT) {
                     true => Err(KeyError::bad_request(format!("the {source} is not UTF-8"))),
                     false => Ok(value),

@@ -14,7 +14,7 @@ use http::request::Parts;
 use lock_core::LockName;
 use std::{fmt, future::Future, sync::Arc};
 
-/// How a request is turned into the name of its lock.
+/// The rule that turns a request into the name of its lock.
 ///
 /// | made by | the name |
 /// | --- | --- |
@@ -24,18 +24,18 @@ use std::{fmt, future::Future, sync::Arc};
 /// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
 /// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
 ///
-/// # What comes from the client
-/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and `b:c`. A
-/// value that is missing, empty, or given more than once is refused, and so is a name above
+/// # Values from the client
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and
+/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name above
 /// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
 ///
 /// # Text keys and typed keys
 /// <div class="warning">
 ///
-/// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one `Path<u64>`
-/// for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation are spellings
-/// too. Wherever the handler parses or compares in another way than byte by byte, give the part the type that the
-/// handler uses.
+/// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one
+/// `Path<u64>` for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode
+/// normalisation are spellings too. Wherever the handler parses or compares in another way than byte by byte,
+/// give the part the type that the handler uses.
 ///
 /// </div>
 ///
@@ -90,14 +90,15 @@ impl KeyTemplate {
         KeyParts::new(parse::pieces(template))
     }
 
-    /// The name that `read` makes of the head of the request. It is taken as it is: [escape](Self::escape) what came
-    /// from a client, or use [`KeyParts::part`], which escapes.
+    /// The name that `read` makes of the head of the request. It is taken as it is: [escape](Self::escape)
+    /// what came from a client, or use [`KeyParts::part`], which escapes.
     ///
     /// ```
     /// use lock_tower::{KeyError, KeyTemplate};
     ///
     /// let by_subject = KeyTemplate::from_fn(|request| {
-    ///     let subject = request.extensions.get::<String>().ok_or(KeyError::misconfigured("no subject: is there a login?"))?;
+    ///     let subject = request.extensions.get::<String>();
+    ///     let subject = subject.ok_or(KeyError::misconfigured("no subject: is there a login?"))?;
     ///     Ok(format!("account:{}", KeyTemplate::escape(subject)))
     /// });
     /// ```
@@ -108,8 +109,8 @@ impl KeyTemplate {
         Self::new(Kind::Function(Arc::new(read)))
     }
 
-    /// The name that a future makes of the head of the request, taken as it is. It is dropped if it takes longer than 5
-    /// seconds.
+    /// The name that a future makes of the head of the request, taken as it is. It is dropped if it takes
+    /// longer than 5 seconds.
     ///
     /// ```
     /// use lock_tower::{KeyTemplate, KeyError};
@@ -128,8 +129,8 @@ impl KeyTemplate {
         Self::new(Kind::AsyncFunction(function::boxed(read)))
     }
 
-    /// Percent-encodes a value for a name, as the parts of a template are: all bytes but `A–Z a–z 0–9 - _ . ~`. Escaped
-    /// values that are joined by `:` never make the name of other values.
+    /// Percent-encodes a value for a name, as the parts of a template are: all bytes but
+    /// `A–Z a–z 0–9 - _ . ~`. Escaped values that are joined by `:` never make the name of other values.
     #[must_use]
     pub fn escape(value: impl AsRef<[u8]>) -> String {
         escape::escape(value.as_ref())

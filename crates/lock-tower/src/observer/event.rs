@@ -6,8 +6,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes the requests of a layer that need a lock. Requests that need none are not counted.
 ///
-/// It is called in the task of the request, also from Drop: return quickly and do not block. A panic is caught and ends this
-/// call alone. For events of the locks themselves, see [`LockObserver`](lock_core::LockObserver).
+/// It is called in the task of the request, also from Drop: return quickly and do not block. A panic is
+/// caught and ends this call alone. For events of the locks themselves, see
+/// [`LockObserver`](lock_core::LockObserver).
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -41,8 +42,8 @@ impl<O: LayerObserver + ?Sized> LayerObserver for Arc<O> {
 
 /// Something that happened to a request that needs a lock.
 ///
-/// `route` is the matched route of axum, or the one given to [`LockLayer::route`](crate::LockLayer::route). It is never
-/// the path or the key.
+/// `route` is the matched route of axum, or the one given to [`LockLayer::route`](crate::LockLayer::route).
+/// It is never the path or the key.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum LayerEvent<'a> {
@@ -61,10 +62,11 @@ pub enum LayerEvent<'a> {
         reason: &'a RejectReason,
         /// The time from the arrival of the request.
         waited: Duration,
-        /// What happened to the request.
+        /// The treatment of the request.
         disposition: Disposition,
     },
-    /// The request was dropped before the outcome was known: its client left, or a time-out outside of the layer passed.
+    /// The request was dropped before the outcome was known: its client left, or a time-out outside of the
+    /// layer passed.
     Cancelled {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
@@ -101,13 +103,13 @@ impl<'a> LayerEvent<'a> {
     }
 }
 
-/// What happens to a request that does not acquire its lock.
+/// The treatment of a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// The layer answers with a [`Rejection`](crate::Rejection).
     Rejected,
     /// The handler is called without the lock: the layer allows it
-    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)), or runs in
-    /// [`shadow`](crate::LockLayer::shadow) mode.
+    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)),
+    /// or runs in [`shadow`](crate::LockLayer::shadow) mode.
     PassedThrough,
 }

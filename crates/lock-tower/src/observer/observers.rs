@@ -1,4 +1,4 @@
-//! How the events of one request reach its span and the observers of its layer.
+//! The dispatch of events to the span of a request and the observers of its layer.
 
 use super::{
     event::{LayerEvent, LayerObserver},

@@ -12,12 +12,17 @@ use std::{fmt, time::Duration};
 ///
 /// | instrument | kind, unit | attributes beside `http.route` |
 /// | --- | --- | --- |
-/// | `lock.http.requests` | counter | `lock.outcome`: acquired, contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down, cancelled; `lock.disposition`: served, rejected, passed_through, none |
+/// | `lock.http.requests` | counter | `lock.outcome`, `lock.disposition` |
 /// | `lock.http.lost` | counter | |
 /// | `lock.http.wait.duration` | histogram, s | `lock.outcome` |
 /// | `lock.http.hold.duration` | histogram, s | |
 ///
-/// `http.route` is the template of the route, never the path; keys are never an attribute, since they are unbounded.
+/// `lock.outcome` is acquired, cancelled, or the word of a [`RejectReason`](crate::RejectReason::as_str):
+/// contended, timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down.
+/// `lock.disposition` is served, rejected, passed_through, or none for a cancelled request.
+///
+/// `http.route` is the template of the route, never the path; keys are never an attribute, since they are
+/// unbounded.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -44,7 +49,7 @@ impl OtelLayerObserver {
             lost: make.counter("lock.http.lost", "Requests whose lock was lost before they ended"),
             wait: make.seconds(
                 "lock.http.wait.duration",
-                "From the arrival of a request to its lock, or its refusal",
+                "From the arrival of a request to its lock, or its rejection",
             ),
             hold: make.seconds("lock.http.hold.duration", "From the lock of a request to its release"),
         }

@@ -1,4 +1,4 @@
-//! A refusal as gRPC says it: trailers only.
+//! The answer of a rejection to a gRPC client: trailers only.
 
 use super::{
     body::{RejectionBody, boxed},
@@ -17,7 +17,8 @@ const ABORTED: i32 = 10;
 const INTERNAL: i32 = 13;
 const UNAVAILABLE: i32 = 14;
 
-/// What `grpc-message` must escape: <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
+/// The characters that `grpc-message` must escape:
+/// <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 fn status(reason: &RejectReason) -> i32 {

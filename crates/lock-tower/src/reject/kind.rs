@@ -27,8 +27,8 @@ pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request bod
 pub(crate) const UPLOAD_FAILED: ProblemType = of("upload_failed", "Request body could not be read");
 pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many bytes of requests wait");
 
-/// The URI. It identifies and does not resolve: this library owns no domain, and `about:blank` would say no more than
-/// the status.
+/// The URI. It identifies and does not resolve: this library owns no domain, and `about:blank` would say no
+/// more than the status.
 impl fmt::Display for ProblemType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "urn:problem-type:distlock:{}", self.word)

@@ -1,4 +1,4 @@
-//! Why a request was refused, and what it is answered.
+//! Rejected requests: the reasons, and the answers.
 
 mod body;
 mod grpc;

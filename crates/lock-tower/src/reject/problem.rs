@@ -27,8 +27,8 @@ impl<'a> Details<'a> {
     }
 
     /// Invites to try again, after one to two times this duration.
-    pub(crate) fn retry_after(self, patience: Duration) -> Self {
-        Self { retry_after: Some(retry::after(patience)), ..self }
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(retry::after(wait)), ..self }
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {

@@ -1,4 +1,4 @@
-//! The reasons, each with its status and its words.
+//! The reasons of rejections, each with its status and its texts.
 
 use super::{
     kind::{self, ProblemType},
@@ -95,8 +95,8 @@ impl RejectReason {
         Details::new(status, self.problem_type(), self.detail())
     }
 
-    /// Whether the same request may succeed later, and nothing of it was done before: a client, or a gRPC library on its
-    /// own, must not be invited to repeat work that was done in part.
+    /// Returns whether the same request may succeed later, and nothing of it was done yet. Clients, and gRPC
+    /// libraries on their own, must not repeat work that was done in part.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Contended => true,
@@ -105,22 +105,23 @@ impl RejectReason {
         }
     }
 
-    /// What the client is told. Nothing of the lock's name, of the store, or of the set-up is in it.
+    /// Returns the sentence for the client. It does not contain the lock's name, the store, or the
+    /// configuration.
     pub(crate) fn detail(&self) -> &str {
         match self {
             Self::Contended => "another request is working on this",
-            Self::Timeout => "other requests were working on this for too long",
+            Self::Timeout => "other requests worked on this for too long",
             Self::TooManyWaiters => "too many requests wait for this",
-            Self::TooManyDetached => "too much unfinished work is under way",
+            Self::TooManyDetached => "too many handlers are still running",
             Self::Unavailable(_) => "the lock service is not available",
             Self::Lost(_) => "the lock was lost before the work was done: it may have been done in part",
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
-                KeyErrorKind::Misconfigured => "the server is set up wrongly",
-                KeyErrorKind::Unavailable => "it could not be found out which lock is needed",
+                KeyErrorKind::Misconfigured => "the server is misconfigured",
+                KeyErrorKind::Unavailable => "the key of the lock could not be determined",
             },
-            Self::Misconfigured(_) => "the server is set up wrongly",
+            Self::Misconfigured(_) => "the server is misconfigured",
         }
     }
 }

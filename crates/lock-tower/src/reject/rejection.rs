@@ -1,4 +1,4 @@
-//! A request that was refused, and the answers that can be made of it.
+//! A rejected request, and the answers that can be made of it.
 
 use super::{
     body::{RejectionBody, boxed},
@@ -10,7 +10,7 @@ use super::{
 use http::{Response, StatusCode};
 use std::time::Duration;
 
-/// A request that was refused; [`LockLayer::on_reject`](crate::LockLayer::on_reject) makes an answer of it.
+/// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into an answer.
 #[derive(Debug, Clone)]
 pub struct Rejection {
     reason: RejectReason,
@@ -24,58 +24,63 @@ impl Rejection {
         reason: RejectReason,
         status: StatusCode,
         key: Option<KeyHash>,
-        patience: Duration,
+        wait: Duration,
     ) -> Self {
-        let retry_after = reason.may_pass().then(|| retry::after(patience));
+        let retry_after = reason.may_pass().then(|| retry::after(wait));
         Self { reason, status, key, retry_after }
     }
 
-    /// Why. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for clients.
+    /// Returns the reason. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not
+    /// for clients.
     #[must_use]
     pub fn reason(&self) -> &RejectReason {
         &self.reason
     }
 
-    /// The URI of the problem's type, such as `urn:problem-type:distlock:contended`. Its end is the word of the
-    /// [reason](RejectReason::as_str). It is stable, and for clients to switch on; it does not resolve.
+    /// Returns the URI of the problem's type, such as `urn:problem-type:distlock:contended`. It ends with the
+    /// word of the [reason](RejectReason::as_str). Clients can switch on it: it is stable. It does not
+    /// resolve.
     #[must_use]
     pub fn problem_type(&self) -> String {
         self.reason.problem_type().to_string()
     }
 
-    /// The title of the problem's type, the same for each problem of the type.
+    /// Returns the title of the problem's type, the same for each problem of the type.
     #[must_use]
     pub fn title(&self) -> &'static str {
         self.reason.problem_type().title
     }
 
-    /// The status of the default answer.
+    /// Returns the status of the default answer.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The same with another status, which its default answer then says in its head and in its body.
+    /// Replaces the status of the default answer, in its head and in its body.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// A hash of the key, if it was known: enough to see that two refusals of this process were about one lock. With a
-    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret), also refusals of several processes.
+    /// Returns a hash of the key, if the key was known. It shows that two rejections of this process were
+    /// about one lock, or, with a [`key_hash_secret`](crate::LockLayer::key_hash_secret), two rejections of
+    /// several processes.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.key
     }
 
-    /// When to try again, if that may help: about the longest wait of the layer, at least a second, with jitter, so that those who were
-    /// refused together do not come back together.
+    /// Returns the time after which to try again, if that may help: one to two times the wait of the layer,
+    /// at least a second. It is random, so that requests that were rejected together do not come back
+    /// together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The default answer: `application/problem+json`, with `Retry-After` if it may help to try again.
+    /// Returns the default answer: `application/problem+json`, with `Retry-After` if it may help to try
+    /// again.
     ///
     /// ```json
     /// {
@@ -94,8 +99,8 @@ impl Rejection {
         reason.details(*status).about(*key, *retry_after).into_response().map(boxed)
     }
 
-    /// A trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
-    /// `grpc-retry-pushback-ms` if it may help to try again.
+    /// Returns a trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no
+    /// body, and `grpc-retry-pushback-ms` if it may help to try again.
     #[must_use]
     pub fn into_grpc_response(self) -> Response<RejectionBody> {
         grpc::trailers_only(&self.reason, self.retry_after)

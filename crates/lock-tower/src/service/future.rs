@@ -1,4 +1,5 @@
-//! The future of one request: it resolves the key, acquires the lock, and runs the handler to the head of its response.
+//! The future of one request: it resolves the key, acquires the lock, and runs the handler to the head of its
+//! response.
 
 use crate::{
     body::LockedBody,
@@ -25,7 +26,8 @@ pin_project! {
     /// The future of a [`LockService`](crate::LockService).
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and releases the lock in the background. A request that waits leaves the queue.
+    /// Dropping it drops the handler and releases the lock in the background. A request that waits leaves the
+    /// queue.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B>
     where

@@ -71,7 +71,7 @@ async fn missing_layer_is_500() {
         .route("/option", on_get(|lock: Option<LockHandle>| async move { lock.is_none().to_string() }));
     for path in ["/handle", "/status"] {
         let json = problem(ask(&app, get(path)).await, StatusCode::INTERNAL_SERVER_ERROR).await;
-        assert_eq!(json["detail"], "the server is set up wrongly");
+        assert_eq!(json["detail"], "the server is misconfigured");
     }
     assert_eq!(text(ask(&app, get("/option")).await).await, "true");
 }

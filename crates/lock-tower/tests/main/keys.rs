@@ -71,7 +71,7 @@ async fn layer_outside_the_router_is_500() {
     let wrapped = ServiceBuilder::new().layer(stock(&world)).service(router.clone());
     let app = Router::new().fallback_service(wrapped);
     let said = refused(&world, &app, get("/skus/42"), StatusCode::INTERNAL_SERVER_ERROR).await;
-    assert_eq!(said, "the server is set up wrongly", "the log says more");
+    assert_eq!(said, "the server is misconfigured", "the log says more");
     // The same without another router around.
     let answer = stock(&world).layer(router.into_service::<Body>()).oneshot(get("/skus/42")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
