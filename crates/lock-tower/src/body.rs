@@ -1,6 +1,6 @@
 //! The body of a response, and the lock with it.
 
-use crate::{BoxError, handle::Watch, reject::RejectionBody};
+use crate::{error::BoxError, handle::Watch, reject::RejectionBody};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use lock_core::LostReason;

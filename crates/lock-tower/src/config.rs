@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 /// Longer than most handlers take, shorter than clients that stall.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
-const DEFAULT_WAITERS: usize = 1_000;
+const DEFAULT_MAX_WAITERS: usize = 1_000;
 
 type Filter = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 type OnReject = Arc<dyn Fn(Rejection) -> Response<RejectionBody> + Send + Sync>;
@@ -76,7 +76,7 @@ impl Config {
             on_bad_key: OnBadKey::default(),
             timeout_status: StatusCode::SERVICE_UNAVAILABLE,
             on_reject: Arc::new(Rejection::into_response),
-            waiters: Waiters::new(DEFAULT_WAITERS),
+            waiters: Waiters::new(DEFAULT_MAX_WAITERS),
             mode: Mode::Enforce,
             route: None,
             observers: Arc::new([]),

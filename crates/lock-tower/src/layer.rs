@@ -1,9 +1,9 @@
 //! The layer: its key, the terms of its locks, and the answers to requests that do not acquire them.
 
 use crate::{
-    BoxError,
     config::{Config, LoggedRoutes, MaxHold, Mode, Waiters},
     detach::{DetachService, DetachedTasks},
+    error::BoxError,
     key::{InvalidKey, KeyTemplate},
     observer::LayerObserver,
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},

@@ -166,6 +166,7 @@ mod body;
 mod buffer;
 mod config;
 mod detach;
+mod error;
 mod handle;
 mod key;
 mod layer;
@@ -180,6 +181,7 @@ pub mod typestate;
 pub use body::LockLost;
 pub use buffer::BufferRequestLayer;
 pub use detach::{DetachedTasks, DrainTimeout};
+pub use error::BoxError;
 #[cfg(feature = "axum")]
 pub use handle::LockMissing;
 pub use handle::{LockHandle, LockStatus, Unlocked};
@@ -187,6 +189,3 @@ pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
-
-/// The error of bodies, as in the rest of tower's world.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -4,7 +4,7 @@ use super::{
     body::BufferedBody,
     upload::{Failure, Upload},
 };
-use crate::{BoxError, body::LockedBody};
+use crate::{body::LockedBody, error::BoxError};
 use http::{Request, Response, request::Parts};
 use http_body::Body;
 use pin_project_lite::pin_project;

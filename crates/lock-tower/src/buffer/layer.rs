@@ -1,7 +1,7 @@
 //! The layer, and the service that it makes.
 
 use super::{body::BufferedBody, budget::Budget, future::BufferRequestFuture, upload::Upload};
-use crate::{BoxError, body::LockedBody};
+use crate::{body::LockedBody, error::BoxError};
 use http::Request;
 use http_body::Body;
 use std::{

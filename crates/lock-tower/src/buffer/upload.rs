@@ -5,8 +5,8 @@ use super::{
     budget::{Budget, Exceeded, Reservation},
 };
 use crate::{
-    BoxError,
     body::LockedBody,
+    error::BoxError,
     reject::{Details, RejectionBody, boxed, kind},
 };
 use bytes::{Buf, BufMut, BytesMut};

@@ -1,7 +1,7 @@
 //! The body of a detached handler, as its client receives it.
 
 use super::task::{BodyFrame, poll_panic};
-use crate::BoxError;
+use crate::error::BoxError;
 use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;

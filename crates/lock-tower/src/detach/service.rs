@@ -4,7 +4,7 @@ use super::{
     body::DetachedBody,
     task::{BodyFrame, Head, KeepLock, abandon_after, poll_panic, run_to_end},
 };
-use crate::BoxError;
+use crate::error::BoxError;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;

@@ -2,7 +2,7 @@
 
 use super::tasks::{DetachedTasks, TaskSlot};
 use crate::{
-    BoxError,
+    error::BoxError,
     handle::{Held, Watch},
     policy::{OnLost, ReleaseOn, is_bodiless},
 };

@@ -1,6 +1,6 @@
 //! The body of an answer that does not come from the handler.
 
-use crate::BoxError;
+use crate::error::BoxError;
 use bytes::Bytes;
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 
