@@ -137,13 +137,6 @@ impl LockError {
         Self::new(ErrorKind::InvalidUrl).detail(detail)
     }
 
-    /// The same error about no lock in particular, for options that were checked before there is a name.
-    #[must_use]
-    pub fn without_name(mut self) -> Self {
-        self.0.name = None;
-        self
-    }
-
     /// What kind of failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

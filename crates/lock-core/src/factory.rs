@@ -92,6 +92,12 @@ impl LockFactory {
         Lock::new(self.handle.clone(), parse(name)?)
     }
 
+    /// Returns the options of locks that do not choose their own.
+    #[doc(hidden)]
+    pub fn options(&self) -> LockOptions {
+        self.handle.options
+    }
+
     /// Checks that locks of this factory accept these options, for libraries that take options before they know a name.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::{
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{__private::lock, AcquireFuture, Lock, LockError, LockFactory, LockName, LockOptions};
+use lock_core::{__private::lock, AcquireFuture, LockError, LockFactory, LockName, LockOptions};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex},
@@ -111,25 +111,26 @@ impl Config {
     }
 
     pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
-        Ok(self.lock(self.locks.named(name)?)?.acquire_timeout(self.wait))
+        Ok(self.locks.named(name)?.with_options(self.lock_options())?.acquire_timeout(self.wait))
     }
 
     /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.
     pub(crate) fn check(&self) -> Result<(), LockError> {
-        self.lock(self.locks.named("any")?).map(drop).map_err(LockError::without_name)
+        self.locks.check_options(&self.lock_options())
     }
 
-    fn lock(&self, lock: Lock) -> Result<Lock, LockError> {
-        let options = self.options.unwrap_or_else(|| lock.options());
+    fn lock_options(&self) -> LockOptions {
+        let options = self.options.unwrap_or_else(|| self.locks.options());
         match self.max_hold {
             // A stricter choice stays. An operation timeout of that length does not fit the default.
             MaxHold::Default => {
-                let most =
-                    options.chosen_max_hold().map_or(DEFAULT_MAX_HOLD, |set| set.min(DEFAULT_MAX_HOLD));
-                lock.with_options(options.max_hold(most)).or_else(|_| lock.with_options(options))
+                let chosen = options.chosen_max_hold();
+                let limited =
+                    options.max_hold(chosen.map_or(DEFAULT_MAX_HOLD, |set| set.min(DEFAULT_MAX_HOLD)));
+                if limited.check().is_ok() { limited } else { options }
             }
-            MaxHold::Set(most) => lock.with_options(options.max_hold(most)),
-            MaxHold::FromOptions => lock.with_options(options),
+            MaxHold::Set(most) => options.max_hold(most),
+            MaxHold::FromOptions => options,
         }
     }
 
