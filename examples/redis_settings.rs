@@ -4,7 +4,7 @@
 //! `redis://user:password@host:port/database`, `rediss://…` (TLS, feature `tls`), or `redis+unix:///path/of/socket`.
 
 use lock_core::{LockFactory, LockOptions};
-use lock_fred::{RedisBackendBuilder, fred::types::config::Config};
+use lock_fred::{RedisBackendBuilder, fred::types::config::Config, from_config};
 use std::{env, error::Error, time::Duration};
 
 #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Server, user, password, database and TLS come from fred's configuration; policies for retries do not.
     let config = Config::from_url(&url)?;
-    let backend = RedisBackendBuilder::from_config(config).connect().await?;
+    let backend = from_config(config)?.connect().await?;
     let lock = LockFactory::new(backend).named("nightly-report")?;
     println!("and by a configuration of fred's: {:?}", lock.acquire().await?.release().await?);
 

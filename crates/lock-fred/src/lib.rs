@@ -11,64 +11,51 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What is stored
-//! What Redisson stores (`RLock`, and `RFencedLock` for the token), so that Rust and Java contend for one lock: a hash
-//! `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, a channel for wake-ups. Every
-//! operation is one Lua script in one round trip, and repeating it is harmless.
+//! This crate dials, secures connections and translates errors. What is stored, when a connection is replaced, what one
+//! Redis promises and which servers will do is described in [`lock_redis`], on which it is built.
 //!
-//! # Connections
-//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
-//! - when it breaks, after a random pause of 150 to 250 ms;
-//! - when requests were under way for 2 s without any answer;
-//! - when the server says that it is read-only, with random pauses that grow to 2 s.
-//!
-//! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
-//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s. It logs in with `AUTH` (RESP2), which
-//! servers and proxies without `HELLO` understand as well.
-//!
-//! # What one Redis promises
-//! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
-//! replica that missed the last write, an eviction or a restart without data can grant a lock that somebody still
-//! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
-//!
-//! # Servers
-//! Standalone Redis 6.2 or later, and Valkey; `docs/protocol.md` lists the versions that were tried. Sentinel and Cluster
-//! are refused with a typed error. An answer about a lease comes from a master only: a replica behind the address refuses it.
+//! The connections log in with `AUTH` (RESP2), which servers and proxies without `HELLO` understand as well.
 //!
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `tls` | off | `rediss://`, by rustls on ring |
 
-mod answer;
-mod backend;
-mod builder;
-mod check;
-mod clock;
+mod client;
+mod config;
+mod connection;
+mod connector;
 mod error;
-mod keys;
-mod ledger;
-mod link;
-mod pauses;
-mod pulse;
-mod script;
-mod secret;
-mod sync;
+mod reply;
 #[cfg(feature = "tls")]
 mod tls;
-mod url;
-mod wake;
 
-pub use backend::RedisBackend;
-pub use builder::RedisBackendBuilder;
-pub use check::ConnectWarning;
-/// The client underneath, for [`RedisBackendBuilder::from_config`].
+pub use client::Fred;
+pub use config::from_config;
+pub use connector::Redis;
+/// The client underneath, for [`from_config`].
 pub use fred;
 #[cfg(feature = "tls")]
-pub use tls::Tls;
-pub use url::Redis;
+pub use lock_redis::Tls;
+pub use lock_redis::{Address, ConnectWarning};
 
-/// What reads replies and names keys, for fuzzers. Not covered by any promise of stability.
-#[cfg(feature = "unstable-model")]
-#[doc(hidden)]
-pub mod model;
+/// Locks on one Redis server, in the layout of Redisson.
+///
+/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their two connections,
+/// which close with the last clone; they live in the tokio runtime in which they were made.
+pub type RedisBackend = lock_redis::RedisBackend<Fred>;
+
+/// The settings of a [`RedisBackend`].
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_fred::RedisBackendBuilder;
+/// use std::time::Duration;
+///
+/// let backend = RedisBackendBuilder::from_url("redis://:secret@cache:6379/2")?
+///     .connect_timeout(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+pub type RedisBackendBuilder = lock_redis::RedisBackendBuilder<Fred>;

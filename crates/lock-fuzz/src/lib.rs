@@ -19,7 +19,7 @@ pub use bytes::Bytes;
 pub use machine::events;
 
 use lock_core::{Applied, LockName, LockOptions, MAX_NAME_BYTES, RESERVED_PREFIXES};
-use lock_fred::{RedisBackendBuilder, model};
+use lock_redis::{Address, model};
 use std::error::Error;
 
 /// Lock names.
@@ -56,8 +56,8 @@ pub fn urls(data: &[u8]) {
     for url in
         [text.to_string(), format!("redis://:{SECRET}{text}"), format!("redis+unix:///{text}?pass={SECRET}")]
     {
-        let said = match RedisBackendBuilder::from_url(&url) {
-            Ok(builder) => format!("{builder:?}"),
+        let said = match Address::parse(&url) {
+            Ok(address) => format!("{address:?}"),
             Err(error) => format!("{error} {error:?} {:?}", error.source()),
         };
         assert!(text.contains(SECRET) || !said.contains(SECRET), "{said}");

@@ -16,7 +16,8 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     let allowed: &[&str] = match krate {
         "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
         "lock-ledger" => &["lock-core"],
-        "lock-fred" => &["lock-core", "lock-ledger", "fred", "tokio"],
+        "lock-redis" => &["lock-core", "lock-ledger", "tokio"],
+        "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
         "lock-tower" => {
             &["lock-core", "tower", "http", "http-body", "axum", "tokio", "tokio-util", "opentelemetry"]
         }

@@ -2,7 +2,7 @@
 
 use crate::support::{answered, client, factory, long, name, redis};
 use lock_core::{BackendErrorKind, Connectors, ErrorKind, LockError, LockFactory};
-use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred};
+use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred, from_config};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
 use std::{
     error::Error,
@@ -91,7 +91,7 @@ async fn a_cluster_member_is_refused_by_name() {
     let silent = format!("redis://silent:canary@127.0.0.1:{}", server.port());
     refused(&silent, BackendErrorKind::Misconfigured, "Redis Cluster").await;
     let cluster = fred::types::config::Config::from_url("redis-cluster://127.0.0.1:7000").unwrap();
-    let error = RedisBackendBuilder::from_config(cluster).connect().await.map(drop).unwrap_err();
+    let error = from_config(cluster).map(drop).unwrap_err();
     assert!(texts(&error).contains("standalone"), "{error:?}");
 }
 
@@ -246,7 +246,7 @@ async fn a_configuration_of_fred_will_do() {
     let server = RedisServer::start();
     let mut config = fred::types::config::Config::from_url(&server.url()).unwrap();
     config.fail_fast = false;
-    let backend = RedisBackendBuilder::from_config(config).connect().await.unwrap();
+    let backend = from_config(config).unwrap().connect().await.unwrap();
     LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
 }
 

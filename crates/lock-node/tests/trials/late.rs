@@ -2,11 +2,11 @@
 
 use crate::{
     figure::{Figure, Run},
-    lost::{ACQUIRE, contains, operation_timeout},
+    lost::{contains, operation_timeout},
     stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{ErrorKind, LockOptions};
-use lock_fred::fred::util::sha1_hash;
+use lock_redis::model::hashes;
 use lock_testkit::{RedisServer, TcpProxy};
 use std::time::Duration;
 
@@ -26,11 +26,10 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
         clients.push(factory(&proxy.url(), LockOptions::new().lease(LEASE)).await);
     }
     warm_up(&clients[0]).await;
-    let sha = sha1_hash(ACQUIRE);
+    let [acquire, ..] = hashes();
     let (mut delivered, mut rounds) = (0, 0);
     while delivered < run.times(100, 500) {
-        let sha = sha.clone();
-        proxy.capture(move |chunk| contains(chunk, &sha));
+        proxy.capture(move |chunk| contains(chunk, acquire));
         let giving_up: Vec<_> = clients
             .iter()
             .enumerate()

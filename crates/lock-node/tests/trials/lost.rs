@@ -5,7 +5,7 @@ use crate::{
     stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{ErrorKind, Lock, LockOptions};
-use lock_fred::fred::util::sha1_hash;
+use lock_redis::model::hashes;
 use lock_testkit::{RedisServer, TcpProxy};
 use std::{
     collections::HashMap,
@@ -16,9 +16,6 @@ use std::{
     time::Duration,
 };
 
-pub(crate) const ACQUIRE: &str = include_str!("../../../lock-fred/src/scripts/acquire.lua");
-const RENEW: &str = include_str!("../../../lock-fred/src/scripts/renew.lua");
-const RELEASE: &str = include_str!("../../../lock-fred/src/scripts/release.lua");
 const CLIENTS: usize = 50;
 const LEASE: Duration = Duration::from_secs(5);
 
@@ -45,10 +42,9 @@ async fn replies_are_lost(each: usize) -> Vec<Figure> {
         clients.push(factory(&proxy.url(), LockOptions::new().lease(LEASE)).await);
     }
     warm_up(&clients[0]).await;
-    let shas = [ACQUIRE, RENEW, RELEASE].map(sha1_hash);
     {
         let loser = loser.clone();
-        proxy.lose_replies(move |chunk| loser.loses(&shas, chunk));
+        proxy.lose_replies(move |chunk| loser.loses(&hashes(), chunk));
     }
     let mut working = Vec::new();
     for (number, locks) in clients.iter().enumerate() {
@@ -85,7 +81,7 @@ struct Loser {
 }
 
 impl Loser {
-    fn loses(&self, shas: &[String; 3], chunk: &[u8]) -> bool {
+    fn loses(&self, shas: &[&str; 3], chunk: &[u8]) -> bool {
         let Some(script) = shas.iter().position(|sha| contains(chunk, sha)) else { return false };
         let text = String::from_utf8_lossy(chunk);
         let is_lease = |word: &&str| word.get(..36).is_some_and(|id| uuid::Uuid::try_parse(id).is_ok());

@@ -1,0 +1,118 @@
+//! One connection of fred.
+
+use crate::{
+    client::Carried,
+    error,
+    reply::{echo, reply},
+};
+use fred::{
+    clients::Client,
+    error::Error,
+    interfaces::{ClientLike, PubsubInterface},
+    types::{ClusterHash, CustomCommand, Message, Value},
+};
+use lock_redis::client::{CallError, Command, Connection, Events, Reply};
+use std::{
+    borrow::Cow,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use tokio::{
+    sync::broadcast::{Receiver, error::RecvError},
+    task::JoinHandle,
+};
+
+/// A connection of fred, which closes when it is dropped.
+pub struct FredConnection {
+    client: Client,
+    carrier: JoinHandle<()>,
+}
+
+impl FredConnection {
+    pub(crate) fn new(client: Client, carried: Carried, messages: Receiver<Message>, events: Events) -> Self {
+        Self { client, carrier: tokio::spawn(carry(carried, messages, events)) }
+    }
+
+    /// fred keeps no account of the answers to `SUBSCRIBE`: a refusal goes to whatever command is next in line. So a
+    /// `PING` goes behind it in one piece, and brings either that refusal, or what it was sent with.
+    async fn acknowledged(&self, change: Change, channels: Vec<String>) -> Result<(), CallError> {
+        static NONCE: AtomicU64 = AtomicU64::new(0);
+        let nonce = format!("barrier {}", NONCE.fetch_add(1, Ordering::Relaxed));
+        let pipeline = self.client.pipeline();
+        let request = async {
+            match change {
+                Change::Subscribe => pipeline.subscribe(channels).await?,
+                Change::Unsubscribe => pipeline.unsubscribe(channels).await?,
+            }
+            pipeline.ping::<()>(Some(nonce.clone())).await?;
+            pipeline.last::<Value>().await
+        };
+        let answer = request.await.map_err(|error| error::of_call(&error))?;
+        match echo(answer) {
+            Some(echo) if echo == nonce => Ok(()),
+            _ => Err(CallError::Lost("answers do not belong to their requests".to_owned())),
+        }
+    }
+}
+
+/// What is asked of the subscriptions.
+enum Change {
+    Subscribe,
+    Unsubscribe,
+}
+
+impl Connection for FredConnection {
+    async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        let name = CustomCommand::new_static(command.name(), ClusterHash::FirstKey, false);
+        let arguments: Vec<Argument> = command.into_arguments().into_iter().map(Argument).collect();
+        let frame = self.client.custom_raw(name, arguments).await;
+        reply(frame.map_err(|error| error::of_call(&error))?)
+    }
+
+    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        self.acknowledged(Change::Subscribe, channels).await
+    }
+
+    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        self.acknowledged(Change::Unsubscribe, channels).await
+    }
+}
+
+impl Drop for FredConnection {
+    fn drop(&mut self) {
+        self.carrier.abort();
+    }
+}
+
+/// Sent without a copy.
+struct Argument(Cow<'static, str>);
+
+impl TryFrom<Argument> for Value {
+    type Error = Error;
+
+    fn try_from(Argument(text): Argument) -> Result<Self, Error> {
+        Ok(match text {
+            Cow::Borrowed(text) => Self::from_static_str(text),
+            Cow::Owned(text) => Self::from(text),
+        })
+    }
+}
+
+/// Reports the messages and the end. Without a policy fred ends its task with the connection, or when it takes an error
+/// for fatal.
+async fn carry(mut carried: Carried, mut messages: Receiver<Message>, events: Events) {
+    let reason = loop {
+        tokio::select! {
+            message = messages.recv() => match message {
+                Ok(message) => events.message(&message.channel),
+                Err(RecvError::Lagged(_)) => events.missed(),
+                Err(RecvError::Closed) => break "the client was closed".to_owned(),
+            },
+            ended = &mut carried.0 => break match ended {
+                Ok(Ok(())) => "the client was closed".to_owned(),
+                Ok(Err(error)) => error.details().to_owned(),
+                Err(error) => error.to_string(),
+            },
+        }
+    };
+    events.ended(reason);
+}

@@ -1,0 +1,147 @@
+//! The settings of a backend, and how its connections are made.
+
+use crate::{
+    backend::RedisBackend,
+    check,
+    client::{Client, Tls, TlsSupport},
+    clock::ServerClock,
+    connection::{Dialer, ManagedConnection, Purpose},
+    error::misconfigured,
+    url::Address,
+    wake::Subscriptions,
+};
+use lock_core::{BackendError, LockError};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// How long an unused fencing counter is kept by default.
+const RETENTION: Duration = Duration::from_secs(60 * 60);
+/// Below it, counters in use would be lost.
+const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
+/// Above it, servers refuse an expiry some day.
+const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+/// How long a connection may take to be made by default.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The settings of a [`RedisBackend`].
+///
+/// | option | default | meaning |
+/// | --- | --- | --- |
+/// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after its latest grant |
+/// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made, now and later |
+/// | [`tls`](Self::tls) | by the URL | whom to trust, which certificate to show |
+///
+/// The crate of a client, such as lock-fred, has an alias of this with its client in the place of `C`.
+#[must_use]
+pub struct RedisBackendBuilder<C> {
+    client: C,
+    address: Address,
+    retention: Option<Duration>,
+    connect_timeout: Duration,
+}
+
+impl<C: Client> RedisBackendBuilder<C> {
+    /// Of a URL; [`Address`] says of which form.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUrl`](lock_core::ErrorKind::InvalidUrl); the text says what to change and never has the
+    /// URL, which may have a password.
+    pub fn from_url(url: &str) -> Result<Self, LockError> {
+        let address = Address::parse(url)?;
+        match C::TLS {
+            TlsSupport::Missing(feature) if address.tls.is_some() => {
+                Err(LockError::invalid_url(without_tls(feature)))
+            }
+            TlsSupport::Missing(_) | TlsSupport::BuiltIn(_) => Ok(Self::new(C::default(), address)),
+        }
+    }
+
+    /// Of an address, and a client that was prepared for it.
+    pub fn new(client: C, address: Address) -> Self {
+        Self { client, address, retention: Some(RETENTION), connect_timeout: CONNECT }
+    }
+
+    /// Sets how long the fencing counter of a name is kept after its latest grant. The default is 1 h; from 1 s to 100
+    /// years.
+    ///
+    /// Tokens follow the server's clock and go on rising after a counter has ended, so the retention only bounds what unused
+    /// names leave behind: about 100 bytes each. It is also set on a counter that Redisson made.
+    ///
+    /// `None` leaves the expiry of a counter as it is, and makes new ones without any. A fleet that shares *fenced* locks
+    /// with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then refused as old. Otherwise a
+    /// counter that is found far below the clock is logged as a warning, once for each backend.
+    pub fn retention(mut self, retention: Option<Duration>) -> Self {
+        self.retention = retention;
+        self
+    }
+
+    /// How long a connection may take to be made, and then to be checked; the same limit holds for
+    /// each reconnect. 5 s by default, not zero.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Secures the connections, whatever the URL says: also those of a `redis://`.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.address.tls = Some(tls);
+        self
+    }
+
+    /// Connects, and checks what the server is and what we may do there.
+    ///
+    /// The connections live in the current tokio runtime and end with it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) if nobody answers in time;
+    /// [`ErrorKind::Backend`](lock_core::ErrorKind::Backend) if the server wants another password, lacks a right
+    /// (named in the text), is too old, or is not of a kind that can keep locks. What is usable but doubtful is
+    /// logged, and kept in [`RedisBackend::warnings`].
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
+        let retention = self.retention;
+        if retention.is_some_and(|retention| !(SHORTEST_RETENTION..=LONGEST_RETENTION).contains(&retention)) {
+            let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
+            return Err(misconfigured(why).into());
+        }
+        let dialer = Arc::new(self.dialer()?);
+        let (connection, subscriptions) = tokio::try_join!(
+            ManagedConnection::open(dialer.clone(), Purpose::Requests),
+            Subscriptions::open(dialer.clone()),
+        )?;
+        let clock = ServerClock::default();
+        let checks = check::run(&connection, &subscriptions, &clock);
+        let checked = tokio::time::timeout(dialer.limit, checks).await;
+        let warnings = checked.map_err(|_| dialer.nobody_answers())??;
+        Ok(RedisBackend::new(connection, subscriptions, clock, retention, warnings))
+    }
+
+    fn dialer(self) -> Result<Dialer<C>, BackendError> {
+        let Self { mut client, address, connect_timeout: limit, .. } = self;
+        if limit.is_zero() {
+            return Err(misconfigured("a `connect_timeout` of zero leaves no time to connect: give some"));
+        }
+        if let Some(tls) = &address.tls {
+            match C::TLS {
+                TlsSupport::BuiltIn(secure) => secure(&mut client, tls)?,
+                TlsSupport::Missing(feature) => return Err(misconfigured(&without_tls(feature))),
+            }
+        }
+        Ok(Dialer { client, endpoint: address.endpoint, credentials: address.credentials, limit })
+    }
+}
+
+fn without_tls(feature: &str) -> String {
+    format!("this program was built without TLS: turn on {feature}")
+}
+
+impl<C> fmt::Debug for RedisBackendBuilder<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the configuration: it has the password.
+        f.debug_struct("RedisBackendBuilder")
+            .field("retention", &self.retention)
+            .field("connect_timeout", &self.connect_timeout)
+            .finish_non_exhaustive()
+    }
+}

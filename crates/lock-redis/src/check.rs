@@ -1,0 +1,136 @@
+//! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
+
+use crate::{
+    client::{Client, Command, Reply},
+    clock::ServerClock,
+    connection::ManagedConnection,
+    error::{misconfigured, unexpected_reply},
+    keys::Keys,
+    script::{self, Input},
+    script_reply::ScriptReply,
+    wake::Subscriptions,
+};
+use lock_core::{BackendError, BackendErrorKind, ProcessId};
+use std::{collections::HashMap, fmt};
+use tokio::time::Instant;
+
+/// The oldest server whose commands do what the scripts need.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Something about a server that works today and may lose locks some day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectWarning {
+    /// The server deletes keys when its memory is full, locks among them.
+    Evicts {
+        /// Its `maxmemory-policy`.
+        policy: String,
+    },
+    /// The server does not tell what it is.
+    NotChecked {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ConnectWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Evicts { policy } => write!(
+                f,
+                "with `maxmemory-policy {policy}` this server deletes locks when its memory is full: set `noeviction`"
+            ),
+            Self::NotChecked { reason } => {
+                write!(f, "version, role and eviction policy were not checked: {reason}")
+            }
+        }
+    }
+}
+
+/// Checks the server behind fresh connections: what it is, and every command that locks need. Learns its clock.
+pub(crate) async fn run<C: Client>(
+    connection: &ManagedConnection<C>,
+    subscriptions: &Subscriptions<C>,
+    clock: &ServerClock,
+) -> Result<Vec<ConnectWarning>, BackendError> {
+    let warnings = match connection.call("info", Command::info()).await {
+        Ok(reply) => verify_server(&Info::read(&info(&reply)?))?,
+        Err(error) if error.kind() == BackendErrorKind::Denied => {
+            vec![ConnectWarning::NotChecked { reason: BackendError::from(error).to_string() }]
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
+    let probe = async {
+        subscriptions.probe(channel.clone()).await?;
+        let input = || Input {
+            keys: vec![lock.clone(), counter.clone()],
+            args: vec![channel.clone(), String::new()],
+        };
+        let sent = Instant::now();
+        let reply = script::PROBE.run(connection, input).await?;
+        let reply = ScriptReply::read(script::PROBE.name, reply)?;
+        clock.learn(sent, reply.now);
+        reply.probed()
+    };
+    probe.await.map_err(|error| match error.is_cluster_down() {
+        true => misconfigured(CLUSTER),
+        false => error.into(),
+    })?;
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(warnings)
+}
+
+fn info(reply: &Reply) -> Result<String, BackendError> {
+    match reply {
+        Reply::Bytes(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+        _ => Err(unexpected_reply("info").into()),
+    }
+}
+
+/// What `INFO` says: lines of `name:value`.
+struct Info<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Info<'a> {
+    fn read(text: &'a str) -> Self {
+        Self(text.lines().filter_map(|line| line.trim_end().split_once(':')).collect())
+    }
+
+    fn get(&self, name: &str) -> &'a str {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
+
+/// Whether locks can be kept there.
+fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
+    let refuse = |why: String| Err(misconfigured(&why));
+    // Valkey has a word of its own since version 8.
+    let modes = [info.get("redis_mode"), info.get("server_mode")];
+    if modes.contains(&"sentinel") {
+        return refuse("this is a sentinel: give the address of the master that it watches".into());
+    }
+    if modes.contains(&"cluster") || info.get("cluster_enabled") == "1" {
+        return refuse(CLUSTER.into());
+    }
+    if info.get("role") == "slave" {
+        return refuse("this is a replica: give the address of its master".into());
+    }
+    let version = info.get("redis_version");
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
+        let (major, minor) = OLDEST;
+        return refuse(format!("version {version:?} is too old: use {major}.{minor} or later"));
+    }
+    let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
+    match limit != "0" && policy != "noeviction" && !policy.is_empty() {
+        true => Ok(vec![ConnectWarning::Evicts { policy: policy.to_owned() }]),
+        false => Ok(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Where to dial, and as whom.
+
+use std::{fmt, path::PathBuf};
+
+/// One server and a database of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The server.
+    pub server: Server,
+    /// The database to select; without one nothing is selected, which is database 0.
+    pub database: Option<u8>,
+}
+
+/// The address of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Server {
+    /// A port of a host.
+    Tcp {
+        /// A name or an IP address, without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix {
+        /// Its path.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix { path } => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// A user and a password. It is never printed.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user; without one it is the default user.
+    pub username: Option<String>,
+    /// The password; without one there is no login.
+    pub password: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}

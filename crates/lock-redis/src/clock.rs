@@ -1,0 +1,26 @@
+//! The server's clock, as the last answer told it.
+
+use crate::sync::lock;
+use lock_core::ServerTime;
+use std::sync::Mutex;
+use tokio::time::Instant;
+
+/// What the server's clock showed, and when we think it did.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock {
+    sample: Mutex<Option<(Instant, ServerTime)>>,
+}
+
+impl ServerClock {
+    /// A request sent then was executed at that server time; the middle of the way is the best guess. Every
+    /// answer counts, so that a step of the server's clock is followed at once.
+    pub(crate) fn learn(&self, sent: Instant, executed: ServerTime) {
+        let middle = sent + sent.elapsed() / 2;
+        *lock(&self.sample) = Some((middle, executed));
+    }
+
+    pub(crate) fn now(&self) -> Option<ServerTime> {
+        let sample = *lock(&self.sample);
+        sample.map(|(at, time)| time + at.elapsed())
+    }
+}

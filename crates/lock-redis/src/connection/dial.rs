@@ -1,0 +1,57 @@
+//! One dial: with the settings of the backend, and within its time limit.
+
+use super::Dialled;
+use crate::{
+    client::{Client, Credentials, DialError, DialErrorKind, End, Endpoint, Events, Listener},
+    error,
+    liveness::Liveness,
+    secret::Secrets,
+};
+use lock_core::BackendError;
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, time::timeout};
+
+/// What is needed to dial, time and again.
+pub(crate) struct Dialer<C> {
+    pub(crate) client: C,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) credentials: Credentials,
+    /// For each dial.
+    pub(crate) limit: Duration,
+}
+
+/// What a connection is for.
+pub(crate) enum Purpose {
+    /// Requests. It is kept from being forgotten while it is quiet.
+    Requests,
+    /// Messages, which this listener hears. Whoever subscribes also asks for signs of life.
+    Messages(Arc<dyn Listener>),
+}
+
+impl<C: Client> Dialer<C> {
+    pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
+        let (end, secrets) = (Arc::new(End::default()), Secrets::of(&self.credentials));
+        let listener = match purpose {
+            Purpose::Requests => None,
+            Purpose::Messages(listener) => Some(listener.clone()),
+        };
+        let dial = self.client.dial(&self.endpoint, &self.credentials, Events::new(end.clone(), listener));
+        let connection = match timeout(self.limit, dial).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Err(self.failed(&secrets.hide_in_dial(error))),
+            Err(_) => return Err(self.nobody_answers()),
+        };
+        let (liveness, useless) = (Liveness::default(), Notify::new());
+        Ok(Dialled { connection, liveness, end, useless, secrets })
+    }
+
+    /// Nobody answered within the limit.
+    pub(crate) fn nobody_answers(&self) -> BackendError {
+        let message = format!("no answer within {:?}", self.limit);
+        self.failed(&DialError::new(DialErrorKind::TimedOut, message))
+    }
+
+    fn failed(&self, error: &DialError) -> BackendError {
+        error::connecting(&self.endpoint.server, self.client.is_secured(), error)
+    }
+}

@@ -1,0 +1,154 @@
+//! The connection to one server over time: requests go to the one that stands, and another is dialled when it has ended or is
+//! of no further use.
+
+mod dial;
+mod supervisor;
+
+pub(crate) use dial::{Dialer, Purpose};
+
+use crate::{
+    client::{CallError, Client, Command, Connection, End, Reply},
+    error::{self, RequestError},
+    liveness::Liveness,
+    secret::Secrets,
+};
+use lock_core::BackendError;
+use std::{sync::Arc, time::Duration};
+use supervisor::Supervisor;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// How long a request waits for a connection that is being dialled.
+const GRACE: Duration = Duration::from_millis(300);
+
+/// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
+///
+/// The task that dials ends when this is dropped.
+pub(crate) struct ManagedConnection<C: Client> {
+    current: watch::Receiver<Current<C>>,
+    supervisor: JoinHandle<()>,
+}
+
+/// The connection that stands, if there is one.
+pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
+
+/// One connection, from its dial to its end.
+pub(crate) struct Dialled<T> {
+    connection: T,
+    liveness: Liveness,
+    end: Arc<End>,
+    /// Somebody says that another connection is needed.
+    useless: Notify,
+    secrets: Secrets,
+}
+
+impl<C: Client> ManagedConnection<C> {
+    /// Dials. Everything that carries the connection runs on the current runtime.
+    pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
+        let first = dialer.dial(&purpose).await?;
+        let (sender, current) = watch::channel(Some(Arc::new(first)));
+        let supervisor = Supervisor { dialer, purpose, current: sender };
+        Ok(Self { current, supervisor: tokio::spawn(supervisor.run()) })
+    }
+
+    /// Sends one command, which is sent at most once, and not at all while there is no connection.
+    pub(crate) async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
+        self.connected(what).await?.call(what, command).await
+    }
+
+    /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
+    pub(crate) async fn subscribe(
+        &self,
+        subscribe: Vec<String>,
+        unsubscribe: Vec<String>,
+    ) -> Result<(), RequestError> {
+        let dialled = self.connected("subscribe").await?;
+        let request = async {
+            let adds = async {
+                if subscribe.is_empty() { Ok(()) } else { dialled.connection.subscribe(subscribe).await }
+            };
+            let removes = async {
+                if unsubscribe.is_empty() {
+                    Ok(())
+                } else {
+                    dialled.connection.unsubscribe(unsubscribe).await
+                }
+            };
+            let (added, removed) = tokio::join!(adds, removes);
+            added.and(removed)
+        };
+        dialled.answer("subscribe", request).await
+    }
+
+    /// Asks for a sign of life.
+    pub(crate) async fn ping(&self, what: &str) -> Result<(), RequestError> {
+        self.call(what, Command::ping()).await.map(drop)
+    }
+
+    /// Asks for another connection: the one that stands is of no further use.
+    pub(crate) fn replace(&self) {
+        if let Some(dialled) = &*self.current.borrow() {
+            dialled.useless.notify_one();
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.current.borrow().is_some()
+    }
+
+    /// Changes with each end of a connection and with each new one.
+    pub(crate) fn changes(&self) -> watch::Receiver<Current<C>> {
+        self.current.clone()
+    }
+
+    /// The connection that stands, or one that comes soon.
+    async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
+        let gone = |_| error::runtime_ended(what);
+        self.current.has_changed().map_err(gone)?;
+        let standing = self.current.borrow().clone();
+        if let Some(dialled) = standing {
+            return Ok(dialled);
+        }
+        let mut current = self.current.clone();
+        let next = timeout(GRACE, current.wait_for(Option::is_some)).await;
+        let next = next.map_err(|_| error::not_connected(what))?.map_err(gone)?;
+        next.clone().ok_or_else(|| error::not_connected(what))
+    }
+}
+
+impl<C: Client> Drop for ManagedConnection<C> {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl<T: Connection> Dialled<T> {
+    async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
+        self.answer(what, self.connection.call(command)).await
+    }
+
+    /// The answer to one request, which ends with the connection.
+    async fn answer<R>(
+        &self,
+        what: &str,
+        request: impl Future<Output = Result<R, CallError>>,
+    ) -> Result<R, RequestError> {
+        let sent = self.liveness.sent();
+        let answer = tokio::select! {
+            biased;
+            answer = request => answer,
+            () = sent.waited_too_long() => return Err(error::no_answer(what)),
+            _ = self.end.reached() => return Err(error::connection_lost(what)),
+        };
+        match &answer {
+            Err(CallError::NotSent(_)) => {}
+            // Others need not find it out for themselves.
+            Err(CallError::Lost(reason)) => self.end.set(reason),
+            Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
+        }
+        answer.map_err(|error| error::failed(what, &self.secrets.hide_in_call(error)))
+    }
+}

@@ -1,0 +1,273 @@
+//! What a failure says about the operation: not sent, refused, or unknown. Servers' own words are read here and nowhere else.
+
+use crate::client::{CallError, DialError, DialErrorKind, Server};
+use lock_core::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind, LockError};
+
+/// A failed request: what lock-core hears of it, and what this crate has to do about it.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestError {
+    error: BackendError,
+    condition: Condition,
+}
+
+/// What a failure says about the server, as far as it asks for something to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    /// It does not know the script. Nothing was done.
+    UnknownScript,
+    /// It has become a replica: another server may be behind its address by now.
+    ReadOnly,
+    /// It is a member of a cluster and does not serve the key. One without all its slots says so of every key.
+    ClusterDown,
+    Other,
+}
+
+impl RequestError {
+    pub(crate) fn kind(&self) -> BackendErrorKind {
+        self.error.kind()
+    }
+
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.error.is_retryable()
+    }
+
+    pub(crate) fn is_unknown_script(&self) -> bool {
+        self.condition == Condition::UnknownScript
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.condition == Condition::ReadOnly
+    }
+
+    pub(crate) fn is_cluster_down(&self) -> bool {
+        self.condition == Condition::ClusterDown
+    }
+}
+
+impl From<RequestError> for BackendError {
+    fn from(error: RequestError) -> Self {
+        error.error
+    }
+}
+
+impl From<RequestError> for LockError {
+    fn from(error: RequestError) -> Self {
+        error.error.into()
+    }
+}
+
+impl From<BackendError> for RequestError {
+    fn from(error: BackendError) -> Self {
+        Self { error, condition: Condition::Other }
+    }
+}
+
+/// A call failed while it did `what`.
+pub(crate) fn failed(what: &str, error: &CallError) -> RequestError {
+    match error {
+        CallError::Refused(text) => server_error(what, text),
+        CallError::NotSent(why) => plain(what, Kind::Unavailable, Applied::No, why),
+        CallError::Lost(why) => plain(what, Kind::Unavailable, Applied::Unknown, why),
+        CallError::Unreadable(why) => plain(what, Kind::Protocol, Applied::Unknown, why),
+    }
+}
+
+/// The server answered with an error.
+pub(crate) fn server_error(what: &str, text: &str) -> RequestError {
+    let (kind, applied) = classify(text);
+    with_condition(what, kind, applied, text)
+}
+
+/// The same where nothing can have been done, whatever the error: the script says so.
+pub(crate) fn refused_by_script(what: &str, text: &str) -> RequestError {
+    let (kind, _) = classify(text);
+    with_condition(what, kind, Applied::No, text)
+}
+
+/// Of making a connection to `server`: nothing was asked yet.
+pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> BackendError {
+    let details = error.message.as_str();
+    let closed = match tls {
+        true => ": does it speak TLS? If not, write `redis://`",
+        false => ": if it speaks TLS, write `rediss://`",
+    };
+    let (kind, remedy) = match error.kind {
+        DialErrorKind::Certificate => (
+            Kind::Misconfigured,
+            ": give the authority that signed it, or have the certificate made for this host",
+        ),
+        DialErrorKind::NobodyListens => (Kind::Unavailable, ": does redis run there?"),
+        DialErrorKind::Closed => (Kind::Unavailable, closed),
+        DialErrorKind::Unreachable if tls => (Kind::Unavailable, closed),
+        DialErrorKind::Unreachable => (Kind::Unavailable, ""),
+        DialErrorKind::Tls => (Kind::Misconfigured, closed),
+        DialErrorKind::Settings => (Kind::Misconfigured, ""),
+        DialErrorKind::NotRedis => (Kind::Misconfigured, NOT_REDIS),
+        DialErrorKind::TimedOut => (
+            Kind::Timeout,
+            match tls {
+                true => ": does it run, and does it speak TLS? If not, write `redis://`",
+                false => ": is it a redis, and does it run?",
+            },
+        ),
+        DialErrorKind::Refused => match classify(details).0 {
+            kind @ Kind::Denied => (kind, remedy(kind, details)),
+            _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
+            _ if details.contains("wrong number of arguments for 'auth'") => {
+                (Kind::Misconfigured, ": it is too old for users: use Redis 6.2 or later")
+            }
+            // It does not take what we want of it.
+            Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
+            kind => (kind, remedy(kind, details)),
+        },
+    };
+    let message = format!("connect to redis at {server}: {}{remedy}", first_words(details));
+    BackendError::new(kind, Applied::No, message)
+}
+
+/// The settings cannot work.
+pub(crate) fn misconfigured(why: &str) -> BackendError {
+    let message = format!("connect to redis: {why}");
+    BackendError::new(Kind::Misconfigured, Applied::No, message)
+}
+
+/// There is no connection, and nothing was sent.
+pub(crate) fn not_connected(what: &str) -> RequestError {
+    plain(what, Kind::Unavailable, Applied::No, "there is no connection to it now")
+}
+
+/// The connection was lost while the request was under way.
+pub(crate) fn connection_lost(what: &str) -> RequestError {
+    plain(what, Kind::Unavailable, Applied::Unknown, "the connection was lost")
+}
+
+/// The connection lives, and this request is not answered.
+pub(crate) fn no_answer(what: &str) -> RequestError {
+    plain(what, Kind::Timeout, Applied::Unknown, "no answer")
+}
+
+/// What carried the connection is gone, and no other will come.
+pub(crate) fn runtime_ended(what: &str) -> RequestError {
+    let why =
+        "the runtime in which it was connected has ended: connect in one that lives as long as the backend";
+    plain(what, Kind::Misconfigured, Applied::No, why)
+}
+
+/// The reply is none that the script gives.
+pub(crate) fn unexpected_reply(what: &str) -> RequestError {
+    let message = format!("{what} on redis: unexpected reply: is this address a Redis server?");
+    BackendError::new(Kind::Protocol, Applied::Unknown, message).into()
+}
+
+fn plain(what: &str, kind: BackendErrorKind, applied: Applied, why: &str) -> RequestError {
+    BackendError::new(kind, applied, format!("{what} on redis: {why}")).into()
+}
+
+fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &str) -> RequestError {
+    let condition = match without_place(text).split_whitespace().next() {
+        Some("NOSCRIPT") => Condition::UnknownScript,
+        Some("READONLY") => Condition::ReadOnly,
+        Some("CLUSTERDOWN") => Condition::ClusterDown,
+        _ => Condition::Other,
+    };
+    let (details, remedy) = (first_words(text), remedy(kind, text));
+    let error = BackendError::new(kind, applied, format!("{what} on redis: {details}{remedy}"));
+    RequestError { error, condition }
+}
+
+/// Followed by `User … has no permissions to run the '…' command`, or `No permissions to access a key`.
+const ACL_FAILURE: &str = "ACL failure in script";
+
+/// What no retry cures, by the word in the server's text.
+const FINAL: [(&str, BackendErrorKind); 11] = [
+    ("NOAUTH", BackendErrorKind::Denied),
+    ("WRONGPASS", BackendErrorKind::Denied),
+    ("NOPERM", BackendErrorKind::Denied),
+    // Of a command inside of a script: since Redis 7.2, and before.
+    (ACL_FAILURE, BackendErrorKind::Denied),
+    ("can't run this command", BackendErrorKind::Denied),
+    ("can't access at least one of the keys", BackendErrorKind::Denied),
+    ("can't publish to the channel", BackendErrorKind::Denied),
+    ("WRONGTYPE", BackendErrorKind::WrongType),
+    // Our own scripts'.
+    ("TOKENS", BackendErrorKind::Misconfigured),
+    ("CROSSSLOT", BackendErrorKind::Misconfigured),
+    ("MOVED", BackendErrorKind::Misconfigured),
+];
+
+/// What a server refuses before a script has written anything, and a retry may cure, by the first word. Each of our scripts
+/// runs into it at its first write, if not before.
+const REFUSALS: [&str; 9] =
+    ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
+
+/// Without the place in a script that Redis 6 puts in front: `… @user_script: 9: -OOM command not allowed`.
+fn without_place(details: &str) -> &str {
+    let placed = ["ERR Error running script", "@user_script"].iter().any(|start| details.starts_with(start));
+    details.rsplit_once(": -").filter(|_| placed).map_or(details, |(_, text)| text)
+}
+
+fn classify(details: &str) -> (BackendErrorKind, Applied) {
+    if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
+        // At the front, the server refused the request; further inside, a script ended midway.
+        let applied = if details.starts_with(word) { Applied::No } else { Applied::Unknown };
+        return (*kind, applied);
+    }
+    match without_place(details).split_whitespace().next().unwrap_or_default() {
+        first if REFUSALS.contains(&first) => (Kind::Unavailable, Applied::No),
+        // A client may answer everything under way with it.
+        "CLUSTERDOWN" | "ASK" => (Kind::Unavailable, Applied::Unknown),
+        // An error of a script midway, and whatever later versions add.
+        _ => (Kind::Protocol, Applied::Unknown),
+    }
+}
+
+const NOT_REDIS: &str = ": is it a redis, and is the database one that it has?";
+const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
+
+/// The command that the server does not know. The text goes on with its arguments, which may be a login.
+fn unknown_command(details: &str) -> Option<&str> {
+    let (_, named) = details.split_once("unknown command ")?;
+    let named = named.split_once(", with args").map_or(named, |(command, _)| command);
+    Some(named.trim_matches(['\'', '`', '.', ' ']))
+}
+
+fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
+    let says = |word| details.contains(word);
+    match kind {
+        BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
+            ": give the right user and password"
+        }
+        BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
+            ": give the user the rights that `docs/protocol.md` lists"
+        }
+        BackendErrorKind::Denied => ": check user and password",
+        BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
+        BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
+        BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
+        BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
+            ": Redis Cluster is not supported, use a standalone server"
+        }
+        BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
+        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
+            ": this is a member of a Redis Cluster, which is not supported, use a standalone server"
+        }
+        BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
+        BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
+        _ => "",
+    }
+}
+
+/// Enough of a text to recognise it: servers quote whole scripts and explain themselves at length.
+fn first_words(details: &str) -> String {
+    let line = without_place(details.lines().next().unwrap_or_default());
+    if let Some(command) = unknown_command(line) {
+        return format!("it does not know {command}");
+    }
+    if line.starts_with("NOAUTH") {
+        return "NOAUTH, it wants a password".to_owned();
+    }
+    line.trim_end_matches('.').chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! What servers and clients say, and what it means.
+
+use super::*;
+
+fn meaning(error: &RequestError) -> (BackendErrorKind, Applied) {
+    let error = BackendError::from(error.clone());
+    (error.kind(), error.applied())
+}
+
+fn said(text: &str) -> (BackendErrorKind, Applied) {
+    meaning(&failed("acquire", &CallError::Refused(text.to_owned())))
+}
+
+#[test]
+fn what_was_not_done_is_certain() {
+    let no = |kind| (kind, Applied::No);
+    for refused in [
+        "READONLY You can't write against a read only replica.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy running a script.",
+        "ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed",
+        "@user_script: 14: -READONLY You can't write against a read only replica.",
+        "NOSCRIPT No matching script. Please use EVAL.",
+    ] {
+        assert_eq!(said(refused), no(Kind::Unavailable), "{refused}");
+    }
+    assert_eq!(said("WRONGPASS invalid username-password pair"), no(Kind::Denied));
+    assert_eq!(said("NOPERM this user has no permissions to run the 'evalsha' command"), no(Kind::Denied));
+    let not_sent = failed("acquire", &CallError::NotSent("Max buffer length exceeded".to_owned()));
+    assert_eq!(meaning(&not_sent), no(Kind::Unavailable));
+    assert_eq!(meaning(&refused_by_script("acquire", "WRONGTYPE x")), no(Kind::WrongType));
+    assert_eq!(meaning(&not_connected("acquire")), no(Kind::Unavailable));
+    assert_eq!(meaning(&runtime_ended("acquire")), no(Kind::Misconfigured));
+}
+
+#[test]
+fn what_may_have_been_done_is_unknown() {
+    let unknown = |kind| (kind, Applied::Unknown);
+    let lost = failed("acquire", &CallError::Lost("Connection reset".to_owned()));
+    assert_eq!(meaning(&lost), unknown(Kind::Unavailable));
+    let unreadable = failed("acquire", &CallError::Unreadable("a map".to_owned()));
+    assert_eq!(meaning(&unreadable), unknown(Kind::Protocol));
+    assert_eq!(meaning(&connection_lost("acquire")), unknown(Kind::Unavailable));
+    assert_eq!(meaning(&no_answer("acquire")), unknown(Kind::Timeout));
+    assert_eq!(meaning(&unexpected_reply("acquire")), unknown(Kind::Protocol));
+    assert_eq!(said("ERR user_script:12: something"), unknown(Kind::Protocol));
+    assert_eq!(said("CLUSTERDOWN Hash slot not served"), unknown(Kind::Unavailable));
+    for denied in [
+        "ERR The user executing the script can't run this command or subcommand script: 1f, on @user_script:3.",
+        "ERR ACL failure in script: User locks has no permissions to run the 'hset' command script: 1f",
+        "ERR ACL failure in script: No permissions to access a key",
+        "ERR ACL failure in script: No permissions to access a channel",
+        "ERR The user executing the script can't access at least one of the keys mentioned in the command",
+    ] {
+        let error = server_error("acquire", denied);
+        assert_eq!(meaning(&error), unknown(Kind::Denied), "{denied}");
+        let error = BackendError::from(error);
+        assert!(error.to_string().contains("docs/protocol.md"), "{error}");
+    }
+}
+
+/// The word must be the server's, in its place: the name of a lock or a script may have it as well.
+#[test]
+fn a_condition_is_read_from_the_first_word() {
+    let conditions = |text: &str| {
+        let error = server_error("acquire", text);
+        (error.is_unknown_script(), error.is_read_only(), error.is_cluster_down())
+    };
+    assert_eq!(conditions("NOSCRIPT No matching script. Please use EVAL."), (true, false, false));
+    assert_eq!(conditions("READONLY You can't write against a read only replica."), (false, true, false));
+    let placed = "@user_script: 14: -READONLY You can't write against a read only replica.";
+    assert_eq!(conditions(placed), (false, true, false));
+    assert_eq!(conditions("CLUSTERDOWN Hash slot not served"), (false, false, true));
+    assert_eq!(conditions("NOPERM no permissions to access the key 'READONLY'"), (false, false, false));
+}
+
+fn dialled(tls: bool, kind: DialErrorKind, message: &str) -> BackendError {
+    let server = Server::Tcp { host: "cache".to_owned(), port: 1 };
+    connecting(&server, tls, &DialError::new(kind, message))
+}
+
+#[test]
+fn a_connection_that_is_not_made_says_why_and_what_to_do() {
+    use DialErrorKind::*;
+    let nobody = dialled(false, NobodyListens, "Connection refused");
+    assert_eq!(nobody.to_string(), "connect to redis at cache:1: Connection refused: does redis run there?");
+    assert!(nobody.is_retryable());
+    assert!(dialled(false, Closed, "Connection reset by peer").to_string().contains("write `rediss://`"));
+    assert!(dialled(true, Closed, "Connection reset by peer").to_string().contains("write `redis://`"));
+    let forged = dialled(true, Certificate, "InvalidCertificate(BadSignature)");
+    assert_eq!(forged.kind(), Kind::Misconfigured);
+    assert!(forged.to_string().contains(": InvalidCertificate(BadSignature): give the authority"));
+    let lesson = "NOAUTH HELLO must be called with the client already authenticated, otherwise …";
+    assert_eq!(
+        dialled(false, Refused, lesson).to_string(),
+        "connect to redis at cache:1: NOAUTH, it wants a password: give the right user and password"
+    );
+    let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
+    assert!(users.contains("too old for users"), "{users}");
+    assert!(!dialled(false, Refused, "ERR DB index is out of range").is_retryable());
+    let silent = dialled(false, TimedOut, "no answer within 5s");
+    assert_eq!((silent.kind(), silent.is_retryable()), (Kind::Timeout, true));
+    assert!(silent.to_string().contains("does it run?"), "{silent}");
+}
+
+#[test]
+fn an_unknown_command_is_named_without_its_arguments() {
+    for unknown in [
+        "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'canary' ",
+        "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `canary`, ",
+        "ERR unknown command 'HELLO'",
+    ] {
+        assert_eq!(
+            dialled(false, DialErrorKind::Refused, unknown).to_string(),
+            "connect to redis at cache:1: it does not know HELLO: is it older than 6.0, or a proxy?"
+        );
+        let asked = BackendError::from(server_error("ping", unknown)).to_string();
+        assert!(asked.starts_with("ping on redis: it does not know HELLO: is it"), "{asked}");
+    }
+}

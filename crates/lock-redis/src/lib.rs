@@ -1,0 +1,57 @@
+//! Locks of [`lock_core`] on Redis, for any client library.
+//!
+//! Applications take the crate of a client, such as lock-fred, which has aliases of [`RedisBackend`] and
+//! [`RedisBackendBuilder`]. This crate has the scripts, the rules and the settings; the crate of a client implements
+//! [`client::Client`], which dials one endpoint.
+//!
+//! # What is stored
+//! What Redisson stores (`RLock`, and `RFencedLock` for the token), so that Rust and Java contend for one lock: a hash
+//! `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, a channel for wake-ups. Every
+//! operation is one Lua script in one round trip, and repeating it is harmless.
+//!
+//! # Connections
+//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
+//! - when it ends, after a random pause of 150 to 250 ms; a dial that the server refuses is repeated after 0.5 to 1 s;
+//! - when requests were under way for 2 s without any answer;
+//! - when the server says that it is read-only, with random pauses that grow to 2 s.
+//!
+//! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
+//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s.
+//!
+//! # What one Redis promises
+//! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
+//! replica that missed the last write, an eviction or a restart without data can grant a lock that somebody still
+//! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
+//!
+//! # Servers
+//! Standalone Redis 6.2 or later, and Valkey; `docs/protocol.md` lists the versions that were tried. Sentinel and Cluster
+//! are refused with a typed error. An answer about a lease comes from a master only: a replica behind the address refuses it.
+
+mod backend;
+mod builder;
+mod check;
+pub mod client;
+mod clock;
+mod connection;
+mod error;
+mod keys;
+mod ledger;
+mod liveness;
+mod pauses;
+mod script;
+mod script_reply;
+mod secret;
+mod sync;
+mod url;
+mod wake;
+
+pub use backend::RedisBackend;
+pub use builder::RedisBackendBuilder;
+pub use check::ConnectWarning;
+pub use client::Tls;
+pub use url::{Address, SCHEMES};
+
+/// What reads replies and names keys, for fuzzers and trials. Not covered by any promise of stability.
+#[cfg(feature = "unstable-model")]
+#[doc(hidden)]
+pub mod model;

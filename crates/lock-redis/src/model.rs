@@ -1,0 +1,41 @@
+//! What fuzzers and trials may reach.
+
+use crate::{
+    client::Reply,
+    error::RequestError,
+    keys::Keys,
+    script,
+    script_reply::{ScriptReply, renewals},
+};
+use lock_core::{BackendError, LockName};
+
+/// Lock, counter and channel.
+#[must_use]
+pub fn keys(name: &LockName) -> [String; 3] {
+    let Keys { lock, counter, channel } = Keys::of(name);
+    [lock, counter, channel]
+}
+
+/// The hashes of the scripts of acquire, renew and release, by which a proxy tells them apart.
+#[must_use]
+pub fn hashes() -> [&'static str; 3] {
+    [script::ACQUIRE.hash(), script::RENEW.hash(), script::RELEASE.hash()]
+}
+
+/// Reads a reply in every way, and says how that failed.
+#[must_use]
+pub fn read(reply: Reply, renewed: usize) -> Vec<BackendError> {
+    fn failure<T>(answer: Result<T, RequestError>) -> Option<BackendError> {
+        answer.err().map(BackendError::from)
+    }
+    let script_reply = || ScriptReply::read("fuzz", reply.clone());
+    let mut failures = vec![
+        failure(script_reply().and_then(ScriptReply::acquired)),
+        failure(script_reply().and_then(ScriptReply::released)),
+        failure(script_reply().and_then(ScriptReply::inspected)),
+        failure(script_reply().and_then(ScriptReply::forced)),
+        failure(script_reply().and_then(ScriptReply::probed)),
+    ];
+    failures.push(failure(renewals(reply.clone(), renewed)));
+    failures.into_iter().flatten().collect()
+}

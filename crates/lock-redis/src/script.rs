@@ -1,0 +1,183 @@
+//! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
+
+use crate::{
+    client::{Client, Command, Reply},
+    connection::ManagedConnection,
+    error::RequestError,
+};
+use sha1::{Digest, Sha1};
+use std::{borrow::Cow, fmt::Write, sync::LazyLock};
+
+/// A script file.
+pub(crate) struct Script {
+    pub(crate) name: &'static str,
+    text: &'static str,
+    hash: LazyLock<String>,
+}
+
+/// What a script is run with.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<String>,
+}
+
+macro_rules! nothing {
+    () => {
+        ""
+    };
+}
+
+macro_rules! holder {
+    () => {
+        include_str!("scripts/holder.lua")
+    };
+}
+
+macro_rules! ledger {
+    () => {
+        include_str!("scripts/ledger.lua")
+    };
+}
+
+/// The constants of a list of scripts, each after what they share.
+macro_rules! scripts {
+    ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal)*) => {
+        $(pub(crate) static $constant: Script = {
+            const TEXT: &str = concat!($shared!(), include_str!(concat!("scripts/", $file, ".lua")));
+            Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
+        };)*
+        #[cfg(test)]
+        const $texts: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file, ".lua")))),*];
+    };
+}
+
+scripts! {
+    TEXTS nothing!
+    ACQUIRE "acquire" "acquire"
+    REENTER "re-entry" "reenter"
+    RENEW "renew" "renew"
+    RELEASE "release" "release"
+    PROBE "check of the rights" "probe"
+}
+
+scripts! {
+    HOLDER_TEXTS holder!
+    INSPECT "inspect" "inspect"
+    FORCE_RELEASE "force release" "force_release"
+}
+
+scripts! {
+    LEDGER_TEXTS ledger!
+    LEDGER_REGISTER "register jobs" "ledger_register"
+    LEDGER_WATERMARKS "read watermarks" "ledger_watermarks"
+    LEDGER_CLAIM "claim a run" "ledger_claim"
+    LEDGER_KEEP "keep runs" "ledger_keep"
+    LEDGER_END "end a run" "ledger_end"
+    LEDGER_OPEN "list open runs" "ledger_open"
+    LEDGER_HISTORY "list past runs" "ledger_history"
+    LEDGER_ORDER "give an order" "ledger_order"
+    LEDGER_ORDERS "read the orders" "ledger_orders"
+}
+
+impl Script {
+    /// What the server knows it by.
+    pub(crate) fn hash(&'static self) -> &'static str {
+        &self.hash
+    }
+
+    /// Runs it. After a restart or `SCRIPT FLUSH` the server does not know the hash; it has then done nothing,
+    /// and the text is sent, which it remembers. That is rare, so `input` is made again for it instead of being copied
+    /// every time.
+    pub(crate) async fn run<C: Client>(
+        &'static self,
+        connection: &ManagedConnection<C>,
+        input: impl Fn() -> Input,
+    ) -> Result<Reply, RequestError> {
+        let known = connection.call(self.name, eval("EVALSHA", self.hash(), input())).await;
+        match known {
+            Err(error) if error.is_unknown_script() => {
+                connection.call(self.name, eval("EVAL", self.text, input())).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn eval(name: &'static str, script: &'static str, Input { keys, args }: Input) -> Command {
+    let mut words = Vec::with_capacity(2 + keys.len() + args.len());
+    words.push(Cow::Borrowed(script));
+    words.push(match keys.len() {
+        1 => Cow::Borrowed("1"),
+        2 => Cow::Borrowed("2"),
+        count => Cow::Owned(count.to_string()),
+    });
+    words.extend(keys.into_iter().chain(args).map(Cow::Owned));
+    Command::new(name, words)
+}
+
+/// As `EVALSHA` wants it: in lower-case hex.
+fn sha1(text: &str) -> String {
+    Sha1::digest(text).iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const SHARED: &[(&str, &str)] = &[("holder", holder!()), ("ledger", ledger!())];
+
+    fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+        TEXTS.iter().chain(HOLDER_TEXTS).chain(LEDGER_TEXTS)
+    }
+
+    fn commands(text: &str, opening: &str) -> BTreeSet<String> {
+        let calls = text.split(opening).skip(1);
+        calls.map(|rest| rest.split('\'').next().expect("a split has a first part").to_owned()).collect()
+    }
+
+    #[test]
+    fn the_hash_is_the_one_that_redis_computes() {
+        assert_eq!(sha1("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    }
+
+    #[test]
+    fn the_probe_tries_every_command_that_a_script_uses() {
+        let mut used = BTreeSet::new();
+        let mut tried = BTreeSet::new();
+        for (name, text) in whole().chain(SHARED) {
+            let calls: BTreeSet<_> =
+                ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
+            match *name {
+                "probe" => tried = commands(text, "try('"),
+                _ => used.extend(calls),
+            }
+        }
+        // It needs the time itself.
+        tried.insert("TIME".to_owned());
+        assert!(used.len() >= 8, "the scripts were read: {used:?}");
+        assert_eq!(used, tried);
+    }
+
+    #[test]
+    fn every_script_file_is_listed_and_begins_with_its_header() {
+        let listed: BTreeSet<_> = whole().chain(SHARED).map(|(name, _)| format!("{name}.lua")).collect();
+        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
+        let files = std::fs::read_dir(directory).expect("the sources are here");
+        let files: BTreeSet<_> = files
+            .map(|file| file.expect("a readable directory").file_name().into_string().expect("an ASCII name"))
+            .collect();
+        assert_eq!(files, listed);
+        for (name, text) in whole() {
+            let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
+            assert!(
+                header.contains("KEYS 1") && header.contains("repl"),
+                "{name}.lua lists keys and replies"
+            );
+        }
+    }
+}

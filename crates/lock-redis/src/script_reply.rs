@@ -1,0 +1,230 @@
+//! Replies of the scripts, read strictly: whatever is not in a script's header is an error, not a guess.
+
+use crate::{
+    client::Reply as RawReply,
+    error::{RequestError, refused_by_script, server_error, unexpected_reply},
+};
+use lock_core::{
+    Applied, BackendError, BackendErrorKind, FencingToken, ServerTime,
+    backend::{Acquired, Forced, Inspected, Released, Renewed, Reply, StoredHold},
+};
+use std::time::Duration;
+
+/// A reply on its way to an answer: the server's time, a word, and what follows.
+pub(crate) struct ScriptReply {
+    pub(crate) what: &'static str,
+    pub(crate) now: ServerTime,
+    parts: Vec<RawReply>,
+}
+
+/// The time and the word.
+const HEAD: usize = 2;
+
+impl ScriptReply {
+    pub(crate) fn read(what: &'static str, reply: RawReply) -> Result<Self, RequestError> {
+        let parts = list(what, reply)?;
+        let now = parts.first().and_then(number).ok_or_else(|| unexpected_reply(what))?;
+        let reply = Self { what, now: ServerTime::from_micros(now), parts };
+        match reply.part(1).and_then(RawReply::text) {
+            Some("refused") => Err(refused_by_script(what, reply.text(0)?)),
+            Some(_) => Ok(reply),
+            None => Err(unexpected_reply(what)),
+        }
+    }
+
+    fn part(&self, at: usize) -> Option<&RawReply> {
+        self.parts.get(at)
+    }
+
+    /// The word, which says what follows it.
+    pub(crate) fn word(&self) -> &str {
+        self.part(1).and_then(RawReply::text).unwrap_or_default()
+    }
+
+    /// How much follows the word.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len() - HEAD
+    }
+
+    /// A text; the first after the word is number 0.
+    pub(crate) fn text(&self, at: usize) -> Result<&str, RequestError> {
+        self.part(HEAD + at).and_then(RawReply::text).ok_or_else(|| unexpected_reply(self.what))
+    }
+
+    pub(crate) fn number(&self, at: usize) -> Result<u64, RequestError> {
+        self.part(HEAD + at).and_then(number).ok_or_else(|| unexpected_reply(self.what))
+    }
+
+    fn signed(&self, at: usize) -> Result<i64, RequestError> {
+        self.part(HEAD + at).and_then(RawReply::integer).ok_or_else(|| unexpected_reply(self.what))
+    }
+
+    /// A PTTL; negative is unknown.
+    fn remaining(&self, at: usize) -> Result<Option<Duration>, RequestError> {
+        Ok(u64::try_from(self.signed(at)?).ok().map(Duration::from_millis))
+    }
+
+    /// Whether the counter of a granted lock counted otherwise than ours do.
+    pub(crate) fn has_foreign_counter(&self) -> bool {
+        self.word() == "granted" && self.number(2).is_ok_and(|foreign| foreign > 0)
+    }
+
+    pub(crate) fn acquired(self) -> Result<Reply<Acquired>, RequestError> {
+        let outcome = match self.word() {
+            "granted" => {
+                let (first, last) = (self.number(0)?, self.number(1)?);
+                Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) }
+            }
+            "busy" => Acquired::Busy { remaining: self.remaining(0)?, counter: None },
+            "late" => Acquired::Late,
+            "reentered" => Acquired::Reentered,
+            "gone" => Acquired::Gone,
+            _ => return Err(unexpected_reply(self.what)),
+        };
+        Ok(Reply::new(self.now, outcome))
+    }
+
+    pub(crate) fn released(self) -> Result<Reply<Released>, RequestError> {
+        let outcome = match self.word() {
+            "released" => Released::Released { listeners: u32::try_from(self.signed(0)?).ok() },
+            "kept" => Released::Kept,
+            "gone" => Released::Gone { held_by_other: self.number(0)? > 0 },
+            _ => return Err(unexpected_reply(self.what)),
+        };
+        Ok(Reply::new(self.now, outcome))
+    }
+
+    pub(crate) fn inspected(self) -> Result<Reply<Inspected>, RequestError> {
+        let outcome = match self.word() {
+            "free" => Inspected::Free,
+            "held" => {
+                let (lease, depth) = (self.text(0)?, self.number(1)?);
+                let depth = u32::try_from(depth).ok().filter(|&depth| depth > 0 && is_holder(lease));
+                let depth = depth.ok_or_else(|| no_lock(self.what))?;
+                let (lease, remaining) = (lease.to_owned(), self.remaining(2)?);
+                Inspected::Held(StoredHold { lease, depth, remaining })
+            }
+            _ => return Err(unexpected_reply(self.what)),
+        };
+        Ok(Reply::new(self.now, outcome))
+    }
+
+    pub(crate) fn probed(self) -> Result<(), RequestError> {
+        match self.word() {
+            "fit" => Ok(()),
+            "lacks" => {
+                let missing = self.text(0)?;
+                let message = format!(
+                    "connect to redis: the user lacks rights ({missing}): give it those listed in `docs/protocol.md`"
+                );
+                Err(BackendError::new(BackendErrorKind::Denied, Applied::No, message).into())
+            }
+            "failed" => {
+                let what = format!("{} ({})", self.what, self.text(0)?);
+                Err(refused_by_script(&what, self.text(1)?))
+            }
+            _ => Err(unexpected_reply(self.what)),
+        }
+    }
+
+    pub(crate) fn forced(self) -> Result<Reply<Forced>, RequestError> {
+        let outcome = match self.word() {
+            "forced" => Forced::Forced,
+            "changed" => Forced::Changed,
+            _ => return Err(unexpected_reply(self.what)),
+        };
+        Ok(Reply::new(self.now, outcome))
+    }
+}
+
+/// One answer for each renewal of a batch.
+pub(crate) type Renewals = Vec<Result<Reply<Renewed>, RequestError>>;
+
+/// The answers of a batch of renewals, each on its own, and the server's time.
+pub(crate) fn renewals(reply: RawReply, asked: usize) -> Result<(ServerTime, Renewals), RequestError> {
+    let what = "renew";
+    let mut parts = list(what, reply)?.into_iter();
+    let now = parts.next().as_ref().and_then(number).ok_or_else(|| unexpected_reply(what))?;
+    let now = ServerTime::from_micros(now);
+    let answers: Renewals = parts
+        .map(|part| match part.text() {
+            Some("renewed") => Ok(Reply::new(now, Renewed::Renewed)),
+            Some("gone") => Ok(Reply::new(now, Renewed::Gone)),
+            Some("late") => Ok(Reply::new(now, Renewed::Late)),
+            // Perhaps after the expiry was set: unknown.
+            Some(error) => Err(server_error(what, error)),
+            None => Err(unexpected_reply(what)),
+        })
+        .collect();
+    if answers.len() == asked { Ok((now, answers)) } else { Err(unexpected_reply(what)) }
+}
+
+fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {
+    match reply {
+        RawReply::List(parts) => Ok(parts),
+        _ => Err(unexpected_reply(what)),
+    }
+}
+
+/// Whether this is a holder as [`StoredHold`] promises it: `uuid:number`, where Redisson's number may be negative.
+fn is_holder(text: &str) -> bool {
+    let hyphen = |at| matches!(at, 8 | 13 | 18 | 23);
+    let is_uuid = |text: &str| {
+        let fits = |(at, byte): (usize, u8)| if hyphen(at) { byte == b'-' } else { byte.is_ascii_hexdigit() };
+        text.len() == 36 && text.bytes().enumerate().all(fits)
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.split_once(':')
+        .is_some_and(|(uuid, number)| is_uuid(uuid) && is_number(number.strip_prefix('-').unwrap_or(number)))
+}
+
+fn no_lock(what: &'static str) -> RequestError {
+    refused_by_script(what, "WRONGTYPE the key is a hash that is no lock")
+}
+
+/// Numbers come as integers, or as text where they would not survive Lua's formatting.
+fn number(part: &RawReply) -> Option<u64> {
+    match part {
+        RawReply::Integer(number) => u64::try_from(*number).ok(),
+        other => other.text()?.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_told_from_other_fields() {
+        for holder in ["b983c153-7421-469a-addb-44fb92259a1b:1", "B983C153-7421-469A-ADDB-44FB92259A1B:-12"] {
+            assert!(is_holder(holder), "{holder}");
+        }
+        for other in [
+            "",
+            "apples",
+            "b983c153-7421-469a-addb-44fb92259a1b",
+            "b983c153-7421-469a-addb-44fb92259a1b:",
+            "b983c153-7421-469a-addb-44fb92259a1b:-",
+            "b983c153-7421-469a-addb-44fb92259a1b:--1",
+            "b983c153-7421-469a-addb-44fb92259a1b:1:lock_count",
+            "b983c15374-21-469a-addb-44fb92259a1b:1",
+            "b983c153-7421-469a-addb-44fb92259a1g:1",
+        ] {
+            assert!(!is_holder(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_depth_that_is_not_positive_is_no_lock() {
+        let holder = "b983c153-7421-469a-addb-44fb92259a1b:1";
+        let inspected = |lease: &str, depth: &str| {
+            let text = |text: &str| RawReply::Bytes(text.to_owned().into());
+            let reply = ["5", "held", lease, depth, "-1"].map(text).to_vec();
+            ScriptReply::read("inspect", RawReply::List(reply))?.inspected()
+        };
+        assert!(inspected(holder, "2").is_ok());
+        for (lease, depth) in [(holder, "0"), (holder, "4294967296"), ("apples", "3")] {
+            assert_eq!(inspected(lease, depth).unwrap_err().kind(), BackendErrorKind::WrongType);
+        }
+    }
+}

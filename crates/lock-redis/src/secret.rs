@@ -1,0 +1,63 @@
+//! Secrets of the configuration, taken out of every text that comes from the server.
+
+use crate::client::{CallError, Credentials, DialError};
+use std::sync::Arc;
+
+/// Shorter passwords are left: taking them out would garble every text, and they protect nothing.
+const MIN_LENGTH: usize = 4;
+
+/// The passwords with which a backend logs in.
+#[derive(Clone, Default)]
+pub(crate) struct Secrets(Arc<[String]>);
+
+impl Secrets {
+    pub(crate) fn of(credentials: &Credentials) -> Self {
+        Self(credentials.password.iter().filter(|password| password.len() >= MIN_LENGTH).cloned().collect())
+    }
+
+    /// The same text without secrets. Servers and proxies may quote what they were sent.
+    pub(crate) fn hide(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
+            true => text.replace(secret, "…"),
+            false => text,
+        })
+    }
+
+    pub(crate) fn hide_in_call(&self, error: CallError) -> CallError {
+        match error {
+            CallError::NotSent(text) => CallError::NotSent(self.hide(text)),
+            CallError::Refused(text) => CallError::Refused(self.hide(text)),
+            CallError::Lost(text) => CallError::Lost(self.hide(text)),
+            CallError::Unreadable(text) => CallError::Unreadable(self.hide(text)),
+        }
+    }
+
+    pub(crate) fn hide_in_dial(&self, error: DialError) -> DialError {
+        DialError { message: self.hide(error.message), ..error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::DialErrorKind;
+
+    fn secrets(password: &str) -> Secrets {
+        Secrets::of(&Credentials { username: None, password: Some(password.to_owned()) })
+    }
+
+    #[test]
+    fn passwords_are_taken_out_of_errors() {
+        let secrets = secrets("canary");
+        let refused = |text: &str| CallError::Refused(text.to_owned());
+        assert!(secrets.hide_in_call(refused("ERR who is 'canary'?")) == refused("ERR who is '…'?"));
+        assert!(secrets.hide_in_call(refused("ERR no")) == refused("ERR no"));
+        let dialled = secrets.hide_in_dial(DialError::new(DialErrorKind::Refused, "ERR 'canary', 'canary'"));
+        assert_eq!(dialled.message, "ERR '…', '…'");
+    }
+
+    #[test]
+    fn a_short_password_garbles_no_text() {
+        assert_eq!(secrets("e").hide("Connection refused".to_owned()), "Connection refused");
+    }
+}

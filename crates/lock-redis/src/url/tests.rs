@@ -1,0 +1,81 @@
+use super::*;
+use lock_core::ErrorKind;
+
+fn address(url: &str) -> Address {
+    Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+fn tcp(host: &str, port: u16, database: Option<u8>) -> Endpoint {
+    Endpoint { server: Server::Tcp { host: host.to_owned(), port }, database }
+}
+
+fn login(username: Option<&str>, password: Option<&str>) -> Credentials {
+    Credentials { username: username.map(str::to_owned), password: password.map(str::to_owned) }
+}
+
+#[test]
+fn a_url_says_where_and_as_whom() {
+    let plain = address("redis://cache.example");
+    assert_eq!(plain.endpoint, tcp("cache.example", 6379, None));
+    assert!(plain.credentials == login(None, None) && plain.tls.is_none());
+
+    let full = address("redis://app:p%40ss%2Fw%C3%B6rd@10.0.0.7:7000/3");
+    assert_eq!(full.endpoint, tcp("10.0.0.7", 7000, Some(3)));
+    assert!(full.credentials == login(Some("app"), Some("p@ss/wörd")));
+
+    let only_password = address("redis://:secret@[::1]/");
+    assert_eq!(only_password.endpoint, tcp("::1", 6379, None));
+    assert!(only_password.credentials == login(None, Some("secret")));
+
+    let socket = address("redis+unix:///run/redis/my%20redis.sock?db=2&user=app&pass=p%40ss");
+    let server = Server::Unix { path: "/run/redis/my redis.sock".into() };
+    assert_eq!(socket.endpoint, Endpoint { server, database: Some(2) });
+    assert!(socket.credentials == login(Some("app"), Some("p@ss")));
+}
+
+#[test]
+fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
+    let cases = [
+        ("redis://user:canary@host:port", "percent-encode"),
+        ("redis://:can/ary@host", "percent-encode"),
+        ("redis://:can#ary@host", "%23"),
+        ("redis://:canary@host#x", "%23"),
+        ("redis:///0", "no host"),
+        ("redis://:canary@host/first", "from 0 to 255"),
+        ("redis://:canary@host/256", "from 0 to 255"),
+        ("redis://:canary@host/1/2", "from 0 to 255"),
+        ("redis://canary@host", "`:password@`"),
+        ("redis://:canary@host?db=1", "no options"),
+        ("redis://:%ff@host", "UTF-8"),
+        ("http://:canary@host", "none of `redis`"),
+        ("redis+unix://host/path", "redis+unix:///path"),
+        ("redis+unix://", "no path"),
+        ("redis+unix:///run/redis.sock?database=1", "knows db, user, pass"),
+        ("canary", "no scheme"),
+        ("localhost:6379", "`redis://localhost:6379`"),
+        ("", "is empty"),
+        ("unix:///run/redis.sock", "redis+unix:///"),
+        ("redis-sentinel://:canary@host", "not supported"),
+    ];
+    for (url, cure) in cases {
+        let error = Address::parse(url).map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(cure), "{url}: {text}");
+        assert!(!text.contains("canary") && !text.contains("can/ary"), "{text}");
+    }
+}
+
+#[test]
+fn tls_is_by_url_as_well() {
+    assert_eq!(address("rediss://host").tls, Some(Tls::system()));
+    assert_eq!(address("redis://host").tls, None);
+    for (url, cure) in [
+        ("rediss://host?authority=/there/is/no/file.pem", "/there/is/no/file.pem"),
+        ("rediss://host?certificate=/client.pem", "both"),
+        ("rediss://host?insecure=true", "knows authority, certificate, key"),
+    ] {
+        let text = Address::parse(url).map(drop).unwrap_err().to_string();
+        assert!(text.contains(cure), "{url}: {text}");
+    }
+}

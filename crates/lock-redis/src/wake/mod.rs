@@ -1,0 +1,142 @@
+//! Wake-ups: one connection for the messages of all names.
+
+mod state;
+mod tend;
+
+use crate::{
+    client::{Client, Listener},
+    connection::{Dialer, ManagedConnection, Purpose},
+    error::{RequestError, runtime_ended},
+    keys::channel,
+    sync::lock,
+};
+use lock_core::{
+    BackendError, LockName,
+    backend::{Signals, SubscriberId, WakeReason, Watchers},
+};
+use state::{Batch, SubscriptionState};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, Weak},
+};
+use tokio::{sync::Notify, task::JoinHandle};
+
+/// The subscriptions of a backend. Dropping it ends their connection.
+pub(crate) struct Subscriptions<C: Client> {
+    connection: Arc<ManagedConnection<C>>,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// What the connection, the task and the callers share. The connection reports its messages here, so it is no part of this.
+#[derive(Default)]
+struct Shared {
+    watchers: Watchers,
+    /// Taken before the mutex of the watchers.
+    state: Mutex<SubscriptionState>,
+    /// Something is wanted, or not wanted any more.
+    changed: Notify,
+}
+
+impl<C: Client> Subscriptions<C> {
+    /// Dials the connection for messages.
+    pub(crate) async fn open(dialer: Arc<Dialer<C>>) -> Result<Self, BackendError> {
+        let shared = Arc::new(Shared::default());
+        let connection = ManagedConnection::open(dialer, Purpose::Messages(shared.clone())).await?;
+        let connection = Arc::new(connection);
+        let task = tokio::spawn(tend::run(connection.clone(), shared.clone()));
+        Ok(Self { connection, shared, task })
+    }
+
+    /// Asks for another connection.
+    pub(crate) fn reconnect(&self) {
+        self.connection.replace();
+    }
+
+    pub(crate) fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+        if self.shared.forget_gone() {
+            self.shared.changed.notify_one();
+        }
+        self.shared.watchers.attach(signals)
+    }
+
+    /// Whether we may subscribe at all.
+    pub(crate) async fn probe(&self, channel: String) -> Result<(), RequestError> {
+        self.connection.subscribe(vec![channel.clone()], vec![channel]).await
+    }
+
+    /// Returns when the server has acknowledged the subscription.
+    pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        let acknowledgement = {
+            // Both in one step: the end of another's watch would fall in between, and undo this one.
+            let mut state = lock(&self.shared.state);
+            let acknowledgement = state.want(channel(&name), (subscriber, name.clone()))?;
+            self.shared.watchers.watch(subscriber, name);
+            acknowledgement
+        };
+        self.shared.changed.notify_one();
+        // A failure has ended the watch already: by the time it is seen here, a newer watch may stand.
+        acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()))
+    }
+
+    pub(crate) fn unwatch(&self, subscriber: SubscriberId, name: &LockName) {
+        self.shared.unwatch(&mut lock(&self.shared.state), subscriber, name);
+    }
+}
+
+impl Shared {
+    fn unwatch(&self, state: &mut SubscriptionState, subscriber: SubscriberId, name: &LockName) {
+        if self.watchers.unwatch(subscriber, name) {
+            state.unwant(&channel(name), name);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The server did not take a batch: the watches that waited for it are over.
+    fn fail(&self, batch: Batch, error: &RequestError) {
+        let mut state = lock(&self.state);
+        for (subscriber, name) in state.failed(batch, error) {
+            self.unwatch(&mut state, subscriber, &name);
+        }
+    }
+
+    /// Gives up what was watched by factories that are gone, and says whether anything was.
+    fn forget_gone(&self) -> bool {
+        let mut state = lock(&self.state);
+        let names = self.watchers.forget_gone();
+        names.iter().for_each(|name| state.unwant(&channel(name), name));
+        !names.is_empty()
+    }
+
+    fn all(&self, reason: WakeReason) {
+        self.guarded(|watchers| watchers.all(reason));
+    }
+
+    /// A listener may panic; the others go on listening.
+    fn guarded(&self, wake: impl FnOnce(&Watchers)) {
+        if catch_unwind(AssertUnwindSafe(|| wake(&self.watchers))).is_err() {
+            tracing::error!("a listener panicked at a wake-up");
+        }
+    }
+}
+
+impl Listener for Shared {
+    fn message(&self, channel: &str) {
+        let names = lock(&self.state).names(channel);
+        for name in names {
+            self.guarded(|watchers| {
+                watchers.freed(&name);
+            });
+        }
+    }
+
+    fn missed(&self) {
+        self.all(WakeReason::Lagged);
+    }
+}
+
+impl<C: Client> Drop for Subscriptions<C> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

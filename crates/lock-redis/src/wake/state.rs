@@ -1,0 +1,288 @@
+//! What is wanted of the connection for messages, what stands there, and who waits for the difference.
+
+use crate::error::RequestError;
+use lock_core::{BackendError, LockName, backend::SubscriberId};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+use tokio::{sync::oneshot, time::Instant};
+
+/// How many channels one batch names.
+const MAX_CHANNELS: usize = 1_000;
+/// How long a channel that the server refused is left alone: rights may come back, but asking costs all other names their
+/// connection.
+const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// The answer to a watch.
+pub(super) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
+
+/// The channels of all names that somebody of this process waits for. Every step costs what it changes, however many
+/// there are.
+#[derive(Debug, Default)]
+pub(super) struct SubscriptionState {
+    /// By channel; `a` and `{a}` have the same.
+    wanted: HashMap<String, HashSet<LockName>>,
+    /// What the server has acknowledged on the present connection.
+    standing: HashSet<String>,
+    /// Wanted, not standing, not refused just now.
+    missing: HashSet<String>,
+    /// Standing, not wanted.
+    useless: HashSet<String>,
+    /// What the server refused, until when it is left alone, and its error.
+    refused: HashMap<String, (Instant, BackendError)>,
+    /// By channel.
+    waiting: HashMap<String, Vec<Waiting>>,
+    /// When the server refused some channel of a batch: how many the next batch may name, to find out which.
+    limit: Option<usize>,
+}
+
+/// A watch that is not acknowledged yet.
+#[derive(Debug)]
+struct Waiting {
+    watch: Watch,
+    answer: oneshot::Sender<Result<(), BackendError>>,
+}
+
+/// Which factory watches which name.
+pub(super) type Watch = (SubscriberId, LockName);
+
+/// What to ask of the server next.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Batch {
+    pub(super) subscribe: Vec<String>,
+    pub(super) unsubscribe: Vec<String>,
+}
+
+impl SubscriptionState {
+    /// Wants the channel of a name; the answer comes when the server has acknowledged it, or when that failed.
+    ///
+    /// # Errors
+    /// The server refused the channel just now. Nothing is wanted.
+    pub(super) fn want(&mut self, channel: String, watch: Watch) -> Result<Acknowledgement, BackendError> {
+        let (answer, acknowledgement) = oneshot::channel();
+        let name = watch.1.clone();
+        if self.standing.contains(&channel) {
+            self.useless.remove(&channel);
+            let _ = answer.send(Ok(()));
+        } else if let Some((_, error)) =
+            self.refused.get(&channel).filter(|(until, _)| *until > Instant::now())
+        {
+            return Err(error.clone());
+        } else {
+            self.missing.insert(channel.clone());
+            self.waiting.entry(channel.clone()).or_default().push(Waiting { watch, answer });
+        }
+        self.wanted.entry(channel).or_default().insert(name);
+        Ok(acknowledgement)
+    }
+
+    pub(super) fn unwant(&mut self, channel: &str, name: &LockName) {
+        let Some(names) = self.wanted.get_mut(channel) else { return };
+        names.remove(name);
+        if names.is_empty() {
+            self.wanted.remove(channel);
+            self.waiting.remove(channel);
+            self.missing.remove(channel);
+            if self.standing.contains(channel) {
+                self.useless.insert(channel.to_owned());
+            }
+        }
+    }
+
+    /// The names whose release a message on this channel announces.
+    pub(super) fn names(&self, channel: &str) -> Vec<LockName> {
+        self.wanted.get(channel).into_iter().flatten().cloned().collect()
+    }
+
+    /// What is still to be asked. A channel that is to be given up does not stand any more from here on: if it is wanted
+    /// meanwhile, a later batch subscribes to it again.
+    pub(super) fn next_batch(&mut self) -> Batch {
+        let now = Instant::now();
+        for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {
+            if self.wanted.contains_key(&channel) {
+                self.missing.insert(channel);
+            }
+        }
+        let subscribe: Vec<_> =
+            self.missing.iter().take(self.limit.unwrap_or(MAX_CHANNELS)).cloned().collect();
+        if subscribe.is_empty() {
+            self.limit = None;
+        }
+        let unsubscribe: Vec<_> = self.useless.iter().take(MAX_CHANNELS).cloned().collect();
+        for channel in &unsubscribe {
+            self.useless.remove(channel);
+            self.standing.remove(channel);
+        }
+        Batch { subscribe, unsubscribe }
+    }
+
+    pub(super) fn acknowledged(&mut self, batch: Batch) {
+        for channel in batch.subscribe {
+            for Waiting { answer, .. } in self.waiting.remove(&channel).unwrap_or_default() {
+                let _ = answer.send(Ok(()));
+            }
+            self.missing.remove(&channel);
+            if !self.wanted.contains_key(&channel) {
+                self.useless.insert(channel.clone());
+            }
+            self.standing.insert(channel);
+        }
+    }
+
+    /// The server did not take a batch. Answers the watches that wait for it and returns them: they are over. The channel
+    /// stays wanted for others who watched it before.
+    pub(super) fn failed(&mut self, batch: Batch, error: &RequestError) -> Vec<Watch> {
+        let refused = !error.is_retryable();
+        let mut over = Vec::new();
+        if refused && batch.subscribe.len() > 1 {
+            self.limit = Some(batch.subscribe.len() / 2);
+            return over;
+        }
+        let error = BackendError::from(error.clone());
+        for channel in batch.subscribe {
+            for Waiting { watch, answer } in self.waiting.remove(&channel).unwrap_or_default() {
+                let _ = answer.send(Err(error.clone()));
+                over.push(watch);
+            }
+            if refused {
+                self.limit = None;
+                self.missing.remove(&channel);
+                self.refused.insert(channel, (Instant::now() + REFUSED_RETRY_AFTER, error.clone()));
+            }
+        }
+        over
+    }
+
+    /// Another connection: nothing stands there.
+    pub(super) fn start_over(&mut self) {
+        self.standing.clear();
+        self.useless.clear();
+        self.missing =
+            self.wanted.keys().filter(|channel| !self.refused.contains_key(*channel)).cloned().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error;
+
+    fn name(text: &str) -> LockName {
+        LockName::new(text).expect("a good name")
+    }
+
+    /// One factory watches a name by this channel.
+    fn want(state: &mut SubscriptionState, channel: &str, text: &str) -> Acknowledgement {
+        state
+            .want(channel.to_owned(), (SubscriberId::new(1), name(text)))
+            .expect("it was not refused just now")
+    }
+
+    fn subscribe(batch: &Batch) -> Vec<&str> {
+        let mut channels: Vec<_> = batch.subscribe.iter().map(String::as_str).collect();
+        channels.sort_unstable();
+        channels
+    }
+
+    fn answered(acknowledgement: &mut Acknowledgement) -> Option<bool> {
+        acknowledgement.try_recv().ok().map(|answer| answer.is_ok())
+    }
+
+    fn denied() -> RequestError {
+        error::server_error("subscribe", "NOPERM no")
+    }
+
+    #[test]
+    fn watches_that_come_at_once_are_one_batch() {
+        let mut state = SubscriptionState::default();
+        let (mut a, mut b) = (want(&mut state, "a", "a"), want(&mut state, "b", "b"));
+        let batch = state.next_batch();
+        assert_eq!(subscribe(&batch), ["a", "b"]);
+        state.acknowledged(batch);
+        assert_eq!((answered(&mut a), answered(&mut b)), (Some(true), Some(true)));
+        assert_eq!(answered(&mut want(&mut state, "a", "a")), Some(true), "it stands already");
+        assert_eq!(state.next_batch(), Batch::default());
+    }
+
+    #[test]
+    fn shared_channel_is_given_up_with_its_last_name() {
+        let mut state = SubscriptionState::default();
+        let _answer = (want(&mut state, "c", "a"), want(&mut state, "c", "{a}"));
+        let batch = state.next_batch();
+        state.acknowledged(batch);
+        assert_eq!(state.names("c").len(), 2);
+        state.unwant("c", &name("{a}"));
+        assert_eq!(state.names("c"), [name("a")]);
+        assert_eq!(state.next_batch(), Batch::default());
+        state.unwant("c", &name("a"));
+        assert_eq!(state.next_batch().unsubscribe, ["c"]);
+    }
+
+    #[test]
+    fn channel_wanted_again_is_subscribed_to_again() {
+        let mut state = SubscriptionState::default();
+        let _answer = want(&mut state, "a", "a");
+        let batch = state.next_batch();
+        state.acknowledged(batch);
+        state.unwant("a", &name("a"));
+        let giving_up = state.next_batch();
+        let mut again = want(&mut state, "a", "a");
+        state.acknowledged(giving_up);
+        assert_eq!(answered(&mut again), None, "the old one is being given up");
+        let batch = state.next_batch();
+        assert_eq!(subscribe(&batch), ["a"]);
+        state.acknowledged(batch);
+        assert_eq!(answered(&mut again), Some(true));
+    }
+
+    #[test]
+    fn refused_channel_is_found_by_halves() {
+        let mut state = SubscriptionState::default();
+        let names: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
+        let mut answers: Vec<_> = names.iter().map(|text| want(&mut state, text, text)).collect();
+        let mut batches = 0;
+        loop {
+            let batch = state.next_batch();
+            if batch == Batch::default() {
+                break;
+            }
+            batches += 1;
+            assert!(batches < 150, "it is found by halves");
+            match batch.subscribe.iter().any(|channel| channel == "c7") {
+                true => {
+                    for (_, name) in state.failed(batch, &denied()) {
+                        state.unwant(name.as_str(), &name);
+                    }
+                    state.start_over();
+                }
+                false => state.acknowledged(batch),
+            }
+        }
+        for (number, answer) in answers.iter_mut().enumerate() {
+            assert_eq!(answered(answer), Some(number != 7), "{number}");
+        }
+        assert!(names.iter().all(|name| name == "c7" || state.standing.contains(name)));
+        let again = state.want("c7".into(), (SubscriberId::new(1), name("c7")));
+        assert!(again.is_err(), "a second watch gets the answer of a moment ago");
+        assert_eq!(state.next_batch(), Batch::default(), "and the others keep their connection");
+        state.refused.values_mut().for_each(|(until, _)| *until = Instant::now());
+        let _answer = want(&mut state, "c7", "c7");
+        assert_eq!(state.next_batch().subscribe, ["c7"], "rights may have come back");
+    }
+
+    #[test]
+    fn failed_batch_is_tried_again() {
+        let mut state = SubscriptionState::default();
+        let mut answer = want(&mut state, "a", "a");
+        let batch = state.next_batch();
+        let down = error::connection_lost("subscribe");
+        assert_eq!(state.failed(batch, &down), [(SubscriberId::new(1), name("a"))], "this watch is over");
+        assert_eq!(answered(&mut answer), Some(false));
+        assert_eq!(subscribe(&state.next_batch()), ["a"]);
+        let batch = state.next_batch();
+        state.acknowledged(batch);
+        state.start_over();
+        assert_eq!(subscribe(&state.next_batch()), ["a"], "another connection");
+    }
+}

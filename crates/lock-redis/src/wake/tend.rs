@@ -1,0 +1,139 @@
+//! Keeps the connection for messages subscribed as it is wanted: in batches, each acknowledged, one at a time.
+
+use super::{Shared, state::Batch};
+use crate::{
+    client::Client,
+    connection::{Current, ManagedConnection},
+    error::{RequestError, no_answer},
+    sync::lock,
+};
+use lock_core::{BackendError, backend::WakeReason};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    sync::watch::{Receiver, error::RecvError},
+    time::{sleep, timeout},
+};
+
+/// How often a quiet connection is asked whether it is still there: one that only listens does not notice that it is
+/// dead.
+const PING: Duration = Duration::from_secs(5);
+/// How long a batch may take.
+const BATCH: Duration = Duration::from_secs(2);
+/// The pauses after batches that failed.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// Goes on until nobody dials any more.
+pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared: Arc<Shared>) {
+    let mut changes = connection.changes();
+    let mut failures = 0u32;
+    let mut logged = String::new();
+    let mut missed = false;
+    loop {
+        let pause = match failures {
+            0 => PING,
+            _ => PAUSES[0].saturating_mul(1 << failures.min(4)).min(PAUSES[1]),
+        };
+        let mut fresh = false;
+        tokio::select! {
+            biased;
+            next = next_connection::<C>(&mut changes) => match next {
+                Ok(()) => fresh = true,
+                Err(_) => return,
+            },
+            () = shared.changed.notified(), if failures == 0 => {}
+            () = sleep(pause) => {}
+        }
+        if fresh {
+            lock(&shared.state).start_over();
+        }
+        shared.forget_gone();
+        let settled = settle(&connection, &shared, &mut logged).await;
+        failures = match settled {
+            Settled::Yes => 0,
+            Settled::Refused | Settled::No => failures + 1,
+        };
+        // Messages of the time without a subscription are lost. Woken before it stands again, a waiter could look, find
+        // the lock taken, and miss the release that comes then: so once more when it does. (After a refusal, only then:
+        // the next connection comes at once.)
+        missed |= fresh || failures > 0;
+        let all_stands = missed && failures == 0;
+        if all_stands || failures == 1 && settled == Settled::No {
+            missed &= !all_stands;
+            shared.all(WakeReason::Reconnected);
+        }
+    }
+}
+
+/// Returns when another connection stands.
+async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Result<(), RecvError> {
+    loop {
+        changes.changed().await?;
+        if changes.borrow_and_update().is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// The outcome of the batches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// All is as wanted.
+    Yes,
+    /// The server does not want something that we want. Another connection was asked for.
+    Refused,
+    /// The connection did not do its part.
+    No,
+}
+
+/// Batches until all is as wanted.
+async fn settle<C: Client>(
+    connection: &ManagedConnection<C>,
+    shared: &Shared,
+    logged: &mut String,
+) -> Settled {
+    let mut first = true;
+    loop {
+        let batch = lock(&shared.state).next_batch();
+        if batch == Batch::default() && !first {
+            if !std::mem::take(logged).is_empty() {
+                tracing::info!("redis wake-ups come again");
+            }
+            return Settled::Yes;
+        }
+        first = false;
+        let answer = timeout(BATCH, ask(connection, &batch)).await;
+        match answer.unwrap_or_else(|_| Err(no_answer("subscribe"))) {
+            Ok(()) => lock(&shared.state).acknowledged(batch),
+            Err(error) => {
+                let retryable = error.is_retryable();
+                log(&error, logged);
+                shared.fail(batch, &error);
+                if connection.is_up() {
+                    // An answer may still be on its way, and would be taken for that of the next batch.
+                    connection.replace();
+                }
+                return if retryable { Settled::No } else { Settled::Refused };
+            }
+        }
+    }
+}
+
+/// An empty batch is a sign of life.
+async fn ask<C: Client>(connection: &ManagedConnection<C>, batch: &Batch) -> Result<(), RequestError> {
+    match batch.subscribe.is_empty() && batch.unsubscribe.is_empty() {
+        true => connection.ping("subscribe").await,
+        false => connection.subscribe(batch.subscribe.clone(), batch.unsubscribe.clone()).await,
+    }
+}
+
+/// Once for an outage, however long it is.
+fn log(error: &RequestError, logged: &mut String) {
+    let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
+    let text = error.to_string();
+    if *logged == text {
+        tracing::debug!(%error, retryable, "redis wake-ups still missing");
+    } else {
+        tracing::warn!(%error, retryable, "no redis wake-ups for now, waiters poll at least every 5 s");
+        *logged = text;
+    }
+}
