@@ -10,7 +10,7 @@ use lock_testkit::{
     Direction, RedisServer, TcpProxy,
     contender::{Contender, next},
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(6);
 
@@ -111,37 +111,4 @@ async fn a_dead_connection_is_replaced_also_if_leases_are_long() {
     let trying = tokio::spawn(locks.named("x").unwrap().try_acquire());
     let error = answered("one try on a dead connection", trying).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-}
-
-/// The whole fleet asks all the time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_stays_read_only_gets_ever_fewer_new_connections() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.address());
-    let locks = factory(&proxy.url(), LEASE).await;
-    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let (before, begin) = (proxy.accepted(), Instant::now());
-    while begin.elapsed() < Duration::from_secs(5) {
-        locks.named("x").unwrap().try_acquire().await.map(drop).expect_err("it is read-only");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let made = proxy.accepted() - before;
-    assert!((1..=20).contains(&made), "{made} connections in 5 s");
-    server.command(&["REPLICAOF", "NO", "ONE"]);
-    until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok()).await;
-}
-
-/// A firewall forgets a connection on which nothing is said.
-#[tokio::test]
-async fn a_quiet_connection_for_requests_gives_a_sign_of_life() {
-    let server = RedisServer::start();
-    let locks = factory(&server.url(), LEASE).await;
-    locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
-    let scripts = || server.command(&["CLIENT", "LIST"]).text().matches(" cmd=eval").count();
-    assert_eq!(scripts(), 1, "the last command of the connection for requests");
-    let begin = Instant::now();
-    while scripts() > 0 {
-        assert!(begin.elapsed() < Duration::from_secs(100), "a ping follows");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }

@@ -1,34 +1,29 @@
-//! Subscriptions: acknowledged when they stand, made again when they do not, each for itself.
+//! Subscriptions on real servers: acknowledged when they stand, made again when they do not.
 
 use crate::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
     LockFactory, LockName, WakeUp,
     backend::{BackendErrorKind, Signals, Subscriptions as _, WakeReason},
 };
-use lock_testkit::{Direction, RedisServer, TcpProxy};
+use lock_testkit::{RedisServer, TcpProxy};
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
     sync::{
         Arc, Barrier, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    task::Poll,
     time::{Duration, Instant},
 };
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Counts its wake-ups; may panic at them.
+/// Counts its wake-ups.
 #[derive(Debug, Default)]
 struct Listener {
     heard: AtomicUsize,
-    panics: bool,
 }
 
 impl Signals for Listener {
     fn freed(&self, _: &LockName) {
-        assert!(!self.panics, "this listener panics");
         self.heard.fetch_add(1, Ordering::SeqCst);
     }
     fn all(&self, _: WakeReason) {}
@@ -113,20 +108,6 @@ async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_listener_that_panics_silences_no_other() {
-    let server = RedisServer::start();
-    let backend = redis(&server.url()).await;
-    let (bad, good) =
-        (Arc::new(Listener { panics: true, ..Listener::default() }), Arc::new(Listener::default()));
-    let (bad_id, good_id) = (backend.register_listener(weak(&bad)), backend.register_listener(weak(&good)));
-    backend.subscribe(bad_id, name("a")).await.unwrap();
-    backend.subscribe(good_id, name("b")).await.unwrap();
-    server.command(&["PUBLISH", "redisson_lock__channel:{a}", "0"]);
-    server.command(&["PUBLISH", "redisson_lock__channel:{b}", "0"]);
-    until("the other hears", async || good.heard.load(Ordering::SeqCst) == 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_factory_that_ends_with_its_runtime_leaves_no_subscription() {
     let server = RedisServer::start();
     let shared = redis(&server.url()).await;
@@ -146,49 +127,6 @@ async fn a_factory_that_ends_with_its_runtime_leaves_no_subscription() {
     stands.send(()).unwrap();
     waiter.join().unwrap();
     until("nobody waits for anything", async || server.subscriptions() == 0).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_channel_that_is_refused_costs_the_other_names_nothing() {
-    const NAMES: usize = 100;
-    let server = RedisServer::builder()
-        .user("shop on >secret ~* resetchannels &redisson_lock__channel:{a* &redisson_lock__channel:{distlock* +@all")
-        .start();
-    let holder = factory(&server.url(), Duration::from_secs(600)).await;
-    let url = format!("redis://shop:secret@127.0.0.1:{}", server.port());
-    let locks = factory(&url, Duration::from_secs(600)).await;
-    let mut guards = Vec::new();
-    let mut waiting = Vec::new();
-    for number in 0..NAMES {
-        let name = format!("a:{number}");
-        guards.push(holder.named(&name).unwrap().acquire().await.unwrap());
-        waiting.push(tokio::spawn(locks.named(&name).unwrap().acquire()));
-    }
-    until("all wait", async || server.subscriptions() == NAMES).await;
-    let stats = |server: &RedisServer| -> (u64, u64) {
-        let number = |text: &str, key: &str| -> u64 {
-            let line = text.lines().find_map(|line| line.strip_prefix(key));
-            line.map_or(0, |rest| rest.split(',').next().unwrap().trim().parse().unwrap())
-        };
-        let commands = server.command(&["INFO", "commandstats"]).text().to_owned();
-        let connections = server.command(&["INFO", "stats"]).text().to_owned();
-        (number(&commands, "cmdstat_evalsha:calls="), number(&connections, "total_connections_received:"))
-    };
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let quiet = stats(&server);
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let before = stats(&server);
-    guards.push(holder.named("b").unwrap().acquire().await.unwrap());
-    waiting.push(tokio::spawn(locks.named("b").unwrap().acquire()));
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    let after = stats(&server);
-    let calm = (before.0 - quiet.0, before.1 - quiet.1);
-    let refused = (after.0 - before.0, after.1 - before.1);
-    waiting.iter().for_each(tokio::task::JoinHandle::abort);
-    assert!(
-        refused.0 <= calm.0 + 2 * NAMES as u64 && refused.1 <= calm.1 + 3,
-        "in 10 s: {calm:?} requests and connections before, {refused:?} with one refused channel"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -240,26 +178,4 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
         }
         backend.unsubscribe(b, name("x")).await.unwrap();
     }
-}
-
-/// The first watch is not polled while its round fails and a second one is acknowledged.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
-    let server = RedisServer::start();
-    let proxy = TcpProxy::start(server.address());
-    let backend = redis(&proxy.url()).await;
-    let listener = Arc::new(Listener::default());
-    let (id, other) =
-        (backend.register_listener(weak(&listener)), backend.register_listener(weak(&listener)));
-    proxy.stall(Direction::Both);
-    let mut late = pin!(backend.subscribe(id, name("x")));
-    assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "it waits");
-    backend.subscribe(other, name("y")).await.expect_err("the round of both fails");
-    proxy.pass();
-    until("a newer watch is acknowledged", async || backend.subscribe(id, name("x")).await.is_ok()).await;
-    late.await.expect_err("its round failed");
-    // Time for an unsubscription that was wrongly asked for.
-    backend.subscribe(other, name("z")).await.unwrap();
-    server.command(&["PUBLISH", "redisson_lock__channel:{x}", "0"]);
-    until("the newer watch hears", async || listener.heard.load(Ordering::SeqCst) == 1).await;
 }

@@ -1,0 +1,172 @@
+//! What is found out before the first lock, whatever the client.
+
+use crate::{
+    scripted::{Answer, BEGIN, Dial, INFO, Scripted, WithoutTls, refused, text},
+    support::{acquire, connected, name},
+};
+use lock_core::{Applied, Backend, BackendErrorKind as Kind, ErrorKind, LockError};
+use lock_redis::{
+    Address, ConnectWarning, RedisBackendBuilder, Tls,
+    client::{DialErrorKind, Reply},
+};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// Connecting must fail as this kind, with these words, and leave nothing open.
+async fn is_refused(client: &Scripted, kind: Kind, says: &str) {
+    let error = client.builder().connect().await.map(drop).expect_err("it must not connect");
+    let cause = error.backend_error().expect("the server's fault");
+    assert_eq!((cause.kind(), cause.applied()), (kind, Applied::No), "{cause}");
+    assert!(cause.to_string().contains(says), "{says:?} is said: {cause}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(client.server().open(), 0, "a connection is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_makes_two_connections_and_learns_the_clock() {
+    let (client, backend) = connected().await;
+    let server = client.server();
+    assert_eq!((server.dials.len(), server.open()), (2, 2));
+    assert_eq!(server.subscribed(), Vec::<String>::new(), "the channel of the check is given up");
+    assert_eq!(server.count(|asked| asked.name == "INFO"), 1);
+    assert!(server.count(|asked| asked.runs("probe")) > 0);
+    assert_eq!(backend.server_now(&name("any")).expect("it is known").as_micros(), BEGIN);
+    assert!(backend.warnings().is_empty() && backend.is_connected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_dials_say_what_to_do() {
+    let client = Scripted::default();
+    for (dial, message, kind, says) in [
+        (DialErrorKind::NobodyListens, "Connection refused", Kind::Unavailable, "does redis run there?"),
+        (DialErrorKind::Closed, "Connection reset by peer", Kind::Unavailable, "write `rediss://`"),
+        (DialErrorKind::Refused, "WRONGPASS invalid", Kind::Denied, "give the right user and password"),
+        (DialErrorKind::Refused, "LOADING in progress", Kind::Unavailable, "LOADING"),
+        (DialErrorKind::NotRedis, "HTTP/1.1 400", Kind::Misconfigured, "is it a redis"),
+    ] {
+        client.server().dial = Dial::Failed(dial, message);
+        is_refused(&client, kind, says).await;
+        is_refused(&client, kind, "connect to redis at cache:6379").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_an_error_at_the_limit() {
+    let limit = Duration::from_millis(700);
+    let client = Scripted::default();
+    client.server().dial = Dial::Never;
+    let begin = Instant::now();
+    let error = client.builder().connect_timeout(limit).connect().await.map(drop).unwrap_err();
+    assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Unavailable, limit), "{error}");
+    client.server().dial = Dial::Accepted;
+    client.answer(|asked| if asked.name == "INFO" { Answer::Never } else { Answer::Usual });
+    let begin = Instant::now();
+    let error = client.builder().connect_timeout(limit).connect().await.map(drop).unwrap_err();
+    assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Unavailable, limit), "{error}");
+    assert!(error.backend_error().unwrap().to_string().contains("no answer within 700ms: is it a redis"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_that_cannot_keep_locks_are_refused() {
+    let client = Scripted::default();
+    for (from, to, says) in [
+        ("role:master", "role:slave", "give the address of its master"),
+        ("redis_mode:standalone", "redis_mode:cluster", "Redis Cluster"),
+        ("redis_mode:standalone", "redis_mode:sentinel", "sentinel"),
+        ("7.0.15", "5.0.14", "too old"),
+    ] {
+        let info = INFO.replace(from, to);
+        client.answer(move |asked| match asked.name {
+            "INFO" => Answer::Reply(text(&info)),
+            _ => Answer::Usual,
+        });
+        is_refused(&client, Kind::Misconfigured, says).await;
+    }
+    client.answer(|asked| if asked.name == "INFO" { Answer::Reply(Reply::Nil) } else { Answer::Usual });
+    let error = client.builder().connect().await.map(drop).unwrap_err();
+    assert!(error.backend_error().unwrap().to_string().contains("unexpected reply"), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_rights_are_named() {
+    let client = Scripted::default();
+    client.answer(|asked| match asked.name {
+        "EVAL" => Answer::Reply(Reply::List(["1", "lacks", "HSET PEXPIRE"].map(text).to_vec())),
+        _ => Answer::Usual,
+    });
+    is_refused(&client, Kind::Denied, "(HSET PEXPIRE)").await;
+    for command in ["SUBSCRIBE", "UNSUBSCRIBE", "EVAL", "EVALSHA"] {
+        client.answer(move |asked| match asked.name == command {
+            true => Answer::Error(refused(&format!("NOPERM no permissions to run the '{command}' command"))),
+            false => Answer::Usual,
+        });
+        is_refused(&client, Kind::Denied, &format!("'{command}'")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hides_what_it_is_is_warned_of() {
+    let client = Scripted::default();
+    let hides = |name: &str| (name == "INFO").then(|| Answer::Error(refused("NOPERM no 'info' command")));
+    client.answer(move |asked| hides(asked.name).unwrap_or(Answer::Usual));
+    let backend = client.builder().connect().await.unwrap();
+    assert!(matches!(backend.warnings(), [ConnectWarning::NotChecked { .. }]));
+    drop(backend);
+    // A member of a cluster shows all the same: it serves no key.
+    client.answer(move |asked| match asked.runs("probe") {
+        true => Answer::Error(refused("CLUSTERDOWN Hash slot not served")),
+        false => hides(asked.name).unwrap_or(Answer::Usual),
+    });
+    is_refused(&client, Kind::Misconfigured, "Redis Cluster").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_cannot_work_are_refused_without_a_dial() {
+    let client = Scripted::default();
+    let retained = |retention| client.builder().retention(Some(retention));
+    for builder in
+        [retained(Duration::ZERO), retained(Duration::MAX), client.builder().connect_timeout(Duration::ZERO)]
+    {
+        assert_eq!(builder.connect().await.map(drop).unwrap_err().kind(), ErrorKind::Backend);
+    }
+    assert_eq!(client.server().dials.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_without_tls_names_the_feature() {
+    const FEATURE: &str = "the feature `tls` of lock-scripted";
+    let by_url = RedisBackendBuilder::<WithoutTls>::from_url("rediss://cache").map(drop).unwrap_err();
+    assert_eq!(by_url.kind(), ErrorKind::InvalidUrl);
+    assert!(by_url.to_string().contains(FEATURE), "{by_url}");
+    let address = Address::parse("redis://cache").unwrap();
+    let builder = RedisBackendBuilder::new(WithoutTls::default(), address).tls(Tls::system());
+    let error: LockError = builder.connect().await.map(drop).unwrap_err();
+    assert!(error.backend_error().unwrap().to_string().contains(FEATURE), "{error:?}");
+    assert!(RedisBackendBuilder::<WithoutTls>::from_url("redis://cache").is_ok());
+    RedisBackendBuilder::<Scripted>::from_url("rediss://cache").unwrap().connect().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_that_is_dropped_leaves_no_connection() {
+    let client = Scripted::default();
+    client.answer(|_| Answer::Late(Duration::from_millis(10)));
+    for patience in (0..60).step_by(5) {
+        let patience = Duration::from_millis(patience);
+        let _ = timeout(patience, client.builder().connect()).await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(client.server().open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_backend_closes_its_connections_and_dials_no_more() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    let clone = backend.clone();
+    drop(backend);
+    acquire(&clone, "x").await.unwrap();
+    drop(clone);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let server = client.server();
+    assert_eq!((server.open(), server.dials.len()), (0, 2));
+}

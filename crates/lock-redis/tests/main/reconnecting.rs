@@ -1,0 +1,193 @@
+//! Connections that end, go silent or lead to a replica: when the next one is dialled.
+
+use crate::{
+    scripted::{Answer, Dial, Scripted, refused, text},
+    support::{Backed, acquire, connected, meaning},
+};
+use lock_core::{Applied, BackendErrorKind as Kind};
+use lock_redis::client::{DialErrorKind, Reply};
+use std::{collections::BTreeSet, time::Duration};
+use tokio::time::{Instant, sleep};
+
+const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// When the server was dialled while it was out of reach. There are two connections, each of which dials for itself.
+async fn dials_of_an_outage(client: &Scripted, dial: Dial, outage: Duration) -> Vec<Instant> {
+    client.server().dials.clear();
+    client.server().dial = dial;
+    client.cut();
+    sleep(outage).await;
+    client.server().dials.clone()
+}
+
+/// From now on every acquire is refused by a replica.
+fn is_read_only(client: &Scripted) {
+    client.answer(|asked| match asked.runs("acquire") {
+        true => Answer::Error(refused(READ_ONLY)),
+        false => Answer::Usual,
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_server_is_dialled_every_200_ms_or_so() {
+    let (client, backend) = connected().await;
+    let nobody = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
+    let (begin, outage) = (Instant::now(), Duration::from_secs(60));
+    let dials = dials_of_an_outage(&client, nobody, outage).await;
+    // Each every 150 to 250 ms.
+    assert!((2 * 240..=2 * 400).contains(&dials.len()), "{} dials", dials.len());
+    let first = (dials[0] - begin).as_millis();
+    assert!((150..=250).contains(&first), "{first} ms");
+    let gaps = dials.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
+    assert_eq!(gaps.filter(|gap| *gap > 250).count(), 0, "never longer");
+    client.recover();
+    sleep(Duration::from_millis(250)).await;
+    assert!(backend.is_connected());
+    acquire(&backend, "x").await.unwrap();
+}
+
+/// The login may be mended while the program runs; the server shall not be bothered every 200 ms meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_refused_login_is_tried_again_every_half_second_or_so() {
+    let (client, backend) = connected().await;
+    let refused = Dial::Failed(DialErrorKind::Refused, "WRONGPASS invalid username-password pair");
+    let dials = dials_of_an_outage(&client, refused, Duration::from_secs(60)).await;
+    assert!((2 * 59..=2 * 120).contains(&dials.len()), "{} dials", dials.len());
+    client.recover();
+    sleep(Duration::from_secs(1)).await;
+    acquire(&backend, "x").await.expect("the password is right again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_lost_one_server_do_not_come_back_in_step() {
+    let mut firsts = BTreeSet::new();
+    for _ in 0..30 {
+        let (client, _backend) = connected().await;
+        let begin = Instant::now();
+        let dials = dials_of_an_outage(&client, Dial::Accepted, Duration::from_secs(1)).await;
+        assert_eq!(dials.len(), 2);
+        firsts.extend(dials.iter().map(|dial| (*dial - begin).as_millis()));
+    }
+    assert!(firsts.len() > 20, "{firsts:?}");
+    assert!(firsts.iter().all(|first| (150..=250).contains(first)), "{firsts:?}");
+}
+
+/// TCP itself would need a quarter of an hour.
+#[tokio::test(start_paused = true)]
+async fn a_silent_connection_is_replaced_after_two_seconds() {
+    let (client, backend) = connected().await;
+    client.answer(|asked| if asked.runs("acquire") { Answer::Never } else { Answer::Usual });
+    let begin = Instant::now();
+    let answer = acquire(&backend, "x").await;
+    assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    let waited = begin.elapsed().as_millis();
+    assert!((2_150..=2_250).contains(&waited), "{waited} ms");
+    client.recover();
+    acquire(&backend, "x").await.expect("on another connection");
+    assert_eq!(client.server().dials.len(), 3, "the connection for messages is as it was");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_server_that_answers_is_not_replaced() {
+    let (client, backend) = connected().await;
+    client.answer(|_| Answer::Late(Duration::from_millis(1_900)));
+    for _ in 0..20 {
+        acquire(&backend, "x").await.unwrap();
+    }
+    assert_eq!(client.server().dials.len(), 2);
+}
+
+/// NATs and firewalls forget quiet connections.
+#[tokio::test(start_paused = true)]
+async fn quiet_connections_give_signs_of_life() {
+    let (client, _backend) = connected().await;
+    client.server().arrived.clear();
+    sleep(Duration::from_secs(61)).await;
+    let server = client.server();
+    let mut pings: Vec<_> =
+        [1, 2].map(|id| server.count(|asked| asked.name == "PING" && asked.connection == id)).to_vec();
+    pings.sort_unstable();
+    assert_eq!(pings, [6, 12], "every 10 s for requests, every 5 s for messages");
+    assert_eq!(server.arrived.len(), 18, "and nothing else is asked");
+}
+
+/// Nobody asks anything, and the way is dead.
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_went_dead_is_noticed() {
+    let (client, backend) = connected().await;
+    client.answer(|_| Answer::Never);
+    sleep(Duration::from_secs(11)).await;
+    client.recover();
+    sleep(Duration::from_secs(3)).await;
+    assert!(client.server().dials.len() >= 4, "both are replaced");
+    acquire(&backend, "x").await.unwrap();
+}
+
+/// A failover in good order: the address leads elsewhere, and the old server says so.
+#[tokio::test(start_paused = true)]
+async fn a_read_only_server_is_left_at_once_with_both_connections() {
+    let (client, backend) = connected().await;
+    is_read_only(&client);
+    assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
+    client.recover();
+    acquire(&backend, "x").await.expect("the new master");
+    sleep(Duration::from_millis(250)).await;
+    assert_eq!(client.server().dials.len(), 4);
+}
+
+/// It is a replica behind the address that says so from inside of a script.
+#[tokio::test(start_paused = true)]
+async fn a_script_that_meets_a_replica_is_noticed_as_well() {
+    let (client, backend) = connected().await;
+    client.answer(|asked| match asked.runs("acquire") {
+        true => Answer::Reply(Reply::List(["1767225600000000", "refused", READ_ONLY].map(text).to_vec())),
+        false => Answer::Usual,
+    });
+    assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
+    sleep(Duration::from_millis(250)).await;
+    assert_eq!(client.server().dials.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_under_way_are_answered_while_their_connection_is_replaced() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    client.answer(|asked| match asked.arguments.get(2).map(String::as_str) {
+        Some("a") => Answer::Late(Duration::from_millis(100)),
+        Some("b") => Answer::Error(refused(READ_ONLY)),
+        _ => Answer::Usual,
+    });
+    let (a, b) = tokio::join!(acquire(&backend, "a"), acquire(&backend, "b"));
+    assert!(a.is_ok() && b.is_err(), "{a:?}, {b:?}");
+}
+
+async fn ask_for(backend: &Backed, time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        let _ = acquire(backend, "x").await;
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The whole fleet asks all the time.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_read_only_is_dialled_ever_more_rarely() {
+    let (client, backend) = connected().await;
+    // A trouble that comes back later begins from the beginning.
+    for _ in 0..2 {
+        is_read_only(&client);
+        client.server().dials.clear();
+        let begin = Instant::now();
+        ask_for(&backend, Duration::from_secs(60)).await;
+        let dials: Vec<_> = client.server().dials.iter().map(|dial| *dial - begin).collect();
+        let within =
+            |from: u64, to: u64| dials.iter().filter(|dial| (from..to).contains(&dial.as_secs())).count();
+        assert!(dials[0] <= Duration::from_millis(260), "at once: {dials:?}");
+        assert!((4..=12).contains(&within(0, 2)), "soon at first: {dials:?}");
+        // Each after a pause of 1 to 2 s, and 150 to 250 ms to reconnect.
+        assert!((2 * 13..=2 * 27).contains(&within(30, 60)), "then rarely: {dials:?}");
+        client.recover();
+        acquire(&backend, "x").await.expect("it is a master again");
+        sleep(Duration::from_secs(10)).await;
+    }
+}

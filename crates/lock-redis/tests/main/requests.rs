@@ -1,0 +1,183 @@
+//! Requests: sent once, and an error says whether they may have been carried out.
+
+use crate::{
+    scripted::{Answer, Dial, refused, text},
+    support::{acquire, connected, meaning, name, renewal},
+};
+use lock_core::{
+    Applied, Backend, BackendErrorKind as Kind,
+    backend::{Acquired, Renewed},
+};
+use lock_redis::client::{CallError, DialErrorKind, Reply};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_script_is_sent_as_text_once() {
+    let (client, backend) = connected().await;
+    client.server().arrived.clear();
+    for _ in 0..3 {
+        let reply = acquire(&backend, "x").await.unwrap();
+        assert!(matches!(reply.outcome, Acquired::Granted { .. }), "{reply:?}");
+    }
+    let server = client.server();
+    let names: Vec<_> = server.arrived.iter().map(|asked| asked.name).collect();
+    assert_eq!(names, ["EVALSHA", "EVAL", "EVALSHA", "EVALSHA"]);
+    let [by_hash, by_text, ..] = &server.arrived[..] else { panic!("there are four") };
+    assert_eq!(by_hash.arguments[1..], by_text.arguments[1..], "with the same keys and arguments");
+    assert_eq!(by_hash.arguments[1..4], ["2", "x", "redisson_lock_token:{x}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_connection_ends_is_unknown() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    let unknown = (Kind::Unavailable, Applied::Unknown);
+    // The client says so.
+    client.answer(|asked| if asked.runs("acquire") { Answer::End } else { Answer::Usual });
+    assert_eq!(meaning(&acquire(&backend, "x").await), unknown);
+    sleep(Duration::from_secs(1)).await;
+    // The client says nothing of the request, and the connection ends.
+    client.answer(|asked| if asked.runs("acquire") { Answer::Never } else { Answer::Usual });
+    let begin = Instant::now();
+    let cut = async {
+        sleep(Duration::from_millis(10)).await;
+        client.cut();
+    };
+    let (answer, ()) = tokio::join!(acquire(&backend, "x"), cut);
+    assert_eq!(meaning(&answer), unknown);
+    assert_eq!(begin.elapsed(), Duration::from_millis(10), "at once");
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 3, "each was sent once");
+}
+
+/// Of all that are under way, the first to learn it tells the others.
+#[tokio::test(start_paused = true)]
+async fn a_lost_request_ends_the_connection_for_all() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    client.answer(|asked| match asked.arguments.get(2).map(String::as_str) {
+        Some("a") => Answer::Never,
+        Some("b") => Answer::Error(CallError::Lost("out of step".to_owned())),
+        _ => Answer::Usual,
+    });
+    let begin = Instant::now();
+    let (a, b) = tokio::join!(acquire(&backend, "a"), acquire(&backend, "b"));
+    for answer in [a, b] {
+        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    }
+    assert_eq!(begin.elapsed(), Duration::ZERO);
+    acquire(&backend, "c").await.expect("on the next connection");
+    assert_eq!(client.server().dials.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_connection_nothing_is_sent_for_certain() {
+    let (client, backend) = connected().await;
+    client.server().dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
+    client.cut();
+    sleep(Duration::from_secs(1)).await;
+    assert!(!backend.is_connected());
+    let begin = Instant::now();
+    let answer = acquire(&backend, "x").await;
+    assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::No));
+    assert_eq!(begin.elapsed(), Duration::from_millis(300));
+    client.recover();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 0, "nor later");
+    acquire(&backend, "x").await.expect("the server is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_the_next_connection() {
+    let (client, backend) = connected().await;
+    let begin = Instant::now();
+    client.cut();
+    tokio::task::yield_now().await;
+    acquire(&backend, "x").await.expect("another connection comes within 300 ms");
+    let waited = begin.elapsed().as_millis();
+    assert!((150..=250).contains(&waited), "{waited} ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_did_not_send_is_certain() {
+    let (client, backend) = connected().await;
+    client.answer(|_| Answer::Error(CallError::NotSent("no room".to_owned())));
+    assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
+    client.answer(|_| Answer::Error(CallError::Unreadable("a map".to_owned())));
+    assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Protocol, Applied::Unknown));
+    client.answer(|_| Answer::Reply(Reply::Nil));
+    assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Protocol, Applied::Unknown));
+    assert_eq!(client.server().dials.len(), 2, "none of it is the connection's fault");
+}
+
+/// The server looks at the rights on all keys of a script before it runs.
+#[tokio::test(start_paused = true)]
+async fn one_denied_lease_of_a_batch_does_not_fail_the_others() {
+    let (client, backend) = connected().await;
+    client.answer(|asked| match asked.arguments.iter().any(|argument| argument == "b") {
+        true => Answer::Error(refused("NOPERM No permissions to access a key")),
+        false => Answer::Usual,
+    });
+    let answers = backend.renew(["a", "b", "c"].map(renewal).to_vec()).await;
+    let [a, b, c] = &answers[..] else { panic!("one answer for each: {answers:?}") };
+    assert_eq!(a.as_ref().unwrap().outcome, Renewed::Renewed);
+    assert_eq!(meaning(b), (Kind::Denied, Applied::No));
+    assert_eq!(c.as_ref().unwrap().outcome, Renewed::Renewed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_item_of_a_batch_does_not_fail_its_neighbours() {
+    let (client, backend) = connected().await;
+    client.answer(|asked| match asked.runs("renew") {
+        true => {
+            let words = ["1767225600000000", "renewed", "WRONGTYPE Operation against a key", "gone", "late"];
+            Answer::Reply(Reply::List(words.map(text).to_vec()))
+        }
+        false => Answer::Usual,
+    });
+    let answers = backend.renew(["a", "b", "c", "d"].map(renewal).to_vec()).await;
+    let outcomes: Vec<_> =
+        answers.iter().map(|answer| answer.as_ref().map(|reply| reply.outcome).ok()).collect();
+    assert_eq!(outcomes, [Some(Renewed::Renewed), None, Some(Renewed::Gone), Some(Renewed::Late)]);
+    assert_eq!(meaning(&answers[1]), (Kind::WrongType, Applied::No));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_servers_clock_is_learned_from_every_answer() {
+    let (client, backend) = connected().await;
+    client.server().ahead = Duration::from_secs(3_600);
+    let stale = backend.server_now(&name("any")).unwrap().as_micros();
+    assert!(stale < client.server().now());
+    acquire(&backend, "x").await.unwrap();
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "it goes on");
+    client.server().ahead = Duration::ZERO;
+    backend.renew(vec![renewal("x")]).await;
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "and back");
+}
+
+/// The request was carried out in the middle of its way, as far as anybody knows.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_was_given_in_the_middle_of_its_way() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    let way = Duration::from_secs(1);
+    client.answer(move |_| Answer::Late(way));
+    acquire(&backend, "x").await.unwrap();
+    let estimate = backend.server_now(&name("any")).unwrap().as_micros();
+    assert_eq!(estimate, client.server().now() + u64::try_from(way.as_micros()).unwrap() / 2);
+}
+
+/// Its connections went with the runtime: nothing hangs, nothing panics.
+#[test]
+fn a_backend_that_outlives_its_runtime_says_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let (_client, backend) = first.block_on(connected());
+    drop(first);
+    let answer = runtime().block_on(acquire(&backend, "x"));
+    assert_eq!(meaning(&answer), (Kind::Misconfigured, Applied::No));
+    assert!(answer.unwrap_err().to_string().contains("runtime"));
+}

@@ -1,0 +1,215 @@
+//! The client of the server in memory.
+
+use super::{Answer, Arrived, Dial, Open, Server};
+use lock_core::BackendError;
+use lock_redis::{
+    Address, RedisBackendBuilder, Tls,
+    client::{
+        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, TlsSupport,
+    },
+};
+use std::{
+    collections::BTreeSet,
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::time::{Instant, sleep};
+
+/// The client, and the way to its server. Clones have the same server.
+#[derive(Clone, Default)]
+pub(crate) struct Scripted {
+    server: Arc<Mutex<Server>>,
+    secured: bool,
+}
+
+impl Scripted {
+    pub(crate) fn builder(&self) -> RedisBackendBuilder<Self> {
+        RedisBackendBuilder::new(self.clone(), Address::parse("redis://:canary@cache:6379").unwrap())
+    }
+
+    pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the server answers like this.
+    pub(crate) fn answer(&self, answers: impl FnMut(&Arrived) -> Answer + Send + 'static) {
+        self.server().answers = Box::new(answers);
+    }
+
+    /// From now on the server answers as Redis does, and takes every dial.
+    pub(crate) fn recover(&self) {
+        self.answer(|_| Answer::Usual);
+        self.server().dial = Dial::Accepted;
+    }
+
+    /// Ends all connections.
+    pub(crate) fn cut(&self) {
+        let ended = std::mem::take(&mut self.server().connections);
+        for Open { events, .. } in ended.into_values() {
+            events.ended("reset by peer, who knows 'canary'");
+        }
+    }
+
+    /// A message to whoever listens. It returns how many connections heard it.
+    pub(crate) fn publish(&self, channel: &str) -> usize {
+        self.report(|open| {
+            let hears = open.channels.contains(channel);
+            if hears {
+                open.events.message(channel);
+            }
+            hears
+        })
+    }
+
+    /// The client drops messages.
+    pub(crate) fn lag(&self) {
+        self.report(|open| {
+            open.events.missed();
+            true
+        });
+    }
+
+    /// As a client does: without the mutex of anything.
+    fn report(&self, mut event: impl FnMut(&Open) -> bool) -> usize {
+        let connections = std::mem::take(&mut self.server().connections);
+        let heard = connections.values().filter(|open| event(open)).count();
+        self.server().connections.extend(connections);
+        heard
+    }
+}
+
+impl Client for Scripted {
+    type Connection = ScriptedConnection;
+
+    const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
+
+    fn is_secured(&self) -> bool {
+        self.secured
+    }
+
+    async fn dial(
+        &self,
+        _: &Endpoint,
+        _: &Credentials,
+        events: Events,
+    ) -> Result<ScriptedConnection, DialError> {
+        let dial = {
+            let mut server = self.server();
+            server.dials.push(Instant::now());
+            server.dial.clone()
+        };
+        match dial {
+            Dial::Accepted => {}
+            Dial::Failed(kind, message) => return Err(DialError::new(kind, message)),
+            Dial::Never => pending().await,
+        }
+        let mut server = self.server();
+        server.last_connection += 1;
+        let id = server.last_connection;
+        server.connections.insert(id, Open { events, channels: BTreeSet::new() });
+        Ok(ScriptedConnection { client: self.clone(), id })
+    }
+}
+
+impl Scripted {
+    fn secure(&mut self, _: &Tls) -> Result<(), BackendError> {
+        self.secured = true;
+        Ok(())
+    }
+}
+
+pub(crate) struct ScriptedConnection {
+    client: Scripted,
+    id: usize,
+}
+
+impl ScriptedConnection {
+    async fn ask(
+        &self,
+        name: &'static str,
+        arguments: Vec<String>,
+        usual: impl FnOnce(&mut Server, &Arrived) -> Result<Reply, CallError>,
+    ) -> Result<Reply, CallError> {
+        let (asked, answer) = {
+            let mut server = self.client.server();
+            let Some(asked) = server.arrive(self.id, name, arguments) else {
+                return Err(CallError::NotSent("it is closed".to_owned()));
+            };
+            let answer = (server.answers)(&asked);
+            (asked, answer)
+        };
+        match answer {
+            Answer::Usual => usual(&mut self.client.server(), &asked),
+            Answer::Late(after) => {
+                sleep(after).await;
+                usual(&mut self.client.server(), &asked)
+            }
+            Answer::Reply(reply) => Ok(reply),
+            Answer::Error(error) => Err(error),
+            Answer::Never => pending().await,
+            Answer::End => {
+                let open = self.client.server().connections.remove(&self.id);
+                drop(open);
+                Err(CallError::Lost("reset by peer, who knows 'canary'".to_owned()))
+            }
+        }
+    }
+}
+
+impl Connection for ScriptedConnection {
+    async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        let name = command.name();
+        let arguments = command.into_arguments().into_iter().map(Into::into).collect();
+        self.ask(name, arguments, Server::usual).await
+    }
+
+    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        let subscribe = |server: &mut Server, asked: &Arrived| {
+            if let Some(open) = server.connections.get_mut(&asked.connection) {
+                open.channels.extend(asked.arguments.iter().cloned());
+            }
+            Ok(Reply::Nil)
+        };
+        self.ask("SUBSCRIBE", channels, subscribe).await.map(drop)
+    }
+
+    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        let unsubscribe = |server: &mut Server, asked: &Arrived| {
+            if let Some(open) = server.connections.get_mut(&asked.connection) {
+                open.channels.retain(|channel| !asked.arguments.contains(channel));
+            }
+            Ok(Reply::Nil)
+        };
+        self.ask("UNSUBSCRIBE", channels, unsubscribe).await.map(drop)
+    }
+}
+
+impl Drop for ScriptedConnection {
+    fn drop(&mut self) {
+        let open = self.client.server().connections.remove(&self.id);
+        drop(open);
+    }
+}
+
+/// A client that was built without TLS.
+#[derive(Clone, Default)]
+pub(crate) struct WithoutTls(pub(crate) Scripted);
+
+impl Client for WithoutTls {
+    type Connection = ScriptedConnection;
+
+    const TLS: TlsSupport<Self> = TlsSupport::Missing("the feature `tls` of lock-scripted");
+
+    fn is_secured(&self) -> bool {
+        false
+    }
+
+    async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        credentials: &Credentials,
+        events: Events,
+    ) -> Result<ScriptedConnection, DialError> {
+        self.0.dial(endpoint, credentials, events).await
+    }
+}

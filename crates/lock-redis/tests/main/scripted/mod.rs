@@ -1,0 +1,187 @@
+//! A server in memory, and the client that reaches it. It answers as Redis does when all is well, or as a test wants it.
+
+mod client;
+
+pub(crate) use client::{Scripted, WithoutTls};
+
+use lock_redis::client::{CallError, DialErrorKind, Events, Reply};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use tokio::time::Instant;
+
+/// What the clock of the server shows when it starts, in µs.
+pub(crate) const BEGIN: u64 = 1_767_225_600_000_000;
+
+/// What `INFO` says of a server that will do.
+pub(crate) const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\r\n# Memory\r\n\
+    maxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n# Replication\r\nrole:master\r\n";
+
+/// The answer to one command.
+pub(crate) enum Answer {
+    /// As Redis answers.
+    Usual,
+    /// The same, after this time.
+    Late(Duration),
+    Reply(Reply),
+    Error(CallError),
+    /// None, as long as the connection lives.
+    Never,
+    /// The connection ends instead.
+    End,
+}
+
+/// The answer to a dial.
+#[derive(Clone, Default)]
+pub(crate) enum Dial {
+    #[default]
+    Accepted,
+    Failed(DialErrorKind, &'static str),
+    Never,
+}
+
+/// A command that arrived.
+#[derive(Debug, Clone)]
+pub(crate) struct Arrived {
+    pub(crate) connection: usize,
+    pub(crate) name: &'static str,
+    pub(crate) arguments: Vec<String>,
+    /// The script that it runs, if the server knows it.
+    script: Option<&'static str>,
+}
+
+impl Arrived {
+    pub(crate) fn runs(&self, script: &str) -> bool {
+        self.script == Some(script)
+    }
+}
+
+type Answers = Box<dyn FnMut(&Arrived) -> Answer + Send>;
+
+/// The server.
+pub(crate) struct Server {
+    begin: Instant,
+    pub(crate) dial: Dial,
+    pub(crate) answers: Answers,
+    /// How far its clock was set ahead.
+    pub(crate) ahead: Duration,
+    /// When each dial arrived.
+    pub(crate) dials: Vec<Instant>,
+    pub(crate) arrived: Vec<Arrived>,
+    connections: BTreeMap<usize, Open>,
+    last_connection: usize,
+    scripts: BTreeMap<String, &'static str>,
+    unknown: Option<String>,
+    last_token: u64,
+}
+
+struct Open {
+    events: Events,
+    channels: BTreeSet<String>,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            begin: Instant::now(),
+            dial: Dial::default(),
+            answers: Box::new(|_| Answer::Usual),
+            ahead: Duration::ZERO,
+            dials: Vec::new(),
+            arrived: Vec::new(),
+            connections: BTreeMap::new(),
+            last_connection: 0,
+            scripts: BTreeMap::new(),
+            unknown: None,
+            last_token: 0,
+        }
+    }
+}
+
+impl Server {
+    pub(crate) fn open(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn subscribed(&self) -> Vec<String> {
+        self.connections.values().flat_map(|open| open.channels.iter().cloned()).collect()
+    }
+
+    /// How many such commands arrived.
+    pub(crate) fn count(&self, of: impl Fn(&Arrived) -> bool) -> usize {
+        self.arrived.iter().filter(|arrived| of(arrived)).count()
+    }
+
+    /// Its clock, in µs.
+    pub(crate) fn now(&self) -> u64 {
+        BEGIN + u64::try_from((self.begin.elapsed() + self.ahead).as_micros()).unwrap()
+    }
+
+    fn arrive(&mut self, connection: usize, name: &'static str, arguments: Vec<String>) -> Option<Arrived> {
+        self.connections.get(&connection)?;
+        let script = match name {
+            "EVAL" => Some(kind(&arguments[0])),
+            "EVALSHA" => self.scripts.get(&arguments[0]).copied(),
+            _ => None,
+        };
+        let arrived = Arrived { connection, name, arguments, script };
+        self.arrived.push(arrived.clone());
+        Some(arrived)
+    }
+
+    fn usual(&mut self, asked: &Arrived) -> Result<Reply, CallError> {
+        match (asked.name, asked.script) {
+            ("PING", _) => Ok(text("PONG")),
+            ("INFO", _) => Ok(text(INFO)),
+            ("EVALSHA", None) => {
+                self.unknown = asked.arguments.first().cloned();
+                Err(refused("NOSCRIPT No matching script. Please use EVAL."))
+            }
+            (_, Some(script)) => {
+                // A text is that of the hash that was not known.
+                self.scripts.extend(self.unknown.take().map(|hash| (hash, script)));
+                Ok(self.run(script, asked))
+            }
+            (name, None) => panic!("nobody needs `{name}` here"),
+        }
+    }
+
+    /// What the script answers if nobody else holds the lock.
+    fn run(&mut self, script: &str, asked: &Arrived) -> Reply {
+        let now = text(&self.now().to_string());
+        let words: Vec<Reply> = match script {
+            "probe" => vec![text("fit")],
+            "acquire" => {
+                self.last_token += 1;
+                let token = text(&self.last_token.to_string());
+                vec![text("granted"), token.clone(), token, Reply::Integer(0)]
+            }
+            "renew" => (0..asked.arguments[1].parse().unwrap()).map(|_| text("renewed")).collect(),
+            "release" => vec![text("released"), Reply::Integer(0)],
+            "inspect" => vec![text("free")],
+            other => panic!("nobody needs `{other}` here"),
+        };
+        Reply::List([now].into_iter().chain(words).collect())
+    }
+}
+
+/// Which script a text is, by its first comment.
+fn kind(script: &str) -> &'static str {
+    let kinds = [
+        ("-- Takes a lock,", "acquire"),
+        ("-- Extends leases", "renew"),
+        ("-- Lowers the depth", "release"),
+        ("-- Tries every command", "probe"),
+        ("-- Who holds a lock,", "inspect"),
+    ];
+    kinds.iter().find(|(begins, _)| script.contains(begins)).map(|(_, kind)| *kind).unwrap()
+}
+
+pub(crate) fn text(text: &str) -> Reply {
+    Reply::Bytes(text.to_owned().into())
+}
+
+pub(crate) fn refused(text: &str) -> CallError {
+    CallError::Refused(text.to_owned())
+}

@@ -1,0 +1,236 @@
+//! Subscriptions: acknowledged when they stand, made again when they do not, each for itself.
+
+use crate::{
+    scripted::{Answer, Arrived, Dial, refused},
+    support::{Listener, connected, meaning, name},
+};
+use lock_core::{Applied, BackendErrorKind as Kind, backend::Subscriptions as _};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+use tokio::time::{Instant, sleep};
+
+fn channel(lock: &str) -> String {
+    format!("redisson_lock__channel:{{{lock}}}")
+}
+
+/// Whether this asks for the channel of that lock.
+fn subscribes(asked: &Arrived, lock: &str) -> bool {
+    asked.name == "SUBSCRIBE" && asked.arguments.contains(&channel(lock))
+}
+
+fn denies(lock: &'static str) -> impl FnMut(&Arrived) -> Answer {
+    move |asked| match subscribes(asked, lock) {
+        true => Answer::Error(refused("NOPERM no permissions to access one of the channels")),
+        false => Answer::Usual,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_the_server_has_acknowledged_it() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    client.answer(|asked| match asked.name {
+        "SUBSCRIBE" => Answer::Late(Duration::from_millis(70)),
+        _ => Answer::Usual,
+    });
+    let begin = Instant::now();
+    backend.subscribe(id, name("x")).await.unwrap();
+    assert_eq!(begin.elapsed(), Duration::from_millis(70));
+    assert_eq!(client.publish(&channel("x")), 1);
+    assert_eq!(listener.take(), ["x"]);
+    backend.subscribe(id, name("x")).await.unwrap();
+    assert_eq!(begin.elapsed(), Duration::from_millis(70), "it stands already");
+    backend.unsubscribe(id, name("x")).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(client.server().subscribed(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_come_together_are_one_request() {
+    let (client, backend) = connected().await;
+    let (_listener, id) = Listener::attached(&backend);
+    client.server().arrived.clear();
+    let names: Vec<_> = (0..500).map(|number| name(&format!("x:{number}"))).collect();
+    let watches = names.iter().map(|name| backend.subscribe(id, name.clone()));
+    for watch in futures_util::future::join_all(watches).await {
+        watch.unwrap();
+    }
+    let server = client.server();
+    assert_eq!(server.subscribed().len(), 500);
+    assert!(server.count(|asked| asked.name == "SUBSCRIBE") <= 2, "{:?}", server.arrived.len());
+}
+
+/// Both names have one channel; each is woken, and neither takes it from the other.
+#[tokio::test(start_paused = true)]
+async fn a_name_and_the_same_in_braces_share_a_channel() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("a")).await.unwrap();
+    backend.subscribe(id, name("{a}")).await.unwrap();
+    client.publish(&channel("a"));
+    let mut heard = listener.take();
+    heard.sort_unstable();
+    assert_eq!(heard, ["a", "{a}"]);
+    backend.unsubscribe(id, name("a")).await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    client.publish(&channel("a"));
+    assert_eq!(listener.take(), ["{a}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_reconnect_all_are_woken_when_their_channels_stand() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("x")).await.unwrap();
+    client.cut();
+    client.answer(|asked| match asked.name {
+        "SUBSCRIBE" => Answer::Late(Duration::from_millis(70)),
+        _ => Answer::Usual,
+    });
+    sleep(Duration::from_millis(150)).await;
+    assert_eq!(listener.take(), Vec::<String>::new(), "nothing stands yet");
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(listener.take(), ["all: Reconnected"]);
+    assert_eq!(client.server().subscribed(), [channel("x")]);
+    client.publish(&channel("x"));
+    assert_eq!(listener.take(), ["x"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_were_dropped_wake_all() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("x")).await.unwrap();
+    client.lag();
+    assert_eq!(listener.take(), ["all: Lagged"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_panics_silences_no_other() {
+    let (client, backend) = connected().await;
+    let (_bad, bad_id) = Listener::panicking(&backend);
+    let (good, good_id) = Listener::attached(&backend);
+    backend.subscribe(bad_id, name("a")).await.unwrap();
+    backend.subscribe(good_id, name("b")).await.unwrap();
+    client.publish(&channel("a"));
+    client.publish(&channel("b"));
+    assert_eq!(good.take(), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_channel_costs_the_other_names_nothing() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    client.answer(denies("no"));
+    let names: Vec<_> = (0..100).map(|number| name(&format!("x:{number}"))).chain([name("no")]).collect();
+    let watches = names.iter().map(|name| backend.subscribe(id, name.clone()));
+    let mut answers = futures_util::future::join_all(watches).await;
+    assert_eq!(meaning(&answers.remove(100)), (Kind::Denied, Applied::No));
+    // It is found by halves: the others wait a little longer.
+    for watch in answers {
+        watch.unwrap();
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(client.server().subscribed().len(), 100);
+    listener.take();
+    let dials = client.server().dials.len();
+    client.server().arrived.clear();
+    // For a minute it is answered without asking.
+    for _ in 0..10 {
+        assert_eq!(meaning(&backend.subscribe(id, name("no")).await), (Kind::Denied, Applied::No));
+        sleep(Duration::from_secs(5)).await;
+    }
+    assert_eq!(client.server().count(|asked| subscribes(asked, "no")), 0);
+    assert_eq!((client.server().dials.len(), listener.take().len()), (dials, 0), "nobody notices it");
+    client.recover();
+    sleep(Duration::from_secs(20)).await;
+    backend.subscribe(id, name("no")).await.expect("rights may come back");
+    assert_eq!(client.server().dials.len(), dials);
+}
+
+/// A server that is busy refuses to subscribe as well.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_for_a_while_is_asked_again() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("x")).await.unwrap();
+    client.answer(|asked| match asked.name {
+        "SUBSCRIBE" | "PING" => Answer::Error(refused("BUSY Redis is busy running a script.")),
+        _ => Answer::Usual,
+    });
+    client.cut();
+    sleep(Duration::from_secs(10)).await;
+    listener.take();
+    assert_eq!(client.server().subscribed(), Vec::<String>::new());
+    client.recover();
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(client.server().subscribed(), [channel("x")]);
+    assert!(listener.take().contains(&"all: Reconnected".to_owned()), "a message may have been missed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_an_answer_fails_after_two_seconds() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    client.answer(|asked| if asked.name == "SUBSCRIBE" { Answer::Never } else { Answer::Usual });
+    let begin = Instant::now();
+    let answer = backend.subscribe(id, name("x")).await;
+    assert_eq!(meaning(&answer).1, Applied::Unknown);
+    assert_eq!(begin.elapsed(), Duration::from_secs(2));
+    tokio::task::yield_now().await;
+    assert_eq!(listener.take(), ["all: Reconnected"], "waiters look for themselves");
+    client.recover();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(client.server().dials.len(), 3, "its answer may still come, and to another");
+    assert_eq!(client.server().subscribed(), Vec::<String>::new(), "the watch is over");
+}
+
+/// The first watch is not polled while its batch fails and a second one is acknowledged.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    client.answer(|asked| if asked.name == "SUBSCRIBE" { Answer::End } else { Answer::Usual });
+    let mut late = pin!(backend.subscribe(id, name("x")));
+    assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "it waits");
+    let other = backend.subscribe(id, name("y")).await;
+    assert_eq!(meaning(&other).1, Applied::Unknown, "the batch of both fails");
+    client.recover();
+    sleep(Duration::from_secs(2)).await;
+    backend.subscribe(id, name("x")).await.expect("a newer watch");
+    late.await.expect_err("its batch failed");
+    sleep(Duration::from_secs(2)).await;
+    listener.take();
+    client.publish(&channel("x"));
+    assert_eq!(listener.take(), ["x"], "the newer watch hears");
+}
+
+/// Of a factory that ends with its runtime nobody hears otherwise.
+#[tokio::test(start_paused = true)]
+async fn the_channels_of_a_factory_that_is_gone_are_given_up() {
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("x")).await.unwrap();
+    drop(listener);
+    sleep(Duration::from_secs(6)).await;
+    assert_eq!(client.server().subscribed(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn during_an_outage_waiters_are_told_once() {
+    use lock_redis::client::DialErrorKind;
+    let (client, backend) = connected().await;
+    let (listener, id) = Listener::attached(&backend);
+    backend.subscribe(id, name("x")).await.unwrap();
+    client.server().dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
+    client.cut();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(listener.take(), ["all: Reconnected"], "their subscriptions are gone");
+    client.recover();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(listener.take(), ["all: Reconnected"], "and stand again");
+}

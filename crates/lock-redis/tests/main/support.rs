@@ -1,0 +1,96 @@
+//! What the tests share: backends over a scripted server, requests, listeners.
+
+use crate::scripted::Scripted;
+use lock_core::{
+    Applied, Backend, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
+    backend::{AcquireRequest, Acquired, RenewItem, Reply, Signals, Subscriptions as _, WakeReason, Wish},
+};
+use lock_redis::RedisBackend;
+use std::{
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+
+pub(crate) type Backed = RedisBackend<Scripted>;
+
+/// A server, and a backend that is connected to it.
+pub(crate) async fn connected() -> (Scripted, Backed) {
+    let client = Scripted::default();
+    let backend = client.builder().connect().await.expect("all is well");
+    (client, backend)
+}
+
+pub(crate) fn name(text: &str) -> LockName {
+    LockName::new(text).expect("the tests use good names")
+}
+
+fn lease() -> LeaseId {
+    LeaseId::new(ProcessId::random(), LeaseNumber::new(1))
+}
+
+/// One acquire, sent once.
+pub(crate) async fn acquire(backend: &Backed, lock: &str) -> Result<Reply<Acquired>, BackendError> {
+    let request = AcquireRequest {
+        retention: lock_core::Retention::Backend,
+        name: name(lock),
+        lease: lease(),
+        duration: Duration::from_secs(30),
+        not_after: ServerTime::from_micros(u64::MAX >> 1),
+        wish: Wish::Next { reserve: 0, floor: None },
+    };
+    backend.acquire(request).await
+}
+
+pub(crate) fn renewal(lock: &str) -> RenewItem {
+    let not_after = ServerTime::from_micros(u64::MAX >> 1);
+    RenewItem { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
+}
+
+/// What a failed request says.
+pub(crate) fn meaning<T: std::fmt::Debug>(answer: &Result<T, BackendError>) -> (BackendErrorKind, Applied) {
+    let error = answer.as_ref().expect_err("it must fail");
+    (error.kind(), error.applied())
+}
+
+/// Remembers its wake-ups, in their order; may panic at them.
+#[derive(Debug, Default)]
+pub(crate) struct Listener {
+    pub(crate) heard: Mutex<Vec<String>>,
+    panics: bool,
+}
+
+impl Listener {
+    pub(crate) fn attached(backend: &Backed) -> (Arc<Self>, lock_core::backend::SubscriberId) {
+        Self::default().attach(backend)
+    }
+
+    pub(crate) fn panicking(backend: &Backed) -> (Arc<Self>, lock_core::backend::SubscriberId) {
+        Self { panics: true, ..Self::default() }.attach(backend)
+    }
+
+    fn attach(self, backend: &Backed) -> (Arc<Self>, lock_core::backend::SubscriberId) {
+        let listener = Arc::new(self);
+        let signals: Arc<dyn Signals> = listener.clone();
+        let weak: Weak<dyn Signals> = Arc::downgrade(&signals);
+        let id = backend.register_listener(weak);
+        (listener, id)
+    }
+
+    /// What it heard since the last time.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.heard.lock().unwrap())
+    }
+}
+
+impl Signals for Listener {
+    fn freed(&self, name: &LockName) {
+        assert!(!self.panics, "this listener panics");
+        self.heard.lock().unwrap().push(name.to_string());
+    }
+
+    fn all(&self, reason: WakeReason) {
+        self.heard.lock().unwrap().push(format!("all: {reason:?}"));
+    }
+
+    fn node_restarted(&self) {}
+}
