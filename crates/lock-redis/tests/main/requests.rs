@@ -47,8 +47,16 @@ async fn a_request_whose_connection_ends_is_unknown() {
     let (answer, ()) = tokio::join!(acquire(&backend, "x"), cut);
     assert_eq!(meaning(&answer), unknown);
     assert_eq!(begin.elapsed(), Duration::from_millis(10), "at once");
+    sleep(Duration::from_secs(1)).await;
+    let vanish = async {
+        sleep(Duration::from_millis(10)).await;
+        client.vanish();
+    };
+    let begin = Instant::now();
+    let (answer, ()) = tokio::join!(acquire(&backend, "x"), vanish);
+    assert_eq!((meaning(&answer), begin.elapsed()), (unknown, Duration::from_millis(10)));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 3, "each was sent once");
+    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 4, "each was sent once");
 }
 
 /// Of all that are under way, the first to learn it tells the others.

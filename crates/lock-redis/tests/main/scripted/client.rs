@@ -50,6 +50,12 @@ impl Scripted {
         }
     }
 
+    /// The client gives up all connections and does not say why.
+    pub(crate) fn vanish(&self) {
+        let ended = std::mem::take(&mut self.server().connections);
+        drop(ended);
+    }
+
     /// A message to whoever listens. It returns how many connections heard it.
     pub(crate) fn publish(&self, channel: &str) -> usize {
         self.report(|open| {
