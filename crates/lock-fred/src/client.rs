@@ -1,17 +1,12 @@
 //! fred as a client: it dials one endpoint and never reconnects.
 
 use crate::{connection::FredConnection, error};
-use fred::{
-    clients,
-    error::Error,
-    interfaces::{ClientLike, EventInterface},
-    types::{
-        Builder, ConnectHandle, RespVersion,
-        config::{Config, Server as FredServer, ServerConfig},
-    },
+use fred::types::{
+    Builder, RespVersion,
+    config::{Config, Server as FredServer, ServerConfig},
 };
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
-use std::{fmt, future::poll_fn, pin::pin, task::Poll, time::Duration};
+use std::{fmt, time::Duration};
 
 /// More requests than that under way are refused: a factory has one for each name at most.
 const REQUESTS: usize = 200_000;
@@ -113,33 +108,9 @@ impl Client for Fred {
         credentials: &Credentials,
         events: Events,
     ) -> Result<FredConnection, DialError> {
-        let client = self.builder(endpoint, credentials).build().map_err(|error| error::of_dial(&error))?;
-        // Before it is connected, so that nothing is missed.
-        let messages = client.message_rx();
-        let carried = connect(&client).await.map_err(|error| error::of_dial(&error))?;
-        Ok(FredConnection::new(client, carried, messages, events))
-    }
-}
-
-/// Opens the connection. Dropping this, or what it gives, ends it; fred's own `init` would leave a task behind.
-async fn connect(client: &clients::Client) -> Result<Carried, Error> {
-    let mut made = pin!(client.wait_for_connect());
-    // It listens from its first poll on; the news may come before a second one.
-    let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
-    let carried = Carried(client.connect());
-    match early {
-        Poll::Ready(made) => made?,
-        Poll::Pending => made.await?,
-    }
-    Ok(carried)
-}
-
-/// The task of fred that carries a connection; aborted with this.
-pub(crate) struct Carried(pub(crate) ConnectHandle);
-
-impl Drop for Carried {
-    fn drop(&mut self) {
-        self.0.abort();
+        let opened =
+            async { FredConnection::open(self.builder(endpoint, credentials).build()?, events).await };
+        opened.await.map_err(|error| error::of_dial(&error))
     }
 }
 

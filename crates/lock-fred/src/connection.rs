@@ -1,20 +1,22 @@
 //! One connection of fred.
 
 use crate::{
-    client::Carried,
     error,
     reply::{echo, reply},
 };
 use fred::{
     clients::Client,
     error::Error,
-    interfaces::{ClientLike, PubsubInterface},
-    types::{ClusterHash, CustomCommand, Message, Value},
+    interfaces::{ClientLike, EventInterface, PubsubInterface},
+    types::{ClusterHash, ConnectHandle, CustomCommand, Message, Value},
 };
 use lock_redis::client::{CallError, Command, Connection, Events, Reply};
 use std::{
     borrow::Cow,
+    future::poll_fn,
+    pin::pin,
     sync::atomic::{AtomicU64, Ordering},
+    task::Poll,
 };
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
@@ -28,8 +30,12 @@ pub struct FredConnection {
 }
 
 impl FredConnection {
-    pub(crate) fn new(client: Client, carried: Carried, messages: Receiver<Message>, events: Events) -> Self {
-        Self { client, carrier: tokio::spawn(carry(carried, messages, events)) }
+    /// Connects a client that was only configured so far.
+    pub(crate) async fn open(client: Client, events: Events) -> Result<Self, Error> {
+        // Before it is connected, so that nothing is missed.
+        let messages = client.message_rx();
+        let carried = connect(&client).await?;
+        Ok(Self { client, carrier: tokio::spawn(carry(carried, messages, events)) })
     }
 
     /// fred keeps no account of the answers to `SUBSCRIBE`: a refusal goes to whatever command is next in line. So a
@@ -94,6 +100,28 @@ impl TryFrom<Argument> for Value {
             Cow::Borrowed(text) => Self::from_static_str(text),
             Cow::Owned(text) => Self::from(text),
         })
+    }
+}
+
+/// Opens the connection. Dropping this, or what it gives, ends it; fred's own `init` would leave a task behind.
+async fn connect(client: &Client) -> Result<Carried, Error> {
+    let mut made = pin!(client.wait_for_connect());
+    // It listens from its first poll on; the news may come before a second one.
+    let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
+    let carried = Carried(client.connect());
+    match early {
+        Poll::Ready(made) => made?,
+        Poll::Pending => made.await?,
+    }
+    Ok(carried)
+}
+
+/// The task of fred that carries a connection; aborted with this.
+struct Carried(ConnectHandle);
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

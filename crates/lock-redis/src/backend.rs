@@ -1,11 +1,10 @@
 //! Redis as a backend: each operation is one script, in one round trip.
 
 use crate::{
-    builder::RedisBackendBuilder,
     check::ConnectWarning,
     client::Client,
     clock::ServerClock,
-    connection::ManagedConnection,
+    connection::{ManagedConnection, Useless},
     error::RequestError,
     keys::Keys,
     script::{self, Input, Script},
@@ -33,7 +32,7 @@ use tokio::time::Instant;
 
 /// Locks on one Redis server, in the layout of Redisson, over the client library `C`.
 ///
-/// Made by [`connect`](Self::connect) or [`RedisBackendBuilder`]. Clones share their two connections, which close with
+/// Made by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share their two connections, which close with
 /// the last clone; they live in the tokio runtime in which they were made.
 pub struct RedisBackend<C: Client> {
     inner: Arc<Inner<C>>,
@@ -68,18 +67,6 @@ impl<C: Client> Inner<C> {
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Connects to `redis://[user:password@]host[:port][/database]`, or another form of [`Address`](crate::Address), with
-    /// the defaults of [`RedisBackendBuilder`].
-    ///
-    /// # Errors
-    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
-    ///
-    /// # Cancel safety
-    /// Dropping it closes the connections.
-    pub async fn connect(url: &str) -> Result<Self, LockError> {
-        RedisBackendBuilder::from_url(url)?.connect().await
-    }
-
     /// What about the server works today and may lose locks some day; also logged when it was connected.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
@@ -187,8 +174,8 @@ impl<C: Client> RedisBackend<C> {
     /// A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
     fn reconnect_if_read_only(&self, error: &RequestError) {
         if error.is_read_only() {
-            self.inner.connection.replace();
-            self.inner.subscriptions.reconnect();
+            self.inner.connection.replace(Useless::ReadOnly);
+            self.inner.subscriptions.replace(Useless::ReadOnly);
         }
     }
 }

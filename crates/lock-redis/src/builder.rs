@@ -132,6 +132,20 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 }
 
+impl<C: Client> RedisBackend<C> {
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or another form of [`Address`], with
+    /// the defaults of [`RedisBackendBuilder`].
+    ///
+    /// # Errors
+    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        RedisBackendBuilder::from_url(url)?.connect().await
+    }
+}
+
 fn without_tls(feature: &str) -> String {
     format!("this program was built without TLS: turn on {feature}")
 }

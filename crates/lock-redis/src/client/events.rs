@@ -1,13 +1,14 @@
 //! What a connection reports without being asked: messages, and its end.
 
 use std::{fmt, sync::Arc};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 /// Where a connection reports messages and its end. Dropping it is the end as well.
 ///
 /// All methods return at once.
 pub struct Events {
-    end: Arc<End>,
+    /// The reason.
+    end: Arc<SetOnce<String>>,
     listener: Option<Arc<dyn Listener>>,
 }
 
@@ -18,7 +19,7 @@ pub(crate) trait Listener: Send + Sync {
 }
 
 impl Events {
-    pub(crate) fn new(end: Arc<End>, listener: Option<Arc<dyn Listener>>) -> Self {
+    pub(crate) fn new(end: Arc<SetOnce<String>>, listener: Option<Arc<dyn Listener>>) -> Self {
         Self { end, listener }
     }
 
@@ -38,40 +39,18 @@ impl Events {
 
     /// The connection has ended, for this reason.
     pub fn ended(self, reason: impl Into<String>) {
-        self.end.set(reason);
+        let _ = self.end.set(reason.into());
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
-        self.end.set("the client gave it up");
+        let _ = self.end.set("the client gave it up".to_owned());
     }
 }
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
-    }
-}
-
-/// The end of a connection: set once, waited for by everybody who uses it.
-#[derive(Debug, Default)]
-pub(crate) struct End(watch::Sender<Option<String>>);
-
-impl End {
-    /// The first reason counts.
-    pub(crate) fn set(&self, reason: impl Into<String>) {
-        self.0.send_if_modified(|end| {
-            let first = end.is_none();
-            end.get_or_insert_with(|| reason.into());
-            first
-        });
-    }
-
-    /// Returns the reason, as soon as there is one.
-    pub(crate) async fn reached(&self) -> String {
-        let mut end = self.0.subscribe();
-        let reached = end.wait_for(Option::is_some).await;
-        reached.ok().and_then(|reason| reason.clone()).unwrap_or_default()
     }
 }

@@ -14,7 +14,7 @@ pub use command::Command;
 pub use endpoint::{Credentials, Endpoint, Server};
 pub use error::{CallError, DialError, DialErrorKind};
 pub use events::Events;
-pub(crate) use events::{End, Listener};
+pub(crate) use events::Listener;
 pub use reply::Reply;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
 

@@ -2,14 +2,14 @@
 
 use super::Dialled;
 use crate::{
-    client::{Client, Credentials, DialError, DialErrorKind, End, Endpoint, Events, Listener},
+    client::{Client, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener},
     error,
     liveness::Liveness,
     secret::Secrets,
 };
 use lock_core::BackendError;
 use std::{sync::Arc, time::Duration};
-use tokio::{sync::Notify, time::timeout};
+use tokio::{sync::SetOnce, time::timeout};
 
 /// What is needed to dial, time and again.
 pub(crate) struct Dialer<C> {
@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
 
 impl<C: Client> Dialer<C> {
     pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
-        let (end, secrets) = (Arc::new(End::default()), Secrets::of(&self.credentials));
+        let (end, secrets) = (Arc::new(SetOnce::new()), Secrets::of(&self.credentials));
         let listener = match purpose {
             Purpose::Requests => None,
             Purpose::Messages(listener) => Some(listener.clone()),
@@ -41,7 +41,7 @@ impl<C: Client> Dialer<C> {
             Ok(Err(error)) => return Err(self.failed(&secrets.hide_in_dial(error))),
             Err(_) => return Err(self.nobody_answers()),
         };
-        let (liveness, useless) = (Liveness::default(), Notify::new());
+        let (liveness, useless) = (Liveness::default(), SetOnce::new());
         Ok(Dialled { connection, liveness, end, useless, secrets })
     }
 

@@ -7,7 +7,7 @@ mod supervisor;
 pub(crate) use dial::{Dialer, Purpose};
 
 use crate::{
-    client::{CallError, Client, Command, Connection, End, Reply},
+    client::{CallError, Client, Command, Connection, Reply},
     error::{self, RequestError},
     liveness::Liveness,
     secret::Secrets,
@@ -16,7 +16,7 @@ use lock_core::BackendError;
 use std::{sync::Arc, time::Duration};
 use supervisor::Supervisor;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{SetOnce, watch},
     task::JoinHandle,
     time::timeout,
 };
@@ -39,19 +39,30 @@ pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
 pub(crate) struct Dialled<T> {
     connection: T,
     liveness: Liveness,
-    end: Arc<End>,
-    /// Somebody says that another connection is needed.
-    useless: Notify,
+    /// Set when it has ended, to the reason.
+    end: Arc<SetOnce<String>>,
+    /// Set when another connection is needed although this one stands.
+    useless: SetOnce<Useless>,
     secrets: Secrets,
+}
+
+/// Why a connection that stands is of no further use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Useless {
+    /// The server has become a replica.
+    ReadOnly,
+    /// A subscription failed, and what else comes may be taken for the answer to another.
+    OutOfStep,
 }
 
 impl<C: Client> ManagedConnection<C> {
     /// Dials. Everything that carries the connection runs on the current runtime.
     pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
         let first = dialer.dial(&purpose).await?;
-        let (sender, current) = watch::channel(Some(Arc::new(first)));
+        let first = Arc::new(first);
+        let (sender, current) = watch::channel(Some(first.clone()));
         let supervisor = Supervisor { dialer, purpose, current: sender };
-        Ok(Self { current, supervisor: tokio::spawn(supervisor.run()) })
+        Ok(Self { current, supervisor: tokio::spawn(supervisor.run(first)) })
     }
 
     /// Sends one command, which is sent at most once, and not at all while there is no connection.
@@ -88,10 +99,10 @@ impl<C: Client> ManagedConnection<C> {
         self.call(what, Command::ping()).await.map(drop)
     }
 
-    /// Asks for another connection: the one that stands is of no further use.
-    pub(crate) fn replace(&self) {
+    /// Asks for another connection, if one stands.
+    pub(crate) fn replace(&self, reason: Useless) {
         if let Some(dialled) = &*self.current.borrow() {
-            dialled.useless.notify_one();
+            let _ = dialled.useless.set(reason);
         }
     }
 
@@ -141,12 +152,12 @@ impl<T: Connection> Dialled<T> {
             biased;
             answer = request => answer,
             () = sent.waited_too_long() => return Err(error::no_answer(what)),
-            _ = self.end.reached() => return Err(error::connection_lost(what)),
+            _ = self.end.wait() => return Err(error::connection_lost(what)),
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
             // Others need not find it out for themselves.
-            Err(CallError::Lost(reason)) => self.end.set(reason),
+            Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }
         answer.map_err(|error| error::failed(what, &self.secrets.hide_in_call(error)))

@@ -1,6 +1,6 @@
 //! When a connection is given up, and when the next one is dialled.
 
-use super::{Current, Dialer, Dialled, Purpose};
+use super::{Current, Dialer, Dialled, Purpose, Useless};
 use crate::{
     client::{Client, Command},
     pauses::{Pauses, between, jittered},
@@ -33,17 +33,15 @@ pub(super) struct Supervisor<C: Client> {
 enum Reason {
     Ended(String),
     Unresponsive,
-    /// The server became read-only, or answers may not belong to their requests.
-    Useless,
+    Useless(Useless),
 }
 
 impl<C: Client> Supervisor<C> {
-    pub(super) async fn run(self) {
+    pub(super) async fn run(self, mut dialled: Arc<Dialled<C::Connection>>) {
         let mut pauses = REPLACEMENTS;
         // The first replacement is made at once.
         let (mut replaced_at, mut replaceable_at) = (None::<Instant>, Instant::now());
         loop {
-            let Some(dialled) = self.current.borrow().clone() else { return };
             let reason = self.watch(&dialled, replaceable_at).await;
             let asked_at = Instant::now();
             // Requests wait for the next one from here on.
@@ -51,9 +49,9 @@ impl<C: Client> Supervisor<C> {
             log(&reason, &dialled);
             // What is under way may still be answered meanwhile: a server that became a replica answers.
             sleep(reconnect_pause()).await;
-            dialled.end.set("another connection takes its place");
+            let _ = dialled.end.set("another connection takes its place".to_owned());
             drop(dialled);
-            let next = self.dial_until_connected().await;
+            dialled = Arc::new(self.dial_until_connected().await);
             if !matches!(reason, Reason::Ended(_)) {
                 if !replaced_at.is_some_and(|before| pauses.belong_together(asked_at - before)) {
                     pauses.start_over();
@@ -63,7 +61,7 @@ impl<C: Client> Supervisor<C> {
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
             tracing::info!("connected to redis again");
-            self.current.send_replace(Some(Arc::new(next)));
+            self.current.send_replace(Some(dialled.clone()));
         }
     }
 
@@ -73,12 +71,12 @@ impl<C: Client> Supervisor<C> {
             sleep_until(replaceable_at).await;
             tokio::select! {
                 () = dialled.liveness.died() => Reason::Unresponsive,
-                () = dialled.useless.notified() => Reason::Useless,
+                useless = dialled.useless.wait() => Reason::Useless(*useless),
             }
         };
         tokio::select! {
             biased;
-            reason = dialled.end.reached() => Reason::Ended(reason),
+            reason = dialled.end.wait() => Reason::Ended(reason.clone()),
             reason = replaced => reason,
             never = self.keep_alive(dialled) => match never {},
         }
@@ -128,6 +126,7 @@ fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
             tracing::warn!(reason, "redis connection lost, reconnecting");
         }
         Reason::Unresponsive => tracing::warn!("redis connection unresponsive, reconnecting"),
-        Reason::Useless => tracing::warn!("redis server read-only or out of step, reconnecting"),
+        Reason::Useless(Useless::ReadOnly) => tracing::warn!("redis server became read-only, reconnecting"),
+        Reason::Useless(Useless::OutOfStep) => tracing::warn!("redis subscription failed, reconnecting"),
     }
 }

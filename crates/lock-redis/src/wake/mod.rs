@@ -5,7 +5,7 @@ mod tend;
 
 use crate::{
     client::{Client, Listener},
-    connection::{Dialer, ManagedConnection, Purpose},
+    connection::{Dialer, ManagedConnection, Purpose, Useless},
     error::{RequestError, runtime_ended},
     keys::channel,
     sync::lock,
@@ -49,8 +49,8 @@ impl<C: Client> Subscriptions<C> {
     }
 
     /// Asks for another connection.
-    pub(crate) fn reconnect(&self) {
-        self.connection.replace();
+    pub(crate) fn replace(&self, reason: Useless) {
+        self.connection.replace(reason);
     }
 
     pub(crate) fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {

@@ -3,7 +3,7 @@
 use super::{Shared, state::Batch};
 use crate::{
     client::Client,
-    connection::{Current, ManagedConnection},
+    connection::{Current, ManagedConnection, Useless},
     error::{RequestError, no_answer},
     sync::lock,
 };
@@ -108,10 +108,8 @@ async fn settle<C: Client>(
                 let retryable = error.is_retryable();
                 log(&error, logged);
                 shared.fail(batch, &error);
-                if connection.is_up() {
-                    // An answer may still be on its way, and would be taken for that of the next batch.
-                    connection.replace();
-                }
+                // An answer may still be on its way, and would be taken for that of the next batch.
+                connection.replace(Useless::OutOfStep);
                 return if retryable { Settled::No } else { Settled::Refused };
             }
         }
