@@ -111,7 +111,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             Subscriptions::open(dialer.clone()),
         )?;
         let clock = ServerClock::default();
-        let checks = check::run(&connection, &subscriptions, &clock);
+        let checks = Box::pin(check::run(&connection, &subscriptions, &clock));
         let checked = tokio::time::timeout(dialer.limit, checks).await;
         let warnings = checked.map_err(|_| dialer.nobody_answers())??;
         Ok(RedisBackend::new(connection, subscriptions, clock, retention, warnings))

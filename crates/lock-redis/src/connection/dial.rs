@@ -36,7 +36,8 @@ impl<C: Client> Dialer<C> {
             Purpose::Messages(listener) => Some(listener.clone()),
         };
         let dial = self.client.dial(&self.endpoint, &self.credentials, Events::new(end.clone(), listener));
-        let connection = match timeout(self.limit, dial).await {
+        // On the heap, since it may be large: a program that connects to many servers at once has room for it.
+        let connection = match timeout(self.limit, Box::pin(dial)).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(self.failed(&secrets.hide_in_dial(error))),
             Err(_) => return Err(self.nobody_answers()),
