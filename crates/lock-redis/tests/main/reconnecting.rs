@@ -41,7 +41,7 @@ async fn an_unreachable_server_is_dialled_every_200_ms_or_so() {
     let gaps = dials.windows(2).map(|pair| (pair[1] - pair[0]).as_millis());
     assert_eq!(gaps.filter(|gap| *gap > 250).count(), 0, "never longer");
     client.recover();
-    sleep(Duration::from_millis(250)).await;
+    sleep(Duration::from_millis(300)).await;
     assert!(backend.is_connected());
     acquire(&backend, "x").await.unwrap();
 }
@@ -131,7 +131,7 @@ async fn a_read_only_server_is_left_at_once_with_both_connections() {
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
     client.recover();
     acquire(&backend, "x").await.expect("the new master");
-    sleep(Duration::from_millis(250)).await;
+    sleep(Duration::from_millis(300)).await;
     assert_eq!(client.server().dials.len(), 4);
 }
 
@@ -144,7 +144,7 @@ async fn a_script_that_meets_a_replica_is_noticed_as_well() {
         false => Answer::Usual,
     });
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
-    sleep(Duration::from_millis(250)).await;
+    sleep(Duration::from_millis(300)).await;
     assert_eq!(client.server().dials.len(), 4);
 }
 
