@@ -17,7 +17,7 @@ const MESSAGES: usize = 1_024;
 /// The client library `fred`, as [`lock_redis`] uses it.
 #[derive(Clone, Default)]
 pub struct Fred {
-    /// What every dial begins with: TLS, and what else a program's own configuration has.
+    /// The beginning of every dial: TLS, and the rest of a configuration that the program gave.
     template: Config,
 }
 

@@ -60,7 +60,7 @@ impl FredConnection {
     }
 }
 
-/// What is asked of the subscriptions.
+/// A change of the subscriptions.
 enum Change {
     Subscribe,
     Unsubscribe,

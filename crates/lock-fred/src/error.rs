@@ -1,4 +1,4 @@
-//! What an error of fred says: not sent, refused, or unknown; and why a connection was not made.
+//! Errors of fred in the terms of lock-redis: not sent, refused, or unknown; and the reason why a connection was not made.
 
 use fred::error::{Error, ErrorKind};
 use lock_redis::client::{CallError, DialError, DialErrorKind};

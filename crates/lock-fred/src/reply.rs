@@ -35,7 +35,7 @@ fn part(frame: Frame) -> Result<Reply, CallError> {
     })
 }
 
-/// What a `PING` was sent with. A connection with subscriptions answers `["pong", …]`.
+/// The text that a `PING` was sent with. A connection with subscriptions answers `["pong", …]`.
 pub(crate) fn echo(answer: Value) -> Option<String> {
     match answer {
         Value::Array(mut words) => words.pop()?.into_string(),

@@ -13,7 +13,7 @@ use lock_core::{Applied, BackendError, BackendErrorKind};
 use lock_redis::Tls;
 use std::sync::Arc;
 
-/// What these settings mean to fred.
+/// Returns the same settings for fred.
 pub(crate) fn connector(tls: &Tls) -> Result<TlsConnector, BackendError> {
     // The provider is named: a process-wide default would depend on what else is linked.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

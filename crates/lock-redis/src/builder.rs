@@ -13,13 +13,13 @@ use crate::{
 use lock_core::{BackendError, LockError};
 use std::{fmt, sync::Arc, time::Duration};
 
-/// How long an unused fencing counter is kept by default.
+/// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
 /// Below it, counters in use would be lost.
 const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
 /// Above it, servers refuse an expiry some day.
 const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-/// How long a connection may take to be made by default.
+/// The default time limit of a dial, and of the checks after it.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The settings of a [`RedisBackend`].
@@ -74,8 +74,8 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// How long a connection may take to be made, and then to be checked; the same limit holds for
-    /// each reconnect. 5 s by default, not zero.
+    /// Limits the time in which a connection is made, and then checked. The same limit holds for each reconnect. The
+    /// default is 5 s; zero is refused.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self

@@ -90,7 +90,7 @@ fn info(reply: &Reply) -> Result<String, BackendError> {
     }
 }
 
-/// What `INFO` says: lines of `name:value`.
+/// The reply to `INFO`: lines of `name:value`.
 struct Info<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Info<'a> {
@@ -105,7 +105,7 @@ impl<'a> Info<'a> {
 
 const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
 
-/// Whether locks can be kept there.
+/// Returns an error if locks cannot be kept there.
 fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
     let refuse = |why: String| Err(misconfigured(&why));
     // Valkey has a word of its own since version 8.

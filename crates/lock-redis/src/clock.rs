@@ -1,11 +1,11 @@
-//! The server's clock, as the last answer told it.
+//! The server's clock, estimated from its last answer.
 
 use crate::sync::lock;
 use lock_core::ServerTime;
 use std::sync::Mutex;
 use tokio::time::Instant;
 
-/// What the server's clock showed, and when we think it did.
+/// A reading of the server's clock, and the moment at which it was probably taken.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     sample: Mutex<Option<(Instant, ServerTime)>>,

@@ -1,16 +1,16 @@
-//! What a failure says about the operation: not sent, refused, or unknown. Servers' own words are read here and nowhere else.
+//! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
 
 use crate::client::{CallError, DialError, DialErrorKind, Server};
 use lock_core::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind, LockError};
 
-/// A failed request: what lock-core hears of it, and what this crate has to do about it.
+/// A failed request: the error for lock-core, and the condition of the server that this crate reacts to.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: BackendError,
     condition: Condition,
 }
 
-/// What a failure says about the server, as far as it asks for something to be done.
+/// A condition of the server that asks for a reaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Condition {
     /// It does not know the script. Nothing was done.
@@ -146,7 +146,7 @@ pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no answer")
 }
 
-/// What carried the connection is gone, and no other will come.
+/// The task that dials is gone, and no other connection will come.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why =
         "the runtime in which it was connected has ended: connect in one that lives as long as the backend";
@@ -178,7 +178,7 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
 /// Followed by `User … has no permissions to run the '…' command`, or `No permissions to access a key`.
 const ACL_FAILURE: &str = "ACL failure in script";
 
-/// What no retry cures, by the word in the server's text.
+/// Errors that no retry cures, by a word in the text of the server.
 const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
@@ -195,8 +195,8 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
     ("MOVED", BackendErrorKind::Misconfigured),
 ];
 
-/// What a server refuses before a script has written anything, and a retry may cure, by the first word. Each of our scripts
-/// runs into it at its first write, if not before.
+/// Refusals before a script has written anything, which a retry may cure, by the first word of the text. Each of our scripts
+/// meets them at its first write, if not before.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 

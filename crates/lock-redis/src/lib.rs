@@ -51,7 +51,7 @@ pub use check::ConnectWarning;
 pub use client::Tls;
 pub use url::{Address, SCHEMES};
 
-/// What reads replies and names keys, for fuzzers and trials. Not covered by any promise of stability.
+/// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.
 #[cfg(feature = "unstable-model")]
 #[doc(hidden)]
 pub mod model;

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use tokio::time::sleep;
 
-    /// Whether it was taken for dead since the last look.
+    /// Returns `true` if the connection was taken for dead since the last call.
     async fn is_dead(liveness: &Liveness) -> bool {
         tokio::time::timeout(Duration::ZERO, liveness.died()).await.is_ok()
     }

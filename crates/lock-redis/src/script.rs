@@ -15,7 +15,7 @@ pub(crate) struct Script {
     hash: LazyLock<String>,
 }
 
-/// What a script is run with.
+/// The keys and arguments of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     pub(crate) keys: Vec<String>,
@@ -81,7 +81,7 @@ scripts! {
 }
 
 impl Script {
-    /// What the server knows it by.
+    /// The hash by which the server knows it.
     pub(crate) fn hash(&'static self) -> &'static str {
         &self.hash
     }

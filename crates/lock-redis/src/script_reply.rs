@@ -41,7 +41,7 @@ impl ScriptReply {
         self.part(1).and_then(RawReply::text).unwrap_or_default()
     }
 
-    /// How much follows the word.
+    /// The number of parts after the word.
     pub(crate) fn len(&self) -> usize {
         self.parts.len() - HEAD
     }
@@ -64,7 +64,7 @@ impl ScriptReply {
         Ok(u64::try_from(self.signed(at)?).ok().map(Duration::from_millis))
     }
 
-    /// Whether the counter of a granted lock counted otherwise than ours do.
+    /// `true` if the lock was granted and its counter was far below the clock, as Redisson counts.
     pub(crate) fn has_foreign_counter(&self) -> bool {
         self.word() == "granted" && self.number(2).is_ok_and(|foreign| foreign > 0)
     }

@@ -30,7 +30,7 @@ pub struct Address {
     pub endpoint: Endpoint,
     /// The login.
     pub credentials: Credentials,
-    /// How the connections are secured, if they are.
+    /// The settings of TLS; without them the connections are not secured.
     pub tls: Option<Tls>,
 }
 

@@ -30,7 +30,7 @@ impl Command {
         self.name
     }
 
-    /// What follows the name.
+    /// The words after the name.
     #[must_use]
     pub fn arguments(&self) -> &[Cow<'static, str>] {
         &self.arguments

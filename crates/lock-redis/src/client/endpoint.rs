@@ -1,4 +1,4 @@
-//! Where to dial, and as whom.
+//! The server to dial, and the login.
 
 use std::{fmt, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! What a client says when something fails. Its texts may have what the server quoted, a password among it: they are
-//! printed only after this crate has taken the secrets out.
+//! Failures of a client. Their texts may quote a password, since servers do: they are printed only after this crate has taken
+//! the secrets out.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct DialError {
     pub(crate) message: String,
 }
 
-/// Why a connection could not be made.
+/// The reasons for which a connection could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DialErrorKind {
     /// Nobody listens at the address.
@@ -50,7 +50,7 @@ pub enum DialErrorKind {
     Tls,
     /// The server answered with an error: the message is the server's own.
     Refused,
-    /// What answers does not speak the protocol of Redis.
+    /// The other side does not speak the protocol of Redis.
     NotRedis,
     /// The client does not take the settings.
     Settings,

@@ -1,9 +1,9 @@
-//! What a connection reports without being asked: messages, and its end.
+//! Reports of a connection that nobody asked for: messages, and its end.
 
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 
-/// Where a connection reports messages and its end. Dropping it is the end as well.
+/// The receiver of the messages and of the end of a connection. Dropping it reports the end as well.
 ///
 /// All methods return at once.
 pub struct Events {
@@ -12,7 +12,7 @@ pub struct Events {
     listener: Option<Arc<dyn Listener>>,
 }
 
-/// Who hears the messages of a connection.
+/// A receiver of the messages of a connection.
 pub(crate) trait Listener: Send + Sync {
     fn message(&self, channel: &str);
     fn missed(&self);

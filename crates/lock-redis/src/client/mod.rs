@@ -22,13 +22,13 @@ pub use tls::{ClientCertificate, Tls, TlsSupport};
 ///
 /// One value serves one backend for its whole life, and is shared by all its dials.
 pub trait Client: Default + Send + Sync + 'static {
-    /// What it makes.
+    /// Its connections.
     type Connection: Connection;
 
-    /// Whether it can secure its connections.
+    /// The way to secure its connections, if it was built with one.
     const TLS: TlsSupport<Self>;
 
-    /// Whether the connections that it makes are secured.
+    /// Returns `true` if its connections are secured.
     fn is_secured(&self) -> bool;
 
     /// Opens one connection, logs in, and selects the database. It does not try twice.

@@ -1,4 +1,4 @@
-//! What servers answer.
+//! Replies of servers.
 
 use bytes::Bytes;
 use std::str;

@@ -1,9 +1,9 @@
-//! TLS: whom to trust, and which certificate to show. These are settings; the client acts on them.
+//! Settings of TLS: the trusted authorities, and the certificate to show. The client acts on them.
 
 use lock_core::BackendError;
 use std::fmt;
 
-/// How a `rediss://` connection is secured: whose certificates are trusted, and which one is shown.
+/// Settings of a `rediss://` connection: the trusted authorities, and the certificate to show.
 ///
 /// The server's certificate is always verified, against its chain, its name and its dates.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl Tls {
         self.authority.as_deref()
     }
 
-    /// What is shown to the server.
+    /// The certificate to show to the server.
     #[must_use]
     pub fn shown(&self) -> Option<&ClientCertificate> {
         self.client.as_ref()
@@ -66,7 +66,7 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// Whether a client can secure its connections, as it was built.
+/// The way to secure the connections of a client, if it was built with one.
 #[derive(Debug, Clone, Copy)]
 pub enum TlsSupport<C> {
     /// It can. The function makes all later dials secure; it reads certificates and connects to nothing.

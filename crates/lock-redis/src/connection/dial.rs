@@ -11,7 +11,7 @@ use lock_core::BackendError;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::SetOnce, time::timeout};
 
-/// What is needed to dial, time and again.
+/// The settings of every dial.
 pub(crate) struct Dialer<C> {
     pub(crate) client: C,
     pub(crate) endpoint: Endpoint,
@@ -20,11 +20,11 @@ pub(crate) struct Dialer<C> {
     pub(crate) limit: Duration,
 }
 
-/// What a connection is for.
+/// The use of a connection.
 pub(crate) enum Purpose {
-    /// Requests. It is kept from being forgotten while it is quiet.
+    /// Requests. Pings keep it alive while it is quiet.
     Requests,
-    /// Messages, which this listener hears. Whoever subscribes also asks for signs of life.
+    /// Messages for this listener. The task that subscribes also sends the pings.
     Messages(Arc<dyn Listener>),
 }
 

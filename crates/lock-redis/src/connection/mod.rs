@@ -21,7 +21,7 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a request waits for a connection that is being dialled.
+/// The time that a request waits for a connection that is being dialled.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
@@ -156,7 +156,7 @@ impl<T: Connection> Dialled<T> {
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
-            // Others need not find it out for themselves.
+            // Other requests under way end at once as well.
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }

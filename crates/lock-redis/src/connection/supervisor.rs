@@ -47,7 +47,7 @@ impl<C: Client> Supervisor<C> {
             // Requests wait for the next one from here on.
             self.current.send_replace(None);
             log(&reason, &dialled);
-            // What is under way may still be answered meanwhile: a server that became a replica answers.
+            // Requests under way may still be answered meanwhile: a server that became a replica answers.
             sleep(reconnect_pause()).await;
             let _ = dialled.end.set("another connection takes its place".to_owned());
             drop(dialled);
@@ -93,7 +93,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Tries until a connection stands. What is refused may be mended while we run.
+    /// Tries until a connection stands. A refused login may be mended while the program runs.
     async fn dial_until_connected(&self) -> Dialled<C::Connection> {
         let mut logged = String::new();
         loop {

@@ -28,7 +28,7 @@ pub(crate) struct Subscriptions<C: Client> {
     task: JoinHandle<()>,
 }
 
-/// What the connection, the task and the callers share. The connection reports its messages here, so it is no part of this.
+/// Shared by the connection, the task and the callers. The connection reports its messages here, so it is no part of this.
 #[derive(Default)]
 struct Shared {
     watchers: Watchers,
@@ -60,7 +60,7 @@ impl<C: Client> Subscriptions<C> {
         self.shared.watchers.attach(signals)
     }
 
-    /// Whether we may subscribe at all.
+    /// Tries to subscribe at all.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), RequestError> {
         self.connection.subscribe(vec![channel.clone()], vec![channel]).await
     }

@@ -1,4 +1,4 @@
-//! What is wanted of the connection for messages, what stands there, and who waits for the difference.
+//! The subscriptions that are wanted, those that stand, and the watches that wait for the difference.
 
 use crate::error::RequestError;
 use lock_core::{BackendError, LockName, backend::SubscriberId};
@@ -8,10 +8,10 @@ use std::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-/// How many channels one batch names.
+/// The number of channels that one batch names at most.
 const MAX_CHANNELS: usize = 1_000;
-/// How long a channel that the server refused is left alone: rights may come back, but asking costs all other names their
-/// connection.
+/// The time after which a channel that the server refused is asked for again: rights may come back, but asking costs all
+/// other names their connection.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The answer to a watch.
@@ -23,13 +23,13 @@ pub(super) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 pub(super) struct SubscriptionState {
     /// By channel; `a` and `{a}` have the same.
     wanted: HashMap<String, HashSet<LockName>>,
-    /// What the server has acknowledged on the present connection.
+    /// Acknowledged by the server on the present connection.
     standing: HashSet<String>,
     /// Wanted, not standing, not refused just now.
     missing: HashSet<String>,
     /// Standing, not wanted.
     useless: HashSet<String>,
-    /// What the server refused, until when it is left alone, and its error.
+    /// Refused by the server: until when it is not asked for, and the error.
     refused: HashMap<String, (Instant, BackendError)>,
     /// By channel.
     waiting: HashMap<String, Vec<Waiting>>,
@@ -47,7 +47,7 @@ struct Waiting {
 /// Which factory watches which name.
 pub(super) type Watch = (SubscriberId, LockName);
 
-/// What to ask of the server next.
+/// The next request to the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Batch {
     pub(super) subscribe: Vec<String>,
@@ -95,7 +95,7 @@ impl SubscriptionState {
         self.wanted.get(channel).into_iter().flatten().cloned().collect()
     }
 
-    /// What is still to be asked. A channel that is to be given up does not stand any more from here on: if it is wanted
+    /// Returns the next request. A channel that is to be given up does not stand any more from here on: if it is wanted
     /// meanwhile, a later batch subscribes to it again.
     pub(super) fn next_batch(&mut self) -> Batch {
         let now = Instant::now();

@@ -14,10 +14,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How often a quiet connection is asked whether it is still there: one that only listens does not notice that it is
-/// dead.
+/// The time between pings of a quiet connection: one that only listens does not notice that it is dead.
 const PING: Duration = Duration::from_secs(5);
-/// How long a batch may take.
+/// The time limit of a batch.
 const BATCH: Duration = Duration::from_secs(2);
 /// The pauses after batches that failed.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];

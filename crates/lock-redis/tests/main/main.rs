@@ -1,4 +1,4 @@
-//! The rules of lock-redis over a client of its own, whose server is in memory and does as it is told: no rule depends on a
+//! The rules of lock-redis over a client of its own, whose server is in memory and follows a script: no rule depends on a
 //! client library. Time is virtual.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]

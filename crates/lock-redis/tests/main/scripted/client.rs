@@ -56,7 +56,7 @@ impl Scripted {
         drop(ended);
     }
 
-    /// A message to whoever listens. It returns how many connections heard it.
+    /// Publishes a message, and returns the number of connections that heard it.
     pub(crate) fn publish(&self, channel: &str) -> usize {
         self.report(|open| {
             let hears = open.channels.contains(channel);
