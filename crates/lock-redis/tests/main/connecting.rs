@@ -23,7 +23,7 @@ async fn is_refused(client: &Scripted, kind: Kind, says: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connecting_makes_two_connections_and_learns_the_clock() {
+async fn backend_has_two_connections_and_knows_the_clock() {
     let (client, backend) = connected().await;
     let server = client.server();
     assert_eq!((server.dials.len(), server.open()), (2, 2));
@@ -35,7 +35,7 @@ async fn connecting_makes_two_connections_and_learns_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_dials_say_what_to_do() {
+async fn failed_dial_names_the_remedy() {
     let client = Scripted::default();
     for (dial, message, kind, says) in [
         (DialErrorKind::NobodyListens, "Connection refused", Kind::Unavailable, "does redis run there?"),
@@ -51,7 +51,7 @@ async fn failed_dials_say_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_an_error_at_the_limit() {
+async fn silent_server_is_an_error_at_the_limit() {
     let limit = Duration::from_millis(700);
     let client = Scripted::default();
     client.server().dial = Dial::Never;
@@ -67,7 +67,7 @@ async fn a_silent_server_is_an_error_at_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_cannot_keep_locks_are_refused() {
+async fn unfit_servers_are_refused_by_name() {
     let client = Scripted::default();
     for (from, to, says) in [
         ("role:master", "role:slave", "give the address of its master"),
@@ -105,7 +105,7 @@ async fn missing_rights_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hides_what_it_is_is_warned_of() {
+async fn hidden_info_is_warned_of() {
     let client = Scripted::default();
     let hides = |name: &str| (name == "INFO").then(|| Answer::Error(refused("NOPERM no 'info' command")));
     client.answer(move |asked| hides(asked.name).unwrap_or(Answer::Usual));
@@ -121,7 +121,7 @@ async fn a_server_that_hides_what_it_is_is_warned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_that_cannot_work_are_refused_without_a_dial() {
+async fn bad_settings_are_refused_without_a_dial() {
     let client = Scripted::default();
     let retained = |retention| client.builder().retention(Some(retention));
     for builder in
@@ -133,7 +133,7 @@ async fn settings_that_cannot_work_are_refused_without_a_dial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_without_tls_names_the_feature() {
+async fn missing_tls_names_the_feature() {
     const FEATURE: &str = "the feature `tls` of lock-scripted";
     let by_url = RedisBackendBuilder::<WithoutTls>::from_url("rediss://cache").map(drop).unwrap_err();
     assert_eq!(by_url.kind(), ErrorKind::InvalidUrl);
@@ -147,7 +147,7 @@ async fn a_client_without_tls_names_the_feature() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connecting_that_is_dropped_leaves_no_connection() {
+async fn dropped_connect_leaves_no_connection() {
     let client = Scripted::default();
     client.answer(|_| Answer::Late(Duration::from_millis(10)));
     for patience in (0..60).step_by(5) {
@@ -159,7 +159,7 @@ async fn connecting_that_is_dropped_leaves_no_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_backend_closes_its_connections_and_dials_no_more() {
+async fn dropped_backend_closes_its_connections() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let clone = backend.clone();

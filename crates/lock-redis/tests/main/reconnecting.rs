@@ -29,7 +29,7 @@ fn is_read_only(client: &Scripted) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_dialled_every_200_ms_or_so() {
+async fn unreachable_server_is_dialled_every_200_ms() {
     let (client, backend) = connected().await;
     let nobody = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
     let (begin, outage) = (Instant::now(), Duration::from_secs(60));
@@ -48,7 +48,7 @@ async fn an_unreachable_server_is_dialled_every_200_ms_or_so() {
 
 /// The login may be mended while the program runs; the server shall not be bothered every 200 ms meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_refused_login_is_tried_again_every_half_second_or_so() {
+async fn refused_login_is_repeated_after_half_a_second() {
     let (client, backend) = connected().await;
     let refused = Dial::Failed(DialErrorKind::Refused, "WRONGPASS invalid username-password pair");
     let dials = dials_of_an_outage(&client, refused, Duration::from_secs(60)).await;
@@ -59,7 +59,7 @@ async fn a_refused_login_is_tried_again_every_half_second_or_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_that_lost_one_server_do_not_come_back_in_step() {
+async fn processes_reconnect_out_of_step() {
     let mut firsts = BTreeSet::new();
     for _ in 0..30 {
         let (client, _backend) = connected().await;
@@ -74,7 +74,7 @@ async fn processes_that_lost_one_server_do_not_come_back_in_step() {
 
 /// TCP itself would need a quarter of an hour.
 #[tokio::test(start_paused = true)]
-async fn a_silent_connection_is_replaced_after_two_seconds() {
+async fn silent_connection_is_replaced_after_2_s() {
     let (client, backend) = connected().await;
     client.answer(|asked| if asked.runs("acquire") { Answer::Never } else { Answer::Usual });
     let begin = Instant::now();
@@ -88,7 +88,7 @@ async fn a_silent_connection_is_replaced_after_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_server_that_answers_is_not_replaced() {
+async fn slow_connection_is_kept() {
     let (client, backend) = connected().await;
     client.answer(|_| Answer::Late(Duration::from_millis(1_900)));
     for _ in 0..20 {
@@ -99,7 +99,7 @@ async fn a_slow_server_that_answers_is_not_replaced() {
 
 /// NATs and firewalls forget quiet connections.
 #[tokio::test(start_paused = true)]
-async fn quiet_connections_give_signs_of_life() {
+async fn quiet_connections_are_pinged() {
     let (client, _backend) = connected().await;
     client.server().arrived.clear();
     sleep(Duration::from_secs(61)).await;
@@ -113,7 +113,7 @@ async fn quiet_connections_give_signs_of_life() {
 
 /// Nobody asks anything, and the way is dead.
 #[tokio::test(start_paused = true)]
-async fn an_idle_connection_that_went_dead_is_noticed() {
+async fn idle_dead_connection_is_replaced() {
     let (client, backend) = connected().await;
     client.answer(|_| Answer::Never);
     sleep(Duration::from_secs(11)).await;
@@ -125,7 +125,7 @@ async fn an_idle_connection_that_went_dead_is_noticed() {
 
 /// A failover in good order: the address leads elsewhere, and the old server says so.
 #[tokio::test(start_paused = true)]
-async fn a_read_only_server_is_left_at_once_with_both_connections() {
+async fn read_only_server_is_left_by_both_connections() {
     let (client, backend) = connected().await;
     is_read_only(&client);
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
@@ -137,7 +137,7 @@ async fn a_read_only_server_is_left_at_once_with_both_connections() {
 
 /// It is a replica behind the address that says so from inside of a script.
 #[tokio::test(start_paused = true)]
-async fn a_script_that_meets_a_replica_is_noticed_as_well() {
+async fn replica_inside_a_script_is_noticed() {
     let (client, backend) = connected().await;
     client.answer(|asked| match asked.runs("acquire") {
         true => Answer::Reply(Reply::List(["1767225600000000", "refused", READ_ONLY].map(text).to_vec())),
@@ -149,7 +149,7 @@ async fn a_script_that_meets_a_replica_is_noticed_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_under_way_are_answered_while_their_connection_is_replaced() {
+async fn replacement_lets_requests_finish() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|asked| match asked.arguments.get(2).map(String::as_str) {
@@ -171,7 +171,7 @@ async fn ask_for(backend: &Backed, time: Duration) {
 
 /// The whole fleet asks all the time.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stays_read_only_is_dialled_ever_more_rarely() {
+async fn lasting_replica_is_dialled_ever_more_rarely() {
     let (client, backend) = connected().await;
     // A trouble that comes back later begins from the beginning.
     for _ in 0..2 {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_script_is_sent_as_text_once() {
+async fn unknown_script_is_sent_as_text_once() {
     let (client, backend) = connected().await;
     client.server().arrived.clear();
     for _ in 0..3 {
@@ -29,7 +29,7 @@ async fn an_unknown_script_is_sent_as_text_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_connection_ends_is_unknown() {
+async fn request_on_an_ended_connection_is_unknown() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let unknown = (Kind::Unavailable, Applied::Unknown);
@@ -61,7 +61,7 @@ async fn a_request_whose_connection_ends_is_unknown() {
 
 /// Of all that are under way, the first to learn it tells the others.
 #[tokio::test(start_paused = true)]
-async fn a_lost_request_ends_the_connection_for_all() {
+async fn lost_request_ends_the_connection_for_all() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|asked| match asked.arguments.get(2).map(String::as_str) {
@@ -80,7 +80,7 @@ async fn a_lost_request_ends_the_connection_for_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_connection_nothing_is_sent_for_certain() {
+async fn request_without_a_connection_is_not_sent() {
     let (client, backend) = connected().await;
     client.server().dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
     client.cut();
@@ -97,7 +97,7 @@ async fn without_a_connection_nothing_is_sent_for_certain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_waits_for_the_next_connection() {
+async fn request_waits_for_the_next_connection() {
     let (client, backend) = connected().await;
     let begin = Instant::now();
     client.cut();
@@ -108,7 +108,7 @@ async fn a_request_waits_for_the_next_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_did_not_send_is_certain() {
+async fn unsent_request_is_certain() {
     let (client, backend) = connected().await;
     client.answer(|_| Answer::Error(CallError::NotSent("no room".to_owned())));
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
@@ -121,7 +121,7 @@ async fn a_client_that_did_not_send_is_certain() {
 
 /// The server looks at the rights on all keys of a script before it runs.
 #[tokio::test(start_paused = true)]
-async fn one_denied_lease_of_a_batch_does_not_fail_the_others() {
+async fn denied_lease_does_not_fail_the_batch() {
     let (client, backend) = connected().await;
     client.answer(|asked| match asked.arguments.iter().any(|argument| argument == "b") {
         true => Answer::Error(refused("NOPERM No permissions to access a key")),
@@ -135,7 +135,7 @@ async fn one_denied_lease_of_a_batch_does_not_fail_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_item_of_a_batch_does_not_fail_its_neighbours() {
+async fn failed_renewal_does_not_fail_its_neighbours() {
     let (client, backend) = connected().await;
     client.answer(|asked| match asked.runs("renew") {
         true => {
@@ -152,7 +152,7 @@ async fn a_failed_item_of_a_batch_does_not_fail_its_neighbours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_servers_clock_is_learned_from_every_answer() {
+async fn every_answer_sets_the_clock() {
     let (client, backend) = connected().await;
     client.server().ahead = Duration::from_secs(3_600);
     let stale = backend.server_now(&name("any")).unwrap().as_micros();
@@ -168,7 +168,7 @@ async fn the_servers_clock_is_learned_from_every_answer() {
 
 /// The request was carried out in the middle of its way, as far as anybody knows.
 #[tokio::test(start_paused = true)]
-async fn a_slow_answer_was_given_in_the_middle_of_its_way() {
+async fn clock_assumes_the_middle_of_the_way() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let way = Duration::from_secs(1);
@@ -180,7 +180,7 @@ async fn a_slow_answer_was_given_in_the_middle_of_its_way() {
 
 /// Its connections went with the runtime: nothing hangs, nothing panics.
 #[test]
-fn a_backend_that_outlives_its_runtime_says_so() {
+fn backend_without_its_runtime_says_so() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
     let (_client, backend) = first.block_on(connected());

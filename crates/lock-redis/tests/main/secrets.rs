@@ -44,7 +44,7 @@ impl io::Write for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_error_and_no_log_line_quotes_the_password() {
+async fn password_is_in_no_error_and_no_log_line() {
     let log = Log::default();
     let to = log.clone();
     let subscriber = tracing_subscriber::fmt()

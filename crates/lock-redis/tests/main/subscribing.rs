@@ -30,7 +30,7 @@ fn denies(lock: &'static str) -> impl FnMut(&Arrived) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_when_the_server_has_acknowledged_it() {
+async fn watch_ends_with_the_acknowledgement() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     client.answer(|asked| match asked.name {
@@ -50,7 +50,7 @@ async fn a_watch_ends_when_the_server_has_acknowledged_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_come_together_are_one_request() {
+async fn simultaneous_watches_are_one_request() {
     let (client, backend) = connected().await;
     let (_listener, id) = Listener::attached(&backend);
     client.server().arrived.clear();
@@ -66,7 +66,7 @@ async fn watches_that_come_together_are_one_request() {
 
 /// Both names have one channel; each is woken, and neither takes it from the other.
 #[tokio::test(start_paused = true)]
-async fn a_name_and_the_same_in_braces_share_a_channel() {
+async fn name_in_braces_shares_the_channel() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("a")).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_name_and_the_same_in_braces_share_a_channel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_reconnect_all_are_woken_when_their_channels_stand() {
+async fn reconnect_wakes_all_once_channels_stand() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -101,7 +101,7 @@ async fn after_a_reconnect_all_are_woken_when_their_channels_stand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_that_were_dropped_wake_all() {
+async fn dropped_messages_wake_all() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -110,7 +110,7 @@ async fn messages_that_were_dropped_wake_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_panics_silences_no_other() {
+async fn panicking_listener_silences_no_other() {
     let (client, backend) = connected().await;
     let (_bad, bad_id) = Listener::panicking(&backend);
     let (good, good_id) = Listener::attached(&backend);
@@ -122,7 +122,7 @@ async fn a_listener_that_panics_silences_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_channel_costs_the_other_names_nothing() {
+async fn refused_channel_costs_the_others_nothing() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     client.answer(denies("no"));
@@ -155,7 +155,7 @@ async fn a_refused_channel_costs_the_other_names_nothing() {
 
 /// A server that is busy refuses to subscribe as well.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_busy_for_a_while_is_asked_again() {
+async fn busy_server_is_asked_again() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -174,7 +174,7 @@ async fn a_server_that_is_busy_for_a_while_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_an_answer_fails_after_two_seconds() {
+async fn unanswered_watch_fails_after_2_s() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     client.answer(|asked| if asked.name == "SUBSCRIBE" { Answer::Never } else { Answer::Usual });
@@ -192,7 +192,7 @@ async fn a_watch_without_an_answer_fails_after_two_seconds() {
 
 /// The first watch is not polled while its batch fails and a second one is acknowledged.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
+async fn late_failure_does_not_undo_a_newer_watch() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     client.answer(|asked| if asked.name == "SUBSCRIBE" { Answer::End } else { Answer::Usual });
@@ -212,7 +212,7 @@ async fn a_watch_that_fails_late_does_not_undo_a_newer_one() {
 
 /// Of a factory that ends with its runtime nobody hears otherwise.
 #[tokio::test(start_paused = true)]
-async fn the_channels_of_a_factory_that_is_gone_are_given_up() {
+async fn dropped_factory_gives_up_its_channels() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -222,7 +222,7 @@ async fn the_channels_of_a_factory_that_is_gone_are_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn during_an_outage_waiters_are_told_once() {
+async fn outage_wakes_all_once() {
     use lock_redis::client::DialErrorKind;
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
