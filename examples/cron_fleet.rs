@@ -33,11 +33,9 @@ impl Drop for Fleet {
 /// One process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
     let redis = RedisBackend::connect(&url()).await?;
-    let locks = LockFactory::new(redis.clone());
-    // Short, so that the example ends soon (10 s and 30 s are the defaults): how long the others wait for a dead leader, and for
-    // a run that it did not end.
+    // Short, so that the example ends soon (10 s and 30 s are the defaults): the wait for a dead leader, and for its runs.
     let lease = Duration::from_secs(2);
-    let builder = Scheduler::builder(locks, redis).group("example");
+    let builder = Scheduler::builder(LockFactory::new(redis.clone()), redis).group("example");
     let cron = builder.leadership_lease(lease).run_lease(lease).build()?;
     let job = cron.job("tick", Schedule::cron("* * * * * *")?, move |run| {
         println!("{name} {}", run.scheduled_at());

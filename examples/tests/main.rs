@@ -105,7 +105,7 @@ fn own_observer_counts_every_end() {
 
 #[test]
 fn axum_route_lets_one_request_of_a_key_in() {
-    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, for another: 503 Service Unavailable\n{\"type\":");
+    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, for another: 503 Service Unavailable\n{\"detail\":");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn hyper_service_locks_by_header_and_query() {
 fn tonic_service_refuses_in_the_words_of_grpc() {
     shows(
         env!("CARGO_BIN_EXE_tonic_service"),
-        "locked by another: Unavailable, other requests were working on this for too long",
+        "locked by another: Unavailable, other requests worked on this for too long",
     );
 }
 
