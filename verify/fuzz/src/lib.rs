@@ -1,0 +1,121 @@
+//! What any bytes must not break.
+//!
+//! Each target is a plain function from bytes that panics when something does not hold. The tests of this crate run
+//! each on thousands of seeded inputs; `targets/` runs the same functions under a coverage-guided fuzzer.
+//!
+//! | target | feeds | must hold |
+//! | --- | --- | --- |
+//! | [`names`] | lock names | what is accepted fits its rules; all keys of a lock are in one slot of a cluster |
+//! | [`urls`] | addresses of Redis | no panic; no error repeats a password |
+//! | [`options`] | durations | what is accepted leaves time to renew |
+//! | [`replies`] | replies of scripts, of any shape | an answer or an error, and errors are never *certain* |
+//! | [`events`] | events to the state machine, in any order | its invariants |
+
+mod bytes;
+mod machine;
+mod value;
+
+pub use bytes::Bytes;
+pub use machine::events;
+
+use lock_core::{Applied, LockName, LockOptions, MAX_NAME_BYTES, RESERVED_PREFIXES};
+use lock_redis::{Address, model};
+use std::error::Error;
+
+/// Lock names.
+///
+/// # Panics
+/// If an accepted name breaks a rule.
+pub fn names(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Ok(name) = LockName::new(text.as_ref()) else { return };
+    assert_eq!(name.as_str(), text);
+    assert!(!text.is_empty() && text.len() <= MAX_NAME_BYTES);
+    assert!(!text.chars().any(char::is_control));
+    assert!(!RESERVED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)));
+    let [lock, counter, channel] = model::keys(&name);
+    assert_eq!(lock, text);
+    assert_eq!(hash_tag(&counter), hash_tag(&lock), "{text}");
+    assert_eq!(hash_tag(&channel), hash_tag(&lock), "{text}");
+    assert_ne!(counter, lock);
+}
+
+/// What decides about the slot of a key in a cluster: what is between the first `{` and the next `}`, or all of it.
+fn hash_tag(key: &str) -> &str {
+    let tagged = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
+    tagged.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// Addresses of Redis, with a password in them.
+///
+/// # Panics
+/// If an error repeats the password.
+pub fn urls(data: &[u8]) {
+    const SECRET: &str = "c4n4ry";
+    let text = String::from_utf8_lossy(data);
+    for url in
+        [text.to_string(), format!("redis://:{SECRET}{text}"), format!("redis+unix:///{text}?pass={SECRET}")]
+    {
+        let said = match Address::parse(&url) {
+            Ok(address) => format!("{address:?}"),
+            Err(error) => format!("{error} {error:?} {:?}", error.source()),
+        };
+        assert!(text.contains(SECRET) || !said.contains(SECRET), "{said}");
+    }
+}
+
+/// Lock options, of any durations.
+///
+/// # Panics
+/// If accepted options leave no time to renew.
+pub fn options(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let mut options = LockOptions::new();
+    let lease = bytes.duration();
+    let fixed = !bytes.flag();
+    options = if fixed { options.fixed_lease(lease) } else { options.lease(lease) };
+    let default_timeout = (lease / 10).min(std::time::Duration::from_secs(3));
+    let (mut every, mut timeout, mut margin) = (lease / 3, default_timeout, lease / 100);
+    if bytes.flag() {
+        every = bytes.duration();
+        options = options.renew_every(every);
+    }
+    if bytes.flag() {
+        timeout = bytes.duration();
+        options = options.operation_timeout(timeout);
+    }
+    if bytes.flag() {
+        margin = bytes.duration();
+        options = options.margin(margin);
+    }
+    if bytes.flag() {
+        options = options.outage_budget(bytes.duration());
+    }
+    if bytes.flag() {
+        options = options.max_hold(bytes.duration());
+    }
+    match options.check() {
+        Ok(()) => {
+            assert!(lease >= lock_core::SHORTEST_LEASE && timeout <= lease / 10);
+            let renewed = if fixed { std::time::Duration::ZERO } else { every };
+            assert!(lease.saturating_sub(margin) > renewed.saturating_add(timeout), "{options:?}");
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Replies of scripts, of any shape.
+///
+/// # Panics
+/// If a reply that makes no sense is taken for a certain failure: the script may have run.
+pub fn replies(data: &[u8]) {
+    let mut bytes = Bytes::new(data);
+    let value = value::any(&mut bytes, 3);
+    let said = format!("{value:?}");
+    for error in model::read(value, usize::from(bytes.byte() % 4)) {
+        // The scripts' own words for "nothing was done".
+        let certain = ["refused", "held", "lacks", "failed"].iter().any(|word| said.contains(word));
+        assert!(error.applied() == Applied::Unknown || certain, "{error}: {said}");
+        assert!(error.to_string().len() < 1_000);
+    }
+}

@@ -1,0 +1,11 @@
+//! Hears who is inside with which token and until when, and judges: see `lock_trials::referee`.
+
+use lock_trials::{
+    node::{Failure, Orders},
+    referee,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    referee::preside(&mut Orders::from_stdin()).await
+}

@@ -1,0 +1,59 @@
+//! The referee: what it is told of holds, and that it sees what must not be.
+
+use lock_core::{LockFactory, LockGuard, LockOptions, MemoryBackend};
+use lock_trials::{process::Process, referee::Witness};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    process::Command,
+    time::Duration,
+};
+
+const SELDOM: Duration = Duration::from_secs(60);
+
+async fn held(options: LockOptions) -> LockGuard {
+    let locks =
+        LockFactory::builder(MemoryBackend::new()).options(options).build().expect("they fit together");
+    locks.named("x").expect("a good name").acquire().await.expect("it is free")
+}
+
+/// A window that ends after it begins would overlap whoever holds by then.
+#[tokio::test]
+async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
+    let referee = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = referee.local_addr().unwrap();
+    let accepting = std::thread::spawn(move || {
+        let mut accepted = referee.accept().unwrap().0;
+        accepted.write_all(b"\n").unwrap();
+        accepted
+    });
+    let witness = Witness::of(address).unwrap();
+    let mut lines = BufReader::new(accepting.join().unwrap()).lines();
+    for _ in 0..20 {
+        let guard = held(LockOptions::new().fixed_lease(Duration::from_millis(100))).await;
+        let _ = guard.lost().await;
+        let inside = witness.enters(&guard, SELDOM);
+        let line = lines.next().unwrap().unwrap();
+        let words: Vec<_> = line.split(' ').collect();
+        let (from, until): (u64, u64) = (words[4].parse().unwrap(), words[5].parse().unwrap());
+        assert!(until <= from, "{line}");
+        drop(inside);
+        lines.next().unwrap().unwrap();
+    }
+}
+
+/// Two stores that know nothing of one another: the same lock is held twice at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn two_valid_holds_at_once_are_a_violation() {
+    let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
+    let address = process.expect("listening").at(1).parse().unwrap();
+    let (one, two) = (Witness::of(address).unwrap(), Witness::of(address).unwrap());
+    let (first, second) = (held(LockOptions::new()).await, held(LockOptions::new()).await);
+    let (a, b) = (one.enters(&first, SELDOM), two.enters(&second, SELDOM));
+    drop((a, b, one, two));
+    process.tell("judge");
+    let lines = process.until("verdict");
+    let verdict = lines.last().unwrap();
+    assert_eq!((verdict.number("windows"), verdict.number("violations")), (2, 1), "{lines:?}");
+    assert!(lines[0].text().contains("two valid holds at once"), "{lines:?}");
+}

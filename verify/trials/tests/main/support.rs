@@ -1,0 +1,16 @@
+//! Processes of ours, and the scaffolding around them.
+
+use lock_trials::process::Process;
+use std::process::Command;
+
+/// Our executable, told this.
+pub(crate) fn node(url: &str, lease_ms: u64, words: &[&str]) -> Process {
+    Process::start(&mut command(url, lease_ms, words))
+}
+
+/// The same, not yet started.
+pub(crate) fn command(url: &str, lease_ms: u64, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lock-node"));
+    command.args(["--lease", &lease_ms.to_string(), url]).args(words);
+    command
+}

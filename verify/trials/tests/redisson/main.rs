@@ -1,0 +1,186 @@
+//! Together with Java's Redisson: each side excludes, wakes and outlives the other.
+//!
+//! Needs `verify/interop/redisson/target/redisson-node.jar`, which
+//! `mvn -q -B -f verify/interop/redisson/pom.xml package` makes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[path = "../main/support.rs"]
+mod support;
+
+use lock_testkit::RedisServer;
+use lock_trials::{
+    line::now,
+    process::Process,
+    together::{at_once, count_together},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    thread::sleep,
+    time::Duration,
+};
+use support::node;
+
+const LEASE: u64 = 3_000;
+
+/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+fn long() -> bool {
+    std::env::var_os("LOCK_LONG").is_some()
+}
+
+fn jar() -> PathBuf {
+    let jar = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/redisson/target/redisson-node.jar");
+    assert!(
+        jar.exists(),
+        "the jar is there: make it with `mvn -q -B -f verify/interop/redisson/pom.xml package`"
+    );
+    jar
+}
+
+/// A Java process with a watchdog timeout of [`LEASE`].
+fn java(url: &str, words: &[&str]) -> Process {
+    let mut command = Command::new("java");
+    command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-jar"]).arg(jar());
+    command.args(["--lock-watchdog-timeout", &LEASE.to_string(), url]).args(words);
+    Process::start(&mut command)
+}
+
+fn rust(url: &str, words: &[&str]) -> Process {
+    node(url, LEASE, words)
+}
+
+/// Two Java and two Rust processes, eight threads or tasks each, over one unguarded counter.
+fn both_sides_count(kind: &str) {
+    const EACH: usize = 1_250;
+    let server = RedisServer::start();
+    if kind == "fenced" {
+        // Java restarts a missing counter at 1; this one stays.
+        server.command(&["SET", "redisson_lock_token:{x}", "1"]);
+    }
+    let (url, each) = (server.url(), EACH.to_string());
+    let mut nodes = Vec::new();
+    for _ in 0..2 {
+        nodes.push(java(&url, &["count", "x", kind, "8", &each, "counter"]));
+        nodes.push(rust(&url, &["count", "x", "8", &each, "counter"]));
+    }
+    let tokens = count_together(nodes);
+    assert_eq!(server.command(&["GET", "counter"]).text(), (4 * EACH).to_string(), "no increment was lost");
+    // A plain RLock draws no token.
+    assert_eq!(tokens.len(), if kind == "fenced" { 4 * EACH } else { 2 * EACH });
+    assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "tokens of both sides rise strictly");
+    let left: Vec<_> = server.keys().into_iter().filter(|key| !key.contains("latch")).collect();
+    assert_eq!(left, ["counter", "redisson_lock_token:{x}"]);
+    eprintln!("2 Java and 2 Rust processes, {kind}: {} sections, none lost", 4 * EACH);
+}
+
+#[test]
+fn plain_locks_of_both_sides_lose_no_increment() {
+    both_sides_count("plain");
+}
+
+#[test]
+fn fenced_locks_of_both_sides_lose_no_increment_and_tokens_rise() {
+    both_sides_count("fenced");
+}
+
+/// The two hand the lock to one another, by order; each waits while the other holds.
+#[test]
+fn each_side_wakes_the_other() {
+    let rounds = if long() { 200 } else { 20 };
+    let server = RedisServer::start();
+    let mut java = java(&server.url(), &["hold", "x", "fenced"]);
+    java.expect("held");
+    let mut rust = rust(&server.url(), &["hold", "x"]);
+    assert!(rust.line_within(Duration::from_millis(500)).is_none(), "it waits");
+    let (mut from_java, mut from_rust) = (Vec::new(), Vec::new());
+    // Whoever holds releases, and waits again; how long until the other has it.
+    let hand_over = |holder: &mut Process, waiter: &mut Process| {
+        let ordered = now();
+        holder.tell("release");
+        let granted = waiter.expect("held").number("at");
+        holder.expect("released");
+        holder.tell("acquire");
+        // By the next round it waits for a message.
+        sleep(Duration::from_millis(25));
+        granted.saturating_sub(ordered)
+    };
+    for round in 0..rounds {
+        let times = (hand_over(&mut java, &mut rust), hand_over(&mut rust, &mut java));
+        // A virtual machine that has just begun is slow.
+        if round >= 10 {
+            from_java.push(times.0);
+            from_rust.push(times.1);
+        }
+    }
+    for (which, mut times) in [("Java to Rust", from_java), ("Rust to Java", from_rust)] {
+        times.sort_unstable();
+        let (p50, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
+        eprintln!(
+            "{which}, from the order to release to the grant, {} times: p50 {p50} µs, p99 {p99} µs",
+            times.len()
+        );
+        assert!(!long() || p99 <= 50_000, "{which}: p99 {p99} µs");
+    }
+}
+
+#[test]
+fn a_killed_holder_of_one_side_frees_the_other() {
+    let server = std::sync::Arc::new(RedisServer::start());
+    at_once(2, move |case| {
+        let lock = format!("killed:{case}");
+        let start = |java_first: bool| match java_first {
+            true => java(&server.url(), &["hold", &lock, "fenced"]),
+            false => rust(&server.url(), &["hold", &lock]),
+        };
+        let mut holder = start(case == 0);
+        holder.expect("held");
+        let mut waiter = start(case == 1);
+        // Long enough for a renewal by each watchdog.
+        assert!(waiter.line_within(Duration::from_millis(LEASE + LEASE / 2)).is_none(), "it waits");
+        holder.kill();
+        let killed = now();
+        let waited = (waiter.expect("held").number("at") - killed) / 1_000;
+        eprintln!("{} killed: the other within {waited} ms", if case == 0 { "Java" } else { "Rust" });
+        assert!(!long() || waited <= LEASE + 1_000, "{waited} ms");
+    });
+}
+
+#[test]
+fn a_forced_release_is_seen_by_both() {
+    let server = RedisServer::start();
+    let url = server.url();
+    // Rust holds, Java forces.
+    let mut holder = rust(&url, &["hold", "x"]);
+    holder.expect("held");
+    let mut waiter = rust(&url, &["hold", "x"]);
+    assert!(waiter.line_within(Duration::from_millis(500)).is_none());
+    assert_eq!(java(&url, &["force", "x", "fenced"]).expect("forced").text(), "forced true");
+    let at = now();
+    let granted = waiter.expect("held").number("at");
+    assert!(!long() || granted.saturating_sub(at) < 1_000_000, "the waiter was woken");
+    // At the next renewal at the latest.
+    let is_held = |holder: &mut Process| {
+        holder.tell("is_held");
+        holder.line().text() == "is_held true"
+    };
+    while is_held(&mut holder) {
+        sleep(Duration::from_millis(100));
+    }
+    waiter.tell("is_held");
+    assert_eq!(waiter.line().text(), "is_held true");
+    waiter.tell("quit");
+    drop(waiter);
+
+    // Java holds, Rust forces.
+    let mut holder = java(&url, &["hold", "y", "fenced"]);
+    holder.expect("held");
+    let mut waiter = java(&url, &["hold", "y", "fenced"]);
+    assert!(waiter.line_within(Duration::from_millis(1_500)).is_none());
+    let seen = rust(&url, &["inspect", "y"]).expect("locked");
+    assert_eq!(seen.at(1), "true");
+    assert_eq!(rust(&url, &["force", "y"]).expect("forced").text(), "forced true");
+    waiter.expect("held");
+    holder.tell("is_held");
+    assert_eq!(holder.line().text(), "is_held false");
+}

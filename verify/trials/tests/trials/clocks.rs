@@ -1,0 +1,113 @@
+//! Wall clocks that step by an hour, of the server and of a client.
+
+use crate::{
+    figure::{Figure, Run},
+    support::{command, node},
+};
+use lock_testkit::{ClockShift, RedisServer};
+use lock_trials::{line::now, process::Process, together::at_once};
+use std::{thread::sleep, time::Duration};
+
+const LEASE: u64 = 3_000;
+const HOUR: i64 = 3_600;
+const AT_ONCE: usize = 10;
+
+pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
+    let rounds = run.times(1, 2);
+    for _ in 0..rounds {
+        at_once(AT_ONCE, |_| the_server_steps_ahead());
+        at_once(AT_ONCE, |_| the_server_steps_back());
+        at_once(AT_ONCE, |_| a_client_steps());
+    }
+    let times = rounds * AT_ONCE;
+    vec![
+        Figure::new(
+            "the server's clock steps ahead by an hour",
+            times,
+            "all leases end; the holder is told within a renewal, no stale write",
+            "0 stale writes accepted",
+        ),
+        Figure::new(
+            "the server's clock steps back by an hour, and ahead again",
+            times,
+            "the step back loses no hold; tokens rise",
+            "0 lost, 0 smaller tokens",
+        ),
+        Figure::new(
+            "the client's wall clock steps ahead and back by an hour",
+            times,
+            "no hold is lost",
+            "0 lost",
+        ),
+    ]
+}
+
+fn says(node: &mut Process, order: &str, answer: &str) {
+    node.tell(order);
+    assert_eq!(node.line().text(), answer);
+}
+
+/// An expiry in Redis is a moment of its wall clock: all leases are over at once. The holder hears of it at its next
+/// renewal; until then only the fence keeps it out.
+fn the_server_steps_ahead() {
+    let clock = ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let directory = tempfile::tempdir().unwrap();
+    let read = format!("read {}", directory.path().join("fenced.sqlite").display());
+    let mut first = node(&server.url(), LEASE, &["hold", "x"]);
+    let token = first.expect("held").number("token");
+    says(&mut first, &read, "read fresh");
+    clock.set(HOUR);
+    let mut second = node(&server.url(), LEASE, &["hold", "x"]);
+    assert!(second.expect("held").number("token") > token);
+    says(&mut second, &read, "read fresh");
+    says(&mut first, "write", "write stale");
+    says(&mut second, "write", "write done");
+    sleep(Duration::from_millis(LEASE * 2 / 3));
+    says(&mut first, "is_held", "is_held false");
+    says(&mut second, "is_held", "is_held true");
+}
+
+/// Leases last longer by the step: nobody who lives loses anything, and tokens go on rising, there and back.
+fn the_server_steps_back() {
+    let clock = ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let mut holder = node(&server.url(), LEASE, &["hold", "x"]);
+    let mut last = holder.expect("held").number("token");
+    for step in [-HOUR, 0] {
+        clock.set(step);
+        if step < 0 {
+            sleep(Duration::from_millis(LEASE + LEASE / 2));
+            says(&mut holder, "is_held", "is_held true");
+        }
+        holder.tell("release");
+        holder.expect("released");
+        holder.tell("acquire");
+        let token = holder.expect("held").number("token");
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    }
+}
+
+/// A client measures leases with a clock that does not step.
+fn a_client_steps() {
+    let (server, clock) = (RedisServer::start(), ClockShift::new());
+    let mut command = command(&server.url(), LEASE, &["hold", "x"]);
+    clock.give_to(&mut command);
+    let mut holder = Process::start(&mut command);
+    holder.expect("held");
+    for step in [HOUR, -HOUR] {
+        clock.set(step);
+        sleep(Duration::from_millis(LEASE + LEASE / 2));
+        says(&mut holder, "is_held", "is_held true");
+    }
+    let mut other = node(&server.url(), LEASE, &["hold", "x"]);
+    assert!(other.line_within(Duration::from_millis(300)).is_none(), "it is held in the store as well");
+    holder.tell("release");
+    let released = holder.expect("released");
+    assert!(released.text().contains("was_held=true"));
+    // Its wall clock did step.
+    let behind = now().saturating_sub(released.number("at")) / 1_000_000;
+    assert!(behind.abs_diff(HOUR.unsigned_abs()) < 60, "it is behind by {behind} s");
+    other.expect("held");
+}

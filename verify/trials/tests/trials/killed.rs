@@ -1,0 +1,78 @@
+//! The holder is killed, as by `kill -9`, while others wait: one of them is next when the lease is over.
+
+use crate::{
+    figure::{Figure, Run, ms},
+    stage::Referee,
+};
+use lock_testkit::RedisServer;
+use lock_trials::{line::now, process::Process, together::at_once};
+use std::{
+    sync::Arc,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const LEASE: Duration = Duration::from_secs(2);
+const WAITERS: usize = 20;
+/// How many locks this is done with at a time, each with processes of its own.
+const LOCKS: usize = 3;
+
+pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
+    let kills = run.times(4, 34);
+    let (server, referee) = (Arc::new(RedisServer::start()), Referee::appears());
+    let waits = {
+        let (server, bench, seed) = (server.clone(), referee.bench(), run.seed);
+        at_once(LOCKS, move |number| {
+            let lock = format!("killed:{number}");
+            let join = || bench.watches(&server.url(), lease_ms(), &["hold", &lock]);
+            let mut random = lock_testkit::Seed::new(seed.get() ^ number as u64).stream();
+            let mut nodes: Vec<Process> = (0..=WAITERS).map(|_| join()).collect();
+            let (mut holder, _, mut last) = next_holder(&mut nodes);
+            (0..kills)
+                .map(|_| {
+                    // Freshly granted, freshly renewed, or about to be.
+                    sleep(Duration::from_millis(random.below(700)));
+                    nodes[holder].kill();
+                    let killed = now();
+                    nodes[holder] = join();
+                    let (next, at, token) = next_holder(&mut nodes);
+                    assert!(token > last, "{token} after {last}");
+                    (holder, last) = (next, token);
+                    Duration::from_micros(at.saturating_sub(killed))
+                })
+                .collect::<Vec<_>>()
+        })
+        .concat()
+    };
+    let worst = waits.iter().max().copied().unwrap();
+    let bound = LEASE + Duration::from_secs(1);
+    let (windows, violations) = referee.judges();
+    assert_eq!(violations, Vec::<String>::new());
+    assert!(windows > waits.len() as u64, "the referee heard of each hold: {windows}");
+    run.bound(worst, bound);
+    vec![Figure::new(
+        "the holder is killed (`kill -9`), lease 2 s, 20 processes wait",
+        waits.len(),
+        format!("the next one within {}, no overlap", ms(bound)),
+        format!("{}, 0 overlaps in {windows} holds", ms(worst)),
+    )]
+}
+
+fn lease_ms() -> u64 {
+    u64::try_from(LEASE.as_millis()).unwrap()
+}
+
+/// Which of them says that it holds, when that was, and with which token.
+fn next_holder(nodes: &mut [Process]) -> (usize, u64, u64) {
+    let begin = Instant::now();
+    loop {
+        for (number, node) in nodes.iter_mut().enumerate() {
+            if let Some(line) = node.line_within(Duration::ZERO) {
+                assert_eq!(line.word(), "held");
+                return (number, line.number("at"), line.number("token"));
+            }
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "one of them holds");
+        sleep(Duration::from_millis(2));
+    }
+}

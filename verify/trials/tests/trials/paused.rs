@@ -1,0 +1,66 @@
+//! The holder is stopped in its tracks (`SIGSTOP`) for three leases, with a write half done.
+
+use crate::{
+    figure::{Figure, Run},
+    stage::{Bench, Referee, on_a_runtime},
+};
+use lock_testkit::RedisServer;
+use lock_trials::{fenced::FencedTable, line::now, together::at_once};
+use std::{sync::Arc, thread::sleep, time::Duration};
+
+const LEASE_MS: u64 = 3_000;
+/// How many cases run at a time.
+const AT_ONCE: usize = 10;
+
+pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
+    let rounds = run.times(1, 5);
+    let (server, referee) = (Arc::new(RedisServer::start()), Referee::appears());
+    for round in 0..rounds {
+        let (server, bench) = (server.clone(), referee.bench());
+        at_once(AT_ONCE, move |case| a_pause(&server, bench, &format!("paused:{round}:{case}")));
+    }
+    let (windows, violations) = referee.judges();
+    let times = rounds * AT_ONCE;
+    assert_eq!(violations, Vec::<String>::new());
+    assert_eq!(windows, 2 * times as u64, "the referee heard of the paused and of the next holders");
+    vec![Figure::new(
+        "the holder is paused (`SIGSTOP`) for three leases, and goes on with its write",
+        times,
+        "it first sees that it lost; no stale write, no overlap",
+        format!("0 unaware, 0 stale writes accepted, 0 overlaps in {windows} holds"),
+    )]
+}
+
+fn a_pause(server: &RedisServer, bench: Bench, lock: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("fenced.sqlite");
+    let read = format!("read {}", file.display());
+    let join = || bench.watches(&server.url(), LEASE_MS, &["hold", lock]);
+    let mut zombie = join();
+    let first = zombie.expect("held");
+    zombie.tell(&read);
+    assert_eq!(zombie.expect("read").at(1), "fresh");
+
+    zombie.pause();
+    // The first thing that it finds when it goes on, and then what it was about to do.
+    zombie.tell("is_held");
+    zombie.tell("write");
+    let paused = now();
+    let mut heir = join();
+    let second = heir.expect("held");
+    assert!(second.number("token") > first.number("token"));
+    heir.tell(&read);
+    assert_eq!(heir.expect("read").at(1), "fresh");
+    sleep(Duration::from_millis(3 * LEASE_MS).saturating_sub(Duration::from_micros(now() - paused)));
+    zombie.resume();
+    assert_eq!(zombie.line().text(), "is_held false", "the first thing that it sees");
+    assert_eq!(zombie.expect("write").at(1), "stale");
+    heir.tell("is_held");
+    assert_eq!(heir.line().text(), "is_held true");
+    heir.tell("write");
+    assert_eq!(heir.expect("write").at(1), "done");
+    heir.tell("release");
+    assert!(heir.expect("released").text().contains("was_held=true"));
+    let value = on_a_runtime(async { FencedTable::open(&file).await.unwrap().value().await.unwrap() });
+    assert_eq!(value, 1, "one write of two was accepted");
+}
