@@ -1,11 +1,13 @@
 //! A chunk in hand, with the connection on which it will still arrive.
 
-use super::connection::ANSWER;
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
-    time::Instant,
+    time::{Duration, Instant},
 };
+
+/// How long a server may take to answer a chunk that it is sent at the end.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Captured {
     server: TcpStream,
@@ -17,8 +19,8 @@ impl Captured {
     pub(super) fn new(server: tokio::net::TcpStream, chunk: Vec<u8>) -> io::Result<Self> {
         let server = server.into_std()?;
         server.set_nonblocking(false)?;
-        server.set_read_timeout(Some(ANSWER))?;
-        server.set_write_timeout(Some(ANSWER))?;
+        server.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        server.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self { server, chunk })
     }
 
@@ -28,7 +30,7 @@ impl Captured {
         // An answer to an earlier request may have come first: with the end announced, the server reads all before.
         let _ = self.server.shutdown(Shutdown::Write);
         let begin = Instant::now();
-        while begin.elapsed() < ANSWER && self.reads() {}
+        while begin.elapsed() < ANSWER_TIMEOUT && self.reads() {}
         answered
     }
 

@@ -1,7 +1,6 @@
 //! One way of a connection: what is read is delivered in its order, when it is due.
 
 use super::{
-    connection::End,
     desk::Desk,
     switches::{Predicate, Way},
 };
@@ -19,6 +18,16 @@ const CHUNK: usize = 1 << 16;
 
 /// How many chunks wait at most; then the sender has to.
 const QUEUE: usize = 256;
+
+/// How a connection goes on when it carries no more.
+pub(super) enum End {
+    /// Both sides are closed.
+    Close,
+    /// This chunk is delivered, its answer is not.
+    Lose(Vec<u8>),
+    /// This chunk is kept.
+    Capture(Vec<u8>),
+}
 
 /// What was read at once, and when; nothing, if that was the end.
 struct Chunk {

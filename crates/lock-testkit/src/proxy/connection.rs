@@ -1,31 +1,18 @@
 //! One connection, from its first byte to one of its ends.
 
 use super::{
-    captured::Captured,
-    carry::carry,
+    captured::{ANSWER_TIMEOUT, Captured},
+    carry::{End, carry},
     desk::{Desk, Open},
     switches::Way,
 };
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     select,
     time::timeout,
 };
-
-/// How long an answer may take that is to be lost.
-pub(super) const ANSWER: Duration = Duration::from_secs(1);
-
-/// How it goes on with a connection that carries no more.
-pub(super) enum End {
-    /// Both sides are closed.
-    Close,
-    /// This chunk is delivered, its answer is not.
-    Lose(Vec<u8>),
-    /// This chunk is kept.
-    Capture(Vec<u8>),
-}
 
 /// Carries bytes both ways until the server closes, the connection is cut, or a chunk has a fate of its own.
 pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<Desk>, open: Open) {
@@ -64,11 +51,11 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<D
 }
 
 async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, desk: &Desk, open: Open) {
-    if matches!(timeout(ANSWER, server.write_all(&chunk)).await, Ok(Ok(()))) {
+    if matches!(timeout(ANSWER_TIMEOUT, server.write_all(&chunk)).await, Ok(Ok(()))) {
         let mut answer = [0; 1024];
         select! {
             () = open.cut() => {}
-            _ = timeout(ANSWER, server.read(&mut answer)) => {}
+            _ = timeout(ANSWER_TIMEOUT, server.read(&mut answer)) => {}
         }
         desk.ledger().lost += 1; // before the client can notice
     }
@@ -82,5 +69,5 @@ async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, desk: &D
 async fn finish(mut server: TcpStream) {
     let _ = server.shutdown().await;
     let mut rest = [0; 1024];
-    let _ = timeout(ANSWER, async { while matches!(server.read(&mut rest).await, Ok(1..)) {} }).await;
+    let _ = timeout(ANSWER_TIMEOUT, async { while matches!(server.read(&mut rest).await, Ok(1..)) {} }).await;
 }
