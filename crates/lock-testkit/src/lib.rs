@@ -16,6 +16,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
+//! | `planted` | no | `planted`: known bugs, and stores that have them, for the checkers of this workspace |
 //!
 //! ```
 //! use lock_core::{MemoryBackend, Store};
@@ -42,6 +43,8 @@ pub mod conformance;
 pub mod contender;
 mod faulty;
 mod history;
+#[cfg(feature = "planted")]
+pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
 mod ports;
 #[cfg(all(unix, feature = "servers"))]

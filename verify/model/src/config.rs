@@ -1,10 +1,11 @@
 //! What is searched: who wants the lock how often, how many faults there are, how far time goes.
 
-use crate::{laws::Law, mutant::Mutant};
+use crate::laws::Law;
 use lock_core::{
     Retention,
     model::{Keep, Terms},
 };
+use lock_testkit::planted::PlantedBug;
 use std::time::Duration;
 
 /// The faults that are left.
@@ -128,7 +129,7 @@ impl Want {
 /// 10 s, renewed every 3 s, a request takes at most 1 s.
 pub(crate) const LONG: Terms = terms(10_000, 3_000);
 /// 4 s, renewed every 1.2 s.
-pub(crate) const SHORT: Terms = terms(4_000, 1_200);
+const SHORT: Terms = terms(4_000, 1_200);
 /// 4 s, not renewed.
 const FIXED: Terms = Terms { keep: Keep::Fixed, ..SHORT };
 
@@ -172,7 +173,7 @@ pub struct Config {
     /// The only promise that counts, to see that it can be broken at all.
     pub only: Option<Law>,
     /// The planted bug.
-    pub mutant: Option<Mutant>,
+    pub bug: Option<PlantedBug>,
 }
 
 impl Config {
@@ -188,7 +189,7 @@ impl Config {
             resends_answered: false,
             punctual: false,
             only: None,
-            mutant: None,
+            bug: None,
         }
     }
 
@@ -200,11 +201,11 @@ impl Config {
 
     /// With this bug.
     #[must_use]
-    pub fn with(self, mutant: Mutant) -> Self {
-        Self { mutant: Some(mutant), ..self }
+    pub fn with(self, bug: PlantedBug) -> Self {
+        Self { bug: Some(bug), ..self }
     }
 
-    pub(crate) fn has(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
+    pub(crate) fn has(&self, bug: PlantedBug) -> bool {
+        self.bug == Some(bug)
     }
 }

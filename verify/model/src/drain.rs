@@ -13,11 +13,7 @@ use crate::{
     store::id_of,
     world::World,
 };
-use std::{
-    hash::{Hash, Hasher},
-    sync::OnceLock,
-    time::Duration,
-};
+use std::time::Duration;
 
 /// Within this, the world is calm: what was lost has timed out and was repeated.
 const CALM: Duration = Duration::from_secs(3);
@@ -27,34 +23,6 @@ const BOUND: Duration = LONGEST_WAIT.saturating_add(Duration::from_millis(500));
 const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
 /// More steps than any end needs.
 const STEPS: u32 = 3_000;
-
-/// What came of it, once it is known; no part of a state.
-#[derive(Debug, Default)]
-pub(crate) struct Memo(OnceLock<Broken>);
-
-impl Memo {
-    pub(crate) fn get(&self, find: impl FnOnce() -> Broken) -> Broken {
-        *self.0.get_or_init(find)
-    }
-}
-
-impl Clone for Memo {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl PartialEq for Memo {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Memo {}
-
-impl Hash for Memo {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
 
 /// How it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,17 +5,17 @@ use crate::{
     config::{Config, TIMEOUT, Wait},
     laws::Law,
     message::{Ask, Body, Message},
-    mutant::Mutant,
     store::server_time,
     world::World,
 };
 use lock_core::{
     Moment, ReleaseOutcome, ServerTime,
-    backend::{Released, Renewed, Reply, Wish},
-    model::{Command, Ended, Event, GrantedBy, HoldId, Outside, Refusal, WatchAnswer},
+    backend::Wish,
+    model::{Command, Event, HoldId, Outside, Refusal},
 };
 use std::{
     collections::VecDeque,
+    ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -46,7 +46,7 @@ impl World {
     pub(crate) fn feed(&mut self, config: &Config, process: usize, event: Event, epoch: u8) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let Some(event) = self.rewritten(config, process, event) else { continue };
+            let Some(event) = self.heard(config, process, event) else { continue };
             let now = self.local(config, process);
             let server = self.now.saturating_add_signed(self.clients[process].wrong_by);
             let client = self.client(process);
@@ -62,24 +62,6 @@ impl World {
         }
     }
 
-    /// Where a bug changes what the machine hears.
-    fn rewritten(&self, config: &Config, process: usize, event: Event) -> Option<Event> {
-        match event {
-            Event::Woken if config.has(Mutant::WakeIgnoredDuringAttempt) && self.clients[process].tries() => {
-                None
-            }
-            Event::Renewed { lease, sent, outcome: Err(_) } if config.has(Mutant::RenewalErrorIsLoss) => {
-                let outcome = Ok(Reply::new(self.server(), Renewed::Gone));
-                Some(Event::Renewed { lease, sent, outcome })
-            }
-            Event::Renewed { lease, sent, outcome: Err(_) } if config.has(Mutant::RenewalErrorIsFine) => {
-                let outcome = Ok(Reply::new(self.server(), Renewed::Renewed));
-                Some(Event::Renewed { lease, sent, outcome })
-            }
-            event => Some(event),
-        }
-    }
-
     fn obey(
         &mut self,
         config: &Config,
@@ -88,6 +70,10 @@ impl World {
         command: Command,
         epoch: u8,
     ) -> Option<Event> {
+        let command = match self.commanded(config, process, now, command) {
+            ControlFlow::Continue(command) => command,
+            ControlFlow::Break(event) => return event,
+        };
         match command {
             Command::TryAcquire { lease, terms, not_after, wish } => {
                 let duration = terms.lease;
@@ -111,20 +97,9 @@ impl World {
                 let client = self.client(process);
                 if depth_left == 0 {
                     client.retired.add(lease);
-                    if config.has(Mutant::NoUndo) && !client.granted.has(lease) {
-                        let reply =
-                            Reply::new(self.server() + TIMEOUT * 10, Released::Gone { held_by_other: false });
-                        return Some(Event::Released { lease, depth_left, outcome: Ok(reply) });
-                    }
                 }
                 self.call(process, now, Ask::Release { lease, depth_left }, timeout);
                 None
-            }
-            Command::Watch if config.has(Mutant::CheckThenSubscribe) => {
-                let body = Body::Request { ask: Ask::Watch, sent: now, mute: true };
-                self.send(Message { process, slow: false, body });
-                self.client(process).watching = true;
-                Some(Event::Watched(WatchAnswer::Acknowledged))
             }
             Command::Watch => {
                 self.call(process, now, Ask::Watch, TIMEOUT);
@@ -135,11 +110,7 @@ impl World {
                 self.call(process, now, Ask::Unwatch, TIMEOUT);
                 None
             }
-            Command::Grant { waiter, mut grant } => {
-                if config.has(Mutant::DeadlineFromReply) && grant.by == GrantedBy::Store {
-                    let terms = config.scripts[process][place_of(waiter.0)].terms;
-                    grant.deadline = now + terms.lease - terms.margin;
-                }
+            Command::Grant { waiter, grant } => {
                 self.granted(config, process, place_of(waiter.0), grant, epoch);
                 None
             }
@@ -159,7 +130,6 @@ impl World {
                 None
             }
             Command::Extended { hold, deadline } => self.extended(process, hold, deadline),
-            Command::Ended { how: Ended::Lost(_), .. } if config.has(Mutant::LossNotTold) => None,
             Command::Ended { hold, how } => {
                 self.ended(process, now, hold, how);
                 None
@@ -189,6 +159,6 @@ impl World {
 }
 
 /// Waiters are numbered by their place in the script, from 1.
-fn place_of(waiter: u64) -> usize {
+pub(crate) fn place_of(waiter: u64) -> usize {
     usize::try_from(waiter).unwrap_or(usize::MAX).saturating_sub(1)
 }

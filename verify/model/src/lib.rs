@@ -9,7 +9,8 @@
 //!
 //! A state is a [`World`]; what may happen next is an [`Act`]; a promise is a [`Law`]. At every state in which nothing
 //! is under way, the faults are imagined to stop, and the world is run to its end: see [`drain`]. A checker is trusted
-//! only when it catches what is known to be wrong, so each [`Mutant`] is a bug of which one test says how it is found.
+//! only when it catches what is known to be wrong, so a test finds each of its
+//! [planted bugs](lock_testkit::planted).
 //!
 //! What the environment of this model is allowed to do, and where it is kinder than the worst that can be imagined, is
 //! said at [`Act`].
@@ -21,11 +22,13 @@ mod client;
 mod config;
 mod drain;
 mod driver;
+mod holds;
 mod laws;
 mod look;
+mod memo;
 mod message;
 mod model;
-mod mutant;
+mod planted;
 mod report;
 mod step;
 mod store;
@@ -37,6 +40,5 @@ pub use drain::{Drained, drain};
 pub use laws::{Broken, Law};
 pub use message::{Answer, Ask, Body, Message};
 pub use model::LockModel;
-pub use mutant::Mutant;
 pub use report::tell;
 pub use world::World;

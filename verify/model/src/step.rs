@@ -6,7 +6,6 @@ use crate::{
     config::{Config, Wait},
     laws::Law,
     message::{Answer, Ask, Body, Message},
-    mutant::Mutant,
     store::id_of,
     world::World,
 };
@@ -29,7 +28,7 @@ impl World {
                 self.feed(config, process, Event::Leave { waiter: waiter_at(place) }, 0);
             }
             Act::Drop(process, at) => self.drop_guard(config, process, at),
-            Act::Execute(message) => self.execute(config, message),
+            Act::Execute(message) => self.execute(message),
             Act::Deliver(message) => self.deliver(config, message),
             Act::TimeOut(process) => self.time_out(config, process),
             Act::Tick(process) => self.feed(config, process, Event::Tick, 0),
@@ -119,9 +118,8 @@ impl World {
         let valid = belief.is_valid(now);
         let taken = holder.is_some_and(|holder| holder != id_of(process, belief.id.lease));
         belief.guards -= 1;
-        let (hold, by_hand, guards) = (belief.id, belief.by_hand, belief.guards);
+        let (hold, by_hand) = (belief.id, belief.by_hand);
         client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
-        let raises = client.calls.iter().any(|call| matches!(call.ask, Ask::Keep { .. }));
         let event = if by_hand {
             let open = Open { ticket: client.tickets_drawn + 1, was_valid: valid, taken };
             client.tickets_drawn = open.ticket;
@@ -130,18 +128,14 @@ impl World {
         } else {
             Event::Drop { hold }
         };
-        if raises && config.has(Mutant::DepthOverlap) {
-            let ask = Ask::Release { lease: hold.lease, depth_left: guards };
-            self.send(Message { process, slow: false, body: Body::Request { ask, sent: now, mute: true } });
-        }
         self.feed(config, process, event, 0);
     }
 
-    fn execute(&mut self, config: &Config, message: Message) {
+    fn execute(&mut self, message: Message) {
         self.take(&message);
         let Body::Request { ask, sent, mute } = message.body else { return };
         let process = message.process;
-        let (answer, broken) = self.store.execute(config, self.now, process, ask);
+        let (answer, broken) = self.store.execute(self.now, process, ask);
         self.broken.join(broken);
         if let Answer::Granted { first, .. } = answer {
             self.broken.unless(first > self.fence, Law::TokenOrder);
@@ -175,14 +169,6 @@ impl World {
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }
-                let answer = match (ask, answer) {
-                    (Ask::Release { depth_left: 0, .. }, Answer::Gone { .. })
-                        if config.has(Mutant::GoneIsReleased) =>
-                    {
-                        Answer::Released { listeners: 0 }
-                    }
-                    as_it_is => as_it_is.1,
-                };
                 self.feed(config, process, ask.answered(sent, at, answer), epoch);
             }
             Body::Request { .. } => {}

@@ -3,8 +3,8 @@
 use crate::{
     client::{Call, Client},
     config::{Budget, Config},
-    drain::Memo,
     laws::Broken,
+    memo::Memo,
     message::{Body, Message},
     store::{Store, server_time},
 };
@@ -39,7 +39,7 @@ impl World {
         Self {
             now: 0,
             clients: (0..config.scripts.len()).map(client).collect(),
-            store: Store::new(),
+            store: Store::new(config.bug),
             net: Vec::new(),
             budget: config.budget,
             fence: FencingToken::new(0),

@@ -1,8 +1,7 @@
 //! The backend of a simulated process: every call is a message.
 
 use crate::{
-    message::{Answer, Request, Shout, failure},
-    plant::Plant,
+    message::{Answer, Request, failure},
     world::World,
 };
 use async_trait::async_trait;
@@ -13,13 +12,14 @@ use lock_core::{
         RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
     },
 };
+use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};
 
 #[derive(Debug)]
 pub(crate) struct SimBackend {
     pub(crate) world: Arc<World>,
     pub(crate) link: usize,
-    pub(crate) plant: Plant,
+    pub(crate) bug: Option<PlantedBug>,
 }
 
 impl SimBackend {
@@ -64,26 +64,30 @@ impl Backend for SimBackend {
 
     async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let asked = items.len();
-        match self.ask(Request::Renew(items)).await {
+        let answers: Vec<_> = match self.ask(Request::Renew(items)).await {
             Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
             Ok(_) => (0..asked).map(|_| Err(nonsense())).collect(),
             Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
-        }
+        };
+        let now = self.world.with(|state| state.links[self.link].estimate()).unwrap_or_default();
+        answers.into_iter().map(|answer| PlantedBug::renewed(self.bug, now, answer)).collect()
     }
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        if self.plant == Plant::DropsReleases && request.depth_left == 0 {
+        if self.bug == Some(PlantedBug::DropsReleases) && request.depth_left == 0 {
             let now = self.server_now(&request.name).unwrap_or_default();
             return Ok(Reply::new(now, Released::Released { listeners: None }));
         }
-        let second = (self.plant == Plant::HidesResends).then(|| request.clone());
+        let second = (self.bug == Some(PlantedBug::HidesResends)).then(|| request.clone());
         let first = self.ask(Request::Release(request)).await;
         let answer = match second {
             Some(again) if first.is_err() => self.ask(Request::Release(again)).await,
             _ => first,
         };
         match answer? {
-            Answer::Released(reply) => Ok(reply),
+            Answer::Released(Reply { now, outcome, .. }) => {
+                Ok(Reply::new(now, PlantedBug::released(self.bug, outcome)))
+            }
             _ => Err(nonsense()),
         }
     }
@@ -116,15 +120,5 @@ impl Subscriptions for SimBackend {
 
     async fn unsubscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
         self.ask(Request::Unwatch(name)).await.map(drop)
-    }
-}
-
-/// Tells a factory; with no mutex held, since it may tell observers.
-pub(crate) fn shout(to: &Weak<dyn Signals>, what: &Shout) {
-    let Some(signals) = to.upgrade() else { return };
-    match what {
-        Shout::Freed(name) => signals.freed(name),
-        Shout::All(reason) => signals.all(*reason),
-        Shout::Restarted => signals.node_restarted(),
     }
 }

@@ -1,10 +1,7 @@
 //! Many seeds, on two threads, and what they came to.
 
-use crate::{
-    plant::Plant,
-    run::{Failure, Report, run},
-};
-use lock_testkit::Seed;
+use crate::run::{Failure, Report, run};
+use lock_testkit::{Seed, planted::PlantedBug};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -56,11 +53,11 @@ impl Tally {
 
 /// Runs these seeds; stops at the first failures.
 #[must_use]
-pub fn campaign(seeds: &[Seed], plant: Plant) -> Tally {
+pub fn campaign(seeds: &[Seed], bug: Option<PlantedBug>) -> Tally {
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = || {
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-            let result = catch_unwind(AssertUnwindSafe(|| run(seed, plant))).unwrap_or_else(|panic| {
+            let result = catch_unwind(AssertUnwindSafe(|| run(seed, bug))).unwrap_or_else(|panic| {
                 let what = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
                 Err(Failure { seed, what, trace: String::new() })
             });

@@ -1,8 +1,8 @@
 //! A task of a process: it wants locks in all the ways there are, and gives up in as many.
 
 use crate::{
+    clock::micros,
     gate::Fickle,
-    judge::micros,
     oracle::SLACK,
     plan::{Terms, Trouble},
     trace::Who,

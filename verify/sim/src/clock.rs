@@ -99,3 +99,7 @@ impl StoreClock {
         time + u64::try_from(left).unwrap_or(u64::MAX >> 1)
     }
 }
+
+pub(crate) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

@@ -2,7 +2,6 @@
 
 use crate::{
     message::{Answer, Request},
-    plant::Plant,
     state::State,
     trace::Who,
 };
@@ -37,9 +36,6 @@ impl State {
                 if freed {
                     self.oracle.freed.insert(r.lease);
                     reply.outcome = self.tell_listeners(&r.name, r.publish);
-                }
-                if self.plant == Plant::GoneIsReleased && matches!(reply.outcome, Released::Gone { .. }) {
-                    reply.outcome = Released::Released { listeners: None };
                 }
                 Answer::Released(reply)
             }

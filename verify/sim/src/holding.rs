@@ -1,7 +1,7 @@
 //! What a client does with a lock that it has: it reads and writes, re-enters, waits for the loss, lets go.
 
 use crate::{
-    client::Client, gate::Fickle, judge::micros, plan::Terms, resource::Write, state::Happening, trace::Who,
+    client::Client, clock::micros, gate::Fickle, plan::Terms, resource::Write, state::Happening, trace::Who,
 };
 use lock_core::{ErrorKind, Hold, LockError, LockGuard, ReleaseOutcome};
 use std::time::Duration;

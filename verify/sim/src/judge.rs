@@ -1,6 +1,7 @@
 //! Whether a hold ended for a reason: no loss without one, each told once and in time.
 
 use crate::{
+    clock::micros,
     link::Link,
     oracle::{Oracle, SLACK, Taken},
     state::Pause,
@@ -111,8 +112,4 @@ impl Oracle {
         let freed = self.freed.contains(&lease);
         self.must(freed, || format!("{lease}: a release claims to have freed what the store did not free"));
     }
-}
-
-pub(crate) fn micros(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

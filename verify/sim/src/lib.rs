@@ -1,7 +1,8 @@
 //! Whole processes, with the real driver, over a simulated network and store, in virtual time, from one seed.
 //!
 //! [`run`] makes one run of a [`Seed`](lock_testkit::Seed), [`campaign`] many. A run is repeated exactly by its seed: its
-//! events are folded into a hash. [`Plant`] has the bugs on purpose by which the oracle is known to see.
+//! events are folded into a hash. The oracle is known to see, since it finds
+//! [planted bugs](lock_testkit::planted).
 //!
 //! ```text
 //!   clients ─▶ LockFactory (real) ─▶ SimBackend ─▶ network ─▶ store (the store rules of lock-core)
@@ -9,6 +10,7 @@
 //!      └────────────┴── observer ─▶ ORACLE ◀─────────┴────────────────────────────┘
 //! ```
 
+mod access;
 mod backend;
 mod calm;
 mod campaign;
@@ -27,7 +29,6 @@ mod observer;
 mod oracle;
 mod orphans;
 mod plan;
-mod plant;
 mod process;
 mod resource;
 mod run;
@@ -39,5 +40,4 @@ mod wake;
 mod world;
 
 pub use campaign::{Tally, campaign};
-pub use plant::Plant;
 pub use run::{Failure, Report, run};

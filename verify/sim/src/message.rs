@@ -4,9 +4,10 @@ use lock_core::{
     Applied, BackendError, BackendErrorKind, LockName, ServerTime,
     backend::{
         AcquireRequest, Acquired, ForceRelease, Forced, Inspected, ReleaseRequest, Released, RenewItem,
-        Renewed, Reply, WakeReason,
+        Renewed, Reply, Signals, WakeReason,
     },
 };
+use std::sync::Weak;
 
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
@@ -36,6 +37,18 @@ pub(crate) enum Shout {
     Freed(LockName),
     All(WakeReason),
     Restarted,
+}
+
+impl Shout {
+    /// Calls a factory, which may call observers: no mutex may be held.
+    pub(crate) fn deliver(&self, to: &Weak<dyn Signals>) {
+        let Some(signals) = to.upgrade() else { return };
+        match self {
+            Self::Freed(name) => signals.freed(name),
+            Self::All(reason) => signals.all(*reason),
+            Self::Restarted => signals.node_restarted(),
+        }
+    }
 }
 
 /// A message under way.

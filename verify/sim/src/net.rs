@@ -4,14 +4,11 @@ use crate::{
     link::Cut,
     message::{Answer, Fate, Letter, Request},
     plan::LATEST,
-    plant::Plant,
     state::{Happening, State},
     trace::Who,
 };
-use lock_core::{
-    Applied,
-    backend::{Renewed, Reply},
-};
+use lock_core::Applied;
+use lock_testkit::planted::PlantedBug;
 use tokio::sync::oneshot;
 
 /// What becomes of a message that is sent now.
@@ -93,13 +90,6 @@ impl State {
         let connection = self.links[link].connection;
         let twice = !self.calm && !request.is_subscription() && self.dice.chance(self.plan.faults.twice);
         match self.way() {
-            Way::Lost if self.plant == Plant::LyingRenewals => {
-                if let Request::Renew(items) = &request {
-                    let now = self.store.clock.at(self.now);
-                    let lie = Reply::new(now, Renewed::Renewed);
-                    return Ok(Answer::Renewed(items.iter().map(|_| lie.clone()).collect()));
-                }
-            }
             Way::Lost => {}
             Way::Refused => return Ok(Answer::Failed(Applied::No)),
             Way::LostAloud => {
@@ -116,7 +106,7 @@ impl State {
                 }
                 // An answered acquire that is delivered again later is against the contract of a backend.
                 let late_again =
-                    self.plant == Plant::LateDuplicates || !matches!(request, Request::Acquire(_));
+                    self.bug == Some(PlantedBug::LateDuplicates) || !matches!(request, Request::Acquire(_));
                 let most = if late_again { LATEST / 5 } else { 1 };
                 let again = twice.then(|| self.dice.below(most));
                 self.links[link].under_way += 1;

@@ -1,7 +1,7 @@
 //! What must never happen: the oracle hears of every grant, renewal and end, and looks at what holders believe.
 
 use crate::{
-    judge::micros,
+    clock::micros,
     plan::{Plan, Terms},
     store::Stored,
 };

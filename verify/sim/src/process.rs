@@ -1,11 +1,19 @@
 //! A process: a factory and its clients, born, shut down, killed and born again.
 
 use crate::{
-    backend::SimBackend, client::Client, clock::ProcessClock, gate::Stoppable, judge::micros, link::Link,
-    observer::Ear, oracle::SLACK, plant::Plant, state::Order, trace::Who, world::World,
+    backend::SimBackend,
+    client::Client,
+    clock::{ProcessClock, micros},
+    gate::Stoppable,
+    link::Link,
+    observer::Ear,
+    oracle::SLACK,
+    state::Order,
+    trace::Who,
+    world::World,
 };
 use lock_core::{Limits, LockFactory, ProcessId, Store};
-use lock_testkit::{Seed, Stream};
+use lock_testkit::{Seed, Stream, planted::PlantedBug};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -23,10 +31,10 @@ pub(crate) struct Life {
 
 impl Life {
     fn begin(world: &Arc<World>, process: usize, dice: &mut Stream) -> Self {
-        let (mut ids, plan, plant) = (dice.clone(), world.with(|s| s.plan.clone()), world.with(|s| s.plant));
+        let (mut ids, plan, bug) = (dice.clone(), world.with(|s| s.plan.clone()), world.with(|s| s.bug));
         dice.number();
         let ahead = dice.below(1_000_000);
-        let ppm = if plant == Plant::SlowClock { -40_000 } else { plan.process_ppm[process] };
+        let ppm = if bug == Some(PlantedBug::SlowClock) { -40_000 } else { plan.process_ppm[process] };
         let clock = Arc::new(ProcessClock::new(world.origin, ppm, ahead, plan.wall_ahead[process]));
         let link = world.with(|state| {
             if state.is_paused(process) {
@@ -36,7 +44,7 @@ impl Life {
             state.links.len() - 1
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
-        let backend = SimBackend { world: world.clone(), link, plant };
+        let backend = SimBackend { world: world.clone(), link, bug };
         let store = match plan.push {
             true => Store::from(Arc::new(backend)),
             false => Store::polling(backend),

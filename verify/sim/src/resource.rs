@@ -1,7 +1,7 @@
 //! What the locks protect: a value that refuses older holders, on read and on write.
 
-use crate::{plant::Plant, state::State, trace::Who};
 use lock_core::{FencingToken, LeaseId, LockName};
+use lock_testkit::planted::PlantedBug;
 
 #[derive(Debug, Default)]
 pub(crate) struct Resource {
@@ -23,59 +23,40 @@ pub(crate) struct Write {
     pub(crate) value: u64,
 }
 
-impl State {
-    fn order(&self, lease: LeaseId) -> u64 {
-        self.oracle.leases.get(&lease).map_or(0, |lease| lease.order)
-    }
-
-    /// The value, unless a newer holder has been here.
-    pub(crate) fn read(
-        &mut self,
-        link: usize,
-        name: &LockName,
-        lease: LeaseId,
-        token: FencingToken,
-    ) -> Option<u64> {
-        let (order, plant) = (self.order(lease), self.plant);
-        let resource = self.resources.get_mut(name)?;
-        let accepted = token.get() >= resource.fence;
-        if accepted {
-            if plant != Plant::UnfencedRead {
-                resource.fence = token.get();
-            }
-            resource.newest_reader = resource.newest_reader.max(order);
+impl Resource {
+    /// Returns the value, unless a newer holder was here. `order` is the store's number of the grant.
+    pub(crate) fn read(&mut self, bug: Option<PlantedBug>, token: FencingToken, order: u64) -> Option<u64> {
+        if token.get() < self.fence {
+            return None;
         }
-        let value = resource.value;
-        self.note(Who::Link(link), "reads", (token.get(), accepted.into()));
-        self.count(if accepted { "read" } else { "refused read" });
-        accepted.then_some(value)
+        if bug != Some(PlantedBug::UnfencedRead) {
+            self.fence = token.get();
+        }
+        self.newest_reader = self.newest_reader.max(order);
+        Some(self.value)
     }
 
-    pub(crate) fn write(&mut self, write: &Write) {
-        let order = self.order(write.lease);
-        let residual = self.oracle.names.get(&write.name).is_some_and(|name| name.residual);
-        let Some(resource) = self.resources.get_mut(&write.name) else { return };
-        let accepted = match self.plant {
-            Plant::UnfencedWrite => true,
-            Plant::UnfencedRead => write.token.get() >= resource.fence,
-            _ => write.token.get() == resource.fence,
+    /// Returns whether the write is accepted: only that of the newest holder that read.
+    pub(crate) fn write(&mut self, bug: Option<PlantedBug>, write: &Write) -> bool {
+        let token = write.token.get();
+        let accepted = match bug {
+            Some(PlantedBug::UnfencedWrite) => true,
+            Some(PlantedBug::UnfencedRead) => token >= self.fence,
+            _ => token == self.fence,
         };
         if accepted {
-            if self.plant == Plant::UnfencedRead {
-                resource.fence = write.token.get();
+            if bug == Some(PlantedBug::UnfencedRead) {
+                self.fence = token;
             }
-            resource.accepted += 1;
-            resource.value = write.value;
-            let (value, count, newest) = (resource.value, resource.accepted, resource.newest_reader);
-            let fresh = order >= newest && value == count;
-            self.oracle.must(fresh || residual, || {
-                format!(
-                    "{}: stale write accepted: {write:?}, grant {order} after {newest}, {count} writes",
-                    write.name
-                )
-            });
+            self.accepted += 1;
+            self.value = write.value;
         }
-        self.note(Who::Link(write.link), "writes", (write.token.get(), accepted.into()));
-        self.count(if accepted { "write" } else { "refused write" });
+        accepted
+    }
+
+    /// Returns whether the last accepted write lost nothing: it is of the newest reader, and follows from every write before
+    /// it.
+    pub(crate) fn is_fresh(&self, order: u64) -> bool {
+        order >= self.newest_reader && self.value == self.accepted
     }
 }

@@ -4,13 +4,15 @@ use crate::{
     calm::{nothing_is_left, probe, stretch},
     clock::StoreClock,
     plan::Plan,
-    plant::Plant,
     process::{Life, lives},
     state::Happening,
     store::Store,
     world::World,
 };
-use lock_testkit::Seed;
+use lock_testkit::{
+    Seed,
+    planted::{BuggyStore, PlantedBug},
+};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{
     runtime::Builder,
@@ -61,17 +63,17 @@ impl fmt::Display for Failure {
 ///
 /// # Panics
 /// If a client panics, or no runtime can be made.
-pub fn run(seed: Seed, plant: Plant) -> Result<Report, Failure> {
+pub fn run(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime is made").block_on(live(seed, plant))
+    runtime.expect("a runtime is made").block_on(live(seed, bug))
 }
 
-async fn live(seed: Seed, plant: Plant) -> Result<Report, Failure> {
+async fn live(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let plan = Plan::new(seed);
     let mut dice = Seed::new(seed.get().rotate_left(17) ^ 0x5EED).stream();
     let clock = StoreClock { ppm: plan.store_ppm, ahead: 0 };
-    let store = Store::new(clock, plan.retention, plant);
-    let world = World::new(plan, plant, store, Seed::new(dice.number()).stream());
+    let store = Store::new(clock, BuggyStore::new(bug, plan.retention));
+    let world = World::new(plan, bug, store, Seed::new(dice.number()).stream());
     let physics = tokio::spawn(world.clone().run());
     tokio::select! {
         biased;

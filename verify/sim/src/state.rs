@@ -5,13 +5,12 @@ use crate::{
     message::{Answer, Letter, Shout},
     oracle::Oracle,
     plan::Plan,
-    plant::Plant,
     resource::{Resource, Write},
     store::Store,
     trace::{Trace, Who},
 };
 use lock_core::{LockName, backend::Signals};
-use lock_testkit::Stream;
+use lock_testkit::{Stream, planted::PlantedBug};
 use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;
 
@@ -22,7 +21,7 @@ const MOST_EVENTS: u64 = 50_000;
 pub(crate) struct State {
     pub(crate) now: u64,
     pub(crate) plan: Plan,
-    pub(crate) plant: Plant,
+    pub(crate) bug: Option<PlantedBug>,
     pub(crate) dice: Stream,
     pub(crate) queue: BTreeMap<(u64, u64), Happening>,
     put: u64,
@@ -89,14 +88,14 @@ pub(crate) enum Happening {
 }
 
 impl State {
-    pub(crate) fn new(plan: Plan, plant: Plant, store: Store, dice: Stream) -> Self {
+    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, store: Store, dice: Stream) -> Self {
         let processes = plan.processes;
         Self {
             now: 0,
             oracle: Oracle::new(&plan),
             resources: plan.names.iter().map(|name| (name.clone(), Resource::default())).collect(),
             plan,
-            plant,
+            bug,
             dice,
             queue: BTreeMap::new(),
             put: 0,

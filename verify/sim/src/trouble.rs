@@ -127,12 +127,11 @@ impl State {
         match how {
             Trouble::RestartEmpty => {
                 self.count("restart empty");
-                self.store.replace(BTreeMap::new());
+                self.store.data.clear();
             }
             Trouble::RestartOld => {
                 self.count("restart old");
-                let old = self.store.snapshot.clone();
-                self.store.replace(old);
+                self.store.data = self.store.snapshot.clone();
             }
             _ => self.count("restart"),
         }

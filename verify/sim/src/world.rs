@@ -1,14 +1,12 @@
 //! The world of a run: its state behind one mutex, and the task that carries it on.
 
 use crate::{
-    backend::shout,
     message::{Answer, Request},
     plan::Plan,
-    plant::Plant,
     state::State,
     store::Store,
 };
-use lock_testkit::Stream;
+use lock_testkit::{Stream, planted::PlantedBug};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
@@ -31,9 +29,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan, plant: Plant, store: Store, dice: Stream) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, store: Store, dice: Stream) -> Arc<Self> {
         let processes = plan.processes;
-        let state = State::new(plan, plant, store, dice);
+        let state = State::new(plan, bug, store, dice);
         Arc::new(Self {
             state: Mutex::new(state),
             origin: Instant::now(),
@@ -83,7 +81,7 @@ impl World {
             if shouts.is_empty() {
                 return;
             }
-            shouts.iter().for_each(|(to, what)| shout(to, what));
+            shouts.iter().for_each(|(to, what)| what.deliver(to));
         }
     }
 

@@ -3,11 +3,11 @@
 mod answer;
 
 use crate::{
-    config::Config,
     laws::{Broken, Law},
     message::{Answer, Ask},
 };
-use lock_core::{LeaseId, LeaseNumber, ProcessId, ServerTime, model::Slot};
+use lock_core::{LeaseId, LeaseNumber, ProcessId, ServerTime};
+use lock_testkit::planted::{BuggySlot, PlantedBug};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -16,9 +16,9 @@ const BEGIN: ServerTime = ServerTime::from_micros(1_000_000_000_000);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
-    slot: Slot,
+    slot: BuggySlot,
     /// An older state, as a dump or a replica keeps it.
-    saved: Option<Box<(Slot, u64)>>,
+    saved: Option<Box<BuggySlot>>,
     /// How often data was lost.
     pub(crate) epoch: u8,
     /// The processes that subscribed, as bits.
@@ -32,8 +32,6 @@ pub(crate) struct Store {
     pub(crate) blurred: bool,
     /// When the last token was drawn.
     pub(crate) drawn_at: u64,
-    /// The counter of [`Mutant::StaleCounter`].
-    plain: u64,
 }
 
 /// Who has the lock, how deeply, for how long.
@@ -48,9 +46,9 @@ pub(crate) fn id_of(process: usize, lease: LeaseNumber) -> LeaseId {
 }
 
 impl Store {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(bug: Option<PlantedBug>) -> Self {
         Self {
-            slot: Slot::default(),
+            slot: BuggySlot::new(bug),
             saved: None,
             epoch: 0,
             watchers: 0,
@@ -58,7 +56,6 @@ impl Store {
             announced: false,
             blurred: false,
             drawn_at: u64::MAX,
-            plain: 0,
         }
     }
 
@@ -72,7 +69,7 @@ impl Store {
     }
 
     pub(crate) fn save(&mut self) {
-        self.saved = Some(Box::new((self.slot.clone(), self.plain)));
+        self.saved = Some(Box::new(self.slot.clone()));
     }
 
     /// Once; and a dump of nothing is a restart without data.
@@ -81,20 +78,19 @@ impl Store {
     }
 
     pub(crate) fn can_restore(&self) -> bool {
-        self.saved.as_ref().is_some_and(|saved| saved.0 != self.slot)
+        self.saved.as_ref().is_some_and(|saved| **saved != self.slot)
     }
 
     pub(crate) fn restore(&mut self) {
         if let Some(saved) = self.saved.take() {
-            (self.slot, self.plain) = *saved;
+            self.slot = *saved;
         }
         self.haunted = true;
         self.lost_data();
     }
 
     pub(crate) fn restart_empty(&mut self) {
-        self.slot = Slot::default();
-        self.plain = 0;
+        self.slot.clear();
         self.lost_data();
     }
 
@@ -112,15 +108,9 @@ impl Store {
     }
 
     /// Carries out a request, and looks at what it did.
-    pub(crate) fn execute(
-        &mut self,
-        config: &Config,
-        now: u64,
-        process: usize,
-        ask: Ask,
-    ) -> (Answer, Broken) {
+    pub(crate) fn execute(&mut self, now: u64, process: usize, ask: Ask) -> (Answer, Broken) {
         let before = self.held(now);
-        let answer = self.answer(config, now, process, ask);
+        let answer = self.answer(now, process, ask);
         let after = self.held(now);
         if let Answer::Granted { .. } = answer {
             self.drawn_at = now;

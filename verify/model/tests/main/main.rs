@@ -2,6 +2,6 @@
 
 mod correct;
 mod known;
-mod mutants;
+mod planted;
 mod support;
 mod walks;

@@ -1,0 +1,34 @@
+//! Bugs at the boundary of a process: what it makes of the answers of the store.
+
+use super::PlantedBug;
+use lock_core::{
+    ServerTime,
+    backend::{Released, Renewed, Reply},
+};
+
+impl PlantedBug {
+    /// Returns the answer to a renewal that a process with this bug hears.
+    ///
+    /// # Errors
+    /// As without the bug.
+    pub fn renewed<E>(
+        bug: Option<Self>,
+        now: ServerTime,
+        answer: Result<Reply<Renewed>, E>,
+    ) -> Result<Reply<Renewed>, E> {
+        match (bug, answer) {
+            (Some(Self::LostRenewalSucceeds), Err(_)) => Ok(Reply::new(now, Renewed::Renewed)),
+            (Some(Self::RenewalErrorIsLoss), Err(_)) => Ok(Reply::new(now, Renewed::Gone)),
+            (_, answer) => answer,
+        }
+    }
+
+    /// Returns the answer to a release that a process with this bug hears.
+    #[must_use]
+    pub fn released(bug: Option<Self>, answer: Released) -> Released {
+        match (bug, answer) {
+            (Some(Self::GoneIsReleased), Released::Gone { .. }) => Released::Released { listeners: None },
+            (_, answer) => answer,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The list of planted bugs, and who catches each.
+
+/// A checker that catches planted bugs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Checker {
+    /// The conformance suite for backends ([`mod@crate::conformance`]).
+    Conformance,
+    /// The conformance suite for run ledgers.
+    LedgerConformance,
+    /// Whole factories under random faults (`tests/main/storm.rs`).
+    Storm,
+    /// The model checker (`verify/model`).
+    Model,
+    /// The simulation (`verify/sim`).
+    Sim,
+    /// The schedule explorer (`verify/shuttle`).
+    Shuttle,
+}
+
+macro_rules! planted_bugs {
+    ($($(#[$doc:meta])* $bug:ident: [$($checker:ident),+],)*) => {
+        /// A known bug, planted on purpose.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum PlantedBug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        impl PlantedBug {
+            /// Every planted bug.
+            pub const ALL: &[Self] = &[$(Self::$bug,)*];
+
+            /// The checkers that catch this bug: at least one.
+            #[must_use]
+            pub const fn caught_by(self) -> &'static [Checker] {
+                match self {
+                    $(Self::$bug => &[$(Checker::$checker),+],)*
+                }
+            }
+        }
+    };
+}
+
+impl PlantedBug {
+    /// The bugs that this checker catches, in the order of the list.
+    pub fn caught_by_checker(checker: Checker) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |bug| bug.caught_by().contains(&checker))
+    }
+}
+
+planted_bugs! {
+    // The store rules.
+    /// The store carries out acquires, re-entries and renewals after their `not_after`.
+    IgnoresNotAfter: [Conformance, Model, Sim],
+    /// A renewal that finds nothing sets the lease again.
+    RenewalCreates: [Conformance, Model, Sim],
+    /// A re-entry that finds nothing sets the lease again.
+    ReentryCreates: [Conformance, Model],
+    /// A renewal extends whatever lease is there.
+    RenewWithoutCompare: [Conformance, Model],
+    /// A release deletes whatever lease is there.
+    DeleteWithoutCompare: [Conformance, Storm, Model, Sim],
+    /// A forced release frees whoever holds the lock.
+    ForceWithoutCompare: [Conformance],
+    /// Acquires, re-entries and releases count the depth up and down instead of stating it.
+    CountsDepth: [Conformance, Model],
+    /// A repeated acquire sets the depth to one.
+    RepeatResetsDepth: [Conformance],
+    /// A renewal or a re-entry sets the expiry to half of what it asks for, even if that is earlier than before.
+    ShortensExpiry: [Conformance, Model, Sim],
+    /// A re-entry is answered and extends nothing.
+    ReentryNotExtended: [Sim],
+    /// A lease lasts a thousand times as long as asked.
+    LeaseNeverEnds: [Conformance, Storm],
+    /// A lease lasts half as long as asked.
+    LeaseEndsEarly: [Conformance, Storm],
+    /// The store grants a lock whose lease has less than a third left.
+    GrantsEarly: [Sim],
+    /// All tokens are the same.
+    ConstantToken: [Conformance, Storm, Sim],
+    /// Tokens are a plain counter that is lost with the data.
+    TokensRestart: [Model, Sim],
+    /// The tokens of a range are given again.
+    UnreservedRange: [Conformance],
+    /// The floor of a request for tokens is ignored.
+    IgnoresFloor: [Conformance],
+    /// A release that finds nothing does not say that another holds the lock.
+    HidesOtherHolder: [Conformance],
+    /// Names that differ in case are one lock.
+    IgnoresCase: [Conformance],
+    /// Names are cut behind their hash tag.
+    CutsNames: [Conformance],
+    /// The server time of answers falls.
+    ServerTimeFalls: [Conformance],
+
+    // The store as a whole.
+    /// An acquire checks that the lock is free and takes it in two steps.
+    CheckThenSet: [Conformance],
+    /// The answers to renewals that were sent together come in another order.
+    ShufflesRenewals: [Conformance],
+    /// Renewals that were sent together all get the duration of the first.
+    OneDurationForAll: [Conformance],
+    /// The store now and then answers *gone* for a lease that is there.
+    FalseGone: [Sim],
+    /// A stale replica now and then answers renewals and releases: *gone*, for what it never had.
+    StaleReplicaAnswers: [Sim],
+
+    // Subscriptions.
+    /// A subscription is acknowledged before it is made.
+    SubscribesLate: [Conformance, Model],
+    /// A subscription is never ended.
+    NeverUnsubscribes: [Conformance, Sim],
+    /// A release notifies nobody.
+    NeverNotifies: [Conformance],
+    /// A release notifies although it was asked not to.
+    AlwaysNotifies: [Conformance],
+    /// A release that leaves some depth notifies.
+    NotifiesPartialRelease: [Conformance],
+
+    // The network, the boundary of the driver, clocks.
+    /// A renewal that was lost is taken for a success.
+    LostRenewalSucceeds: [Model, Sim],
+    /// A renewal without an answer ends the hold.
+    RenewalErrorIsLoss: [Model, Sim],
+    /// A release that finds nothing is taken for one that freed the lock.
+    GoneIsReleased: [Model, Sim],
+    /// Releases are answered without being sent.
+    DropsReleases: [Sim],
+    /// Releases are sent again by the backend, which keeps the second answer.
+    HidesResends: [Sim],
+    /// An acquire that was answered is delivered once more, up to a second later. The contract of a backend forbids it:
+    /// after the release and before the request's `not_after` it leaves a lease that nobody knows of.
+    LateDuplicates: [Sim],
+    /// The clocks of processes are slower than the margin allows.
+    SlowClock: [Sim],
+
+    // The protected resource.
+    /// The resource does not check the token of a write.
+    UnfencedWrite: [Sim],
+    /// The resource checks tokens on writes alone.
+    UnfencedRead: [Sim],
+
+    // The state machine.
+    /// The hold counts from the reply instead of from before the request.
+    DeadlineFromReply: [Model],
+    /// A wake-up is ignored while an attempt is in flight.
+    WakeIgnoredDuringAttempt: [Model],
+    /// A guard that leaves lowers the depth while a re-entry is in flight.
+    DepthOverlap: [Model],
+    /// An attempt that is given up is not undone.
+    NoUndo: [Model],
+    /// The loss of a hold is not reported.
+    LossNotReported: [Model],
+
+    // The driver.
+    /// A future that is dropped with its grant keeps the lock for ever.
+    ForgetsGrant: [Shuttle],
+    /// A waiter reads its result and leaves its waker in two steps.
+    RegistersWakerLate: [Shuttle],
+    /// The worker is notified before the work is in its queue.
+    NotifiesBeforeQueueing: [Shuttle],
+    /// An entry is marked as queued until the worker is done with it.
+    ClearsQueuedMarkLate: [Shuttle],
+    /// A waiter enters an entry that is no longer in the table.
+    EntersRemovedEntry: [Shuttle],
+    /// Whether a call was answered is read and written in two steps.
+    AnswersTwice: [Shuttle],
+    /// A call that ends with its runtime gets no answer.
+    DropsCalls: [Shuttle],
+    /// What is going on is counted in two steps.
+    CountsInTwoSteps: [Shuttle],
+    /// A shutdown does not wait for an acquire that is entering.
+    EntersUncounted: [Shuttle],
+    /// A future of a loss that was polled before waits to be woken, and compares no clock.
+    LossNeedsWakeup: [Shuttle],
+    /// Callers that set an alarm wake the timekeeper.
+    CallersWakeTimekeeper: [Shuttle],
+    /// A waker that panics ends the task that woke it.
+    WakerPanicEndsWorker: [Shuttle],
+}

@@ -1,0 +1,23 @@
+//! Planted bugs: a checker is trusted when it catches what is known to be wrong.
+//!
+//! [`PlantedBug`] names every bug that is planted anywhere in this workspace, and the checkers that catch it. Each checker
+//! proves its part of that list in a test. Bugs live where they are planted:
+//!
+//! | bugs of | are planted by |
+//! | --- | --- |
+//! | the store rules | [`BuggySlot`] and [`BuggyStore`], for all checkers |
+//! | subscriptions, and the answers of a backend | the buggy backend of the conformance tests |
+//! | the run ledger | the buggy ledger of the conformance tests |
+//! | the state machine | wrappers of its events and commands, in `verify/model` |
+//! | the driver | patches of its sources, in `verify/shuttle` |
+//! | the boundary of a process: what it makes of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
+//! | the network, clocks and the protected resource | `verify/sim` |
+
+mod boundary;
+mod bug;
+mod slot;
+mod store;
+
+pub use bug::{Checker, PlantedBug};
+pub use slot::BuggySlot;
+pub use store::BuggyStore;

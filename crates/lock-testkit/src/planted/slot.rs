@@ -1,0 +1,177 @@
+//! The store rules of one name, with a planted bug.
+
+use super::PlantedBug::{
+    self, ConstantToken, CountsDepth, DeleteWithoutCompare, ForceWithoutCompare, GrantsEarly,
+    HidesOtherHolder, IgnoresFloor, IgnoresNotAfter, LeaseEndsEarly, LeaseNeverEnds, ReentryCreates,
+    ReentryNotExtended, RenewWithoutCompare, RenewalCreates, RepeatResetsDepth, ShortensExpiry,
+    TokensRestart, UnreservedRange,
+};
+use lock_core::{
+    FencingToken, LeaseId, ServerTime,
+    backend::{Acquired, Forced, Released, Renewed, Wish},
+    model::{Slot, UnsupportedWish},
+};
+use std::time::Duration;
+
+/// The store rules of one name, with a planted bug or without one. Its methods are those of [`Slot`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BuggySlot {
+    bug: Option<PlantedBug>,
+    rules: Slot,
+    /// The tokens that [`TokensRestart`] has drawn.
+    drawn: u64,
+}
+
+const LATEST: ServerTime = ServerTime::from_micros(u64::MAX);
+const NEW: Wish = Wish::Next { reserve: 0, floor: None };
+
+impl BuggySlot {
+    /// A name of which nothing is stored.
+    #[must_use]
+    pub fn new(bug: Option<PlantedBug>) -> Self {
+        Self { bug, rules: Slot::default(), drawn: 0 }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.bug);
+    }
+
+    /// Returns whether nothing is stored.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Takes the lock, or raises its depth.
+    ///
+    /// # Errors
+    /// The wishes of a quorum are not served.
+    pub fn acquire(
+        &mut self,
+        now: ServerTime,
+        lease: LeaseId,
+        mut duration: Duration,
+        mut not_after: ServerTime,
+        mut wish: Wish,
+        retention: Option<Duration>,
+    ) -> Result<Acquired, UnsupportedWish> {
+        let held = self.rules.inspect(now);
+        let own = held.filter(|(holder, ..)| *holder == lease);
+        let in_time = now <= not_after;
+        let mut unreserved = 0;
+        match (self.bug, &mut wish) {
+            (Some(IgnoresNotAfter), _) => not_after = LATEST,
+            (Some(LeaseNeverEnds), _) => duration *= 1000,
+            (Some(LeaseEndsEarly), _) => duration /= 2,
+            (Some(ReentryNotExtended), Wish::Keep { .. }) => duration = Duration::ZERO,
+            (Some(GrantsEarly), _) => {
+                if let Some((holder, _, left)) = held
+                    && holder != lease
+                    && left < duration / 3
+                {
+                    self.rules.release(now, holder, 0);
+                }
+            }
+            (Some(ReentryCreates), Wish::Keep { .. }) if held.is_none() && in_time => {
+                self.create(now, lease, duration);
+            }
+            (Some(ShortensExpiry), Wish::Keep { depth }) if own.is_some() && in_time => {
+                self.set(now, lease, duration / 2, *depth);
+                duration = Duration::ZERO;
+            }
+            (Some(CountsDepth), Wish::Keep { depth }) => {
+                *depth = own.map_or(*depth, |(_, stored, _)| stored + 1);
+            }
+            (Some(IgnoresFloor), Wish::Next { floor, .. }) => *floor = None,
+            (Some(UnreservedRange), Wish::Next { reserve, .. }) => unreserved = std::mem::take(reserve),
+            _ => {}
+        }
+        let mut acquired = self.rules.acquire(now, lease, duration, not_after, wish, retention)?;
+        let Acquired::Granted { first, last } = &mut acquired else { return Ok(acquired) };
+        match self.bug {
+            Some(ConstantToken) => (*first, *last) = (FencingToken::new(7), FencingToken::new(7)),
+            Some(TokensRestart) => {
+                self.drawn += 1;
+                (*first, *last) = (FencingToken::new(self.drawn), FencingToken::new(self.drawn));
+            }
+            Some(UnreservedRange) => {
+                *last = FencingToken::new(first.get() + u64::from(unreserved.min(1000)));
+            }
+            Some(CountsDepth) => {
+                self.rules.release(now, lease, own.map_or(1, |(_, depth, _)| depth + 1));
+            }
+            Some(RepeatResetsDepth) => {
+                self.rules.release(now, lease, 1);
+            }
+            _ => {}
+        }
+        Ok(acquired)
+    }
+
+    /// Extends the lease if it is there.
+    pub fn renew(
+        &mut self,
+        now: ServerTime,
+        lease: LeaseId,
+        mut duration: Duration,
+        mut not_after: ServerTime,
+    ) -> Renewed {
+        let held = self.rules.inspect(now);
+        let in_time = now <= not_after;
+        let mut renewed = lease;
+        match (self.bug, held) {
+            (Some(IgnoresNotAfter), _) => not_after = LATEST,
+            (Some(RenewalCreates), None) if in_time => self.create(now, lease, duration),
+            (Some(RenewWithoutCompare), Some((holder, ..))) => renewed = holder,
+            (Some(ShortensExpiry), Some((holder, depth, _))) if holder == lease && in_time => {
+                self.set(now, lease, duration / 2, depth);
+                duration = Duration::ZERO;
+            }
+            _ => {}
+        }
+        self.rules.renew(now, renewed, duration, not_after)
+    }
+
+    /// Sets the depth of the lease to what is left; at 0 the lock is free.
+    pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
+        let (released, left) = match (self.bug, self.rules.inspect(now)) {
+            (Some(DeleteWithoutCompare), Some((holder, ..))) => (holder, depth_left),
+            (Some(CountsDepth), Some((holder, depth, _))) if holder == lease => (lease, depth - 1),
+            _ => (lease, depth_left),
+        };
+        match self.rules.release(now, released, left) {
+            Released::Gone { .. } if self.bug == Some(HidesOtherHolder) => {
+                Released::Gone { held_by_other: false }
+            }
+            released => released,
+        }
+    }
+
+    /// Frees the lock if `seen` still holds it.
+    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> Forced {
+        match (self.bug, self.rules.inspect(now)) {
+            (Some(ForceWithoutCompare), Some((holder, ..))) => {
+                self.rules.force_release(now, &holder.to_string())
+            }
+            _ => self.rules.force_release(now, seen),
+        }
+    }
+
+    /// Returns who holds the lock, at which depth, for how long.
+    pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
+        self.rules.inspect(now)
+    }
+
+    fn create(&mut self, now: ServerTime, lease: LeaseId, duration: Duration) {
+        // A free lock is always granted.
+        let _ = self.rules.acquire(now, lease, duration, now, NEW, None);
+    }
+
+    /// Stores the lease with exactly this duration.
+    fn set(&mut self, now: ServerTime, lease: LeaseId, duration: Duration, depth: u32) {
+        self.rules.release(now, lease, 0);
+        self.create(now, lease, duration);
+        self.rules.release(now, lease, depth);
+    }
+}

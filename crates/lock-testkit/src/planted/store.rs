@@ -1,0 +1,102 @@
+//! The store rules of all names, with a planted bug.
+
+use super::{BuggySlot, PlantedBug};
+use lock_core::{
+    LeaseId, LockName, ServerTime,
+    backend::{
+        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, ReleaseRequest, Released, RenewItem,
+        Renewed, Reply, StoredHold,
+    },
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// A store without a clock or a mutex: the store rules of all names, with a planted bug or without one.
+#[derive(Debug, Clone)]
+pub struct BuggyStore {
+    bug: Option<PlantedBug>,
+    retention: Option<Duration>,
+    slots: BTreeMap<LockName, BuggySlot>,
+    answers: u32,
+}
+
+impl BuggyStore {
+    /// An empty store, which keeps the counters of names for the time `retention`, or for ever.
+    #[must_use]
+    pub fn new(bug: Option<PlantedBug>, retention: Option<Duration>) -> Self {
+        Self { bug, retention, slots: BTreeMap::new(), answers: 0 }
+    }
+
+    /// Returns whether this bug is planted here.
+    #[must_use]
+    pub fn has(&self, bug: PlantedBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Forgets all data.
+    pub fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    /// Returns who holds the lock, at which depth, for how long.
+    #[must_use]
+    pub fn held(&self, now: ServerTime, name: &LockName) -> Option<(LeaseId, u32, Duration)> {
+        self.slots.get(&self.key(name))?.clone().inspect(now)
+    }
+
+    /// Carries out an acquire or a re-entry.
+    pub fn acquire(&mut self, now: ServerTime, r: &AcquireRequest) -> Reply<Acquired> {
+        let retention = self.retention;
+        let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.wish, retention);
+        // The wishes of a quorum find nothing here.
+        self.reply(now, acquired.unwrap_or(Acquired::Gone))
+    }
+
+    /// Carries out a renewal.
+    pub fn renew(&mut self, now: ServerTime, item: &RenewItem) -> Reply<Renewed> {
+        let outcome = self.slot(&item.name).renew(now, item.lease, item.duration, item.not_after);
+        self.reply(now, outcome)
+    }
+
+    /// Carries out a release.
+    pub fn release(&mut self, now: ServerTime, r: &ReleaseRequest) -> Reply<Released> {
+        let outcome = self.slot(&r.name).release(now, r.lease, r.depth_left);
+        self.reply(now, outcome)
+    }
+
+    /// Carries out an inspection.
+    pub fn inspect(&mut self, now: ServerTime, name: &LockName) -> Reply<Inspected> {
+        let outcome = self.held(now, name).map_or(Inspected::Free, |(lease, depth, remaining)| {
+            Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
+        });
+        self.reply(now, outcome)
+    }
+
+    /// Carries out a forced release.
+    pub fn force_release(&mut self, now: ServerTime, r: &ForceRelease) -> Reply<Forced> {
+        let outcome = self.slot(&r.name).force_release(now, &r.seen);
+        self.reply(now, outcome)
+    }
+
+    fn slot(&mut self, name: &LockName) -> &mut BuggySlot {
+        let (key, bug) = (self.key(name), self.bug);
+        self.slots.entry(key).or_insert_with(|| BuggySlot::new(bug))
+    }
+
+    fn key(&self, name: &LockName) -> LockName {
+        let text = name.as_str();
+        let key = match self.bug {
+            Some(PlantedBug::IgnoresCase) => Some(text.to_lowercase()),
+            Some(PlantedBug::CutsNames) => text.split_once('}').map(|(tag, _)| format!("{tag}}}")),
+            _ => None,
+        };
+        key.map_or_else(|| name.clone(), |key| LockName::new(key).expect("part of a name is a name"))
+    }
+
+    fn reply<T>(&mut self, now: ServerTime, outcome: T) -> Reply<T> {
+        if self.has(PlantedBug::ServerTimeFalls) {
+            self.answers += 1;
+            return Reply::new(now - Duration::from_millis(5) * self.answers, outcome);
+        }
+        Reply::new(now, outcome)
+    }
+}

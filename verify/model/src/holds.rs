@@ -1,0 +1,81 @@
+//! Grants, extensions and ends of holds: each must agree with what the application knows.
+
+use crate::{belief::Belief, config::Config, laws::Law, world::World};
+use lock_core::{
+    Moment,
+    model::{Ended, Event, Grant, GrantedBy, HoldId, LostReason},
+};
+
+impl World {
+    pub(crate) fn granted(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
+        let id = grant.hold;
+        let fresh = grant.by != GrantedBy::Reentry;
+        if fresh {
+            self.broken.unless(!self.tokens.contains(&id.token), Law::OneHold);
+            if let Err(at) = self.tokens.binary_search(&id.token) {
+                self.tokens.insert(at, id.token);
+            }
+            // The application goes to the resource with it. It may be refused only if the store has lost it meanwhile.
+            self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
+            self.fence = self.fence.max(id.token);
+        }
+        let by_hand = config.scripts[process][place].by_hand;
+        let client = self.client(process);
+        let waited = client.waits_no_longer(place);
+        client.granted.add(id.lease);
+        let known = client.beliefs.iter_mut().find(|belief| belief.id == id && !belief.ended);
+        let kept = known.is_some() != fresh;
+        match known {
+            Some(belief) => {
+                belief.guards += 1;
+                belief.by_hand |= by_hand;
+            }
+            None => {
+                let (guards, seen_over, ended) = (1, false, false);
+                let deadline = grant.deadline;
+                client.beliefs.push(Belief { id, deadline, guards, by_hand, seen_over, ended, epoch });
+                client.beliefs.sort_unstable();
+            }
+        }
+        self.broken.unless(waited && kept, Law::OneHold);
+    }
+
+    /// Who saw the deadline pass is not told otherwise any more: the machine hears that instead.
+    pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
+        let client = self.client(process);
+        let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold);
+        let told = match belief {
+            Some(belief) if belief.ended => false,
+            Some(belief) if belief.seen_over => return Some(Event::Expired { hold }),
+            Some(belief) => {
+                let falls = deadline < belief.deadline;
+                belief.deadline = belief.deadline.max(deadline);
+                !falls
+            }
+            // Of a hold that is over, nothing is said any more.
+            None => false,
+        };
+        self.broken.unless(told, Law::NoResurrection);
+        None
+    }
+
+    pub(crate) fn ended(&mut self, process: usize, now: Moment, hold: HoldId, how: Ended) {
+        let client = self.client(process);
+        let (gone, closed) = (client.gone.has(hold.lease), client.closed);
+        let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold && !belief.ended);
+        let right = match belief {
+            Some(belief) => {
+                belief.ended = true;
+                match how {
+                    Ended::Released => belief.guards == 0,
+                    Ended::Lost(LostReason::Gone) => gone,
+                    Ended::Lost(LostReason::ShutDown) => closed,
+                    Ended::Lost(_) => belief.seen_over || belief.deadline <= now,
+                }
+            }
+            None => false,
+        };
+        client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
+        self.broken.unless(right, Law::LostToldOnce);
+    }
+}

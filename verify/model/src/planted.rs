@@ -1,0 +1,83 @@
+//! Planted bugs of a process: wrappers of the events that its machine hears and of the commands that it gives.
+
+use crate::{
+    config::{Config, TIMEOUT},
+    message::{Ask, Body, Message},
+    world::World,
+};
+use lock_core::{
+    Moment,
+    backend::{Released, Reply},
+    model::{Command, Ended, Event, GrantedBy, WatchAnswer},
+};
+use lock_testkit::planted::PlantedBug;
+use std::ops::ControlFlow;
+
+impl World {
+    /// Returns what the machine hears instead of this event.
+    pub(crate) fn heard(&mut self, config: &Config, process: usize, event: Event) -> Option<Event> {
+        let (bug, now) = (config.bug, self.server());
+        match event {
+            Event::Woken if config.has(PlantedBug::WakeIgnoredDuringAttempt) => {
+                (!self.clients[process].tries()).then_some(event)
+            }
+            Event::Release { hold, .. } | Event::Drop { hold } if config.has(PlantedBug::DepthOverlap) => {
+                let client = &self.clients[process];
+                if client.calls.iter().any(|call| matches!(call.ask, Ask::Keep { .. })) {
+                    let belief = client.beliefs.iter().find(|belief| belief.id == hold);
+                    let depth_left = belief.map_or(0, |belief| belief.guards);
+                    self.send_unanswered(config, process, Ask::Release { lease: hold.lease, depth_left });
+                }
+                Some(event)
+            }
+            Event::Renewed { lease, sent, outcome } => {
+                Some(Event::Renewed { lease, sent, outcome: PlantedBug::renewed(bug, now, outcome) })
+            }
+            Event::Released { lease, depth_left: 0, outcome: Ok(Reply { now, outcome, .. }) } => {
+                let outcome = PlantedBug::released(bug, outcome);
+                Some(Event::Released { lease, depth_left: 0, outcome: Ok(Reply::new(now, outcome)) })
+            }
+            event => Some(event),
+        }
+    }
+
+    /// Returns what is done instead of this command; or, if it is done with, the event that follows.
+    pub(crate) fn commanded(
+        &mut self,
+        config: &Config,
+        process: usize,
+        now: Moment,
+        command: Command,
+    ) -> ControlFlow<Option<Event>, Command> {
+        match (config.bug, command) {
+            (Some(PlantedBug::NoUndo), Command::Release { lease, depth_left: 0, .. })
+                if !self.clients[process].granted.has(lease) =>
+            {
+                let answer = Released::Gone { held_by_other: false };
+                let outcome = Ok(Reply::new(self.server() + TIMEOUT * 10, answer));
+                ControlFlow::Break(Some(Event::Released { lease, depth_left: 0, outcome }))
+            }
+            (Some(PlantedBug::SubscribesLate), Command::Watch) => {
+                self.send_unanswered(config, process, Ask::Watch);
+                self.client(process).watching = true;
+                ControlFlow::Break(Some(Event::Watched(WatchAnswer::Acknowledged)))
+            }
+            (Some(PlantedBug::DeadlineFromReply), Command::Grant { waiter, mut grant })
+                if grant.by == GrantedBy::Store =>
+            {
+                let terms = config.scripts[process][crate::driver::place_of(waiter.0)].terms;
+                grant.deadline = now + terms.lease - terms.margin;
+                ControlFlow::Continue(Command::Grant { waiter, grant })
+            }
+            (Some(PlantedBug::LossNotReported), Command::Ended { how: Ended::Lost(_), .. }) => {
+                ControlFlow::Break(None)
+            }
+            (_, command) => ControlFlow::Continue(command),
+        }
+    }
+
+    fn send_unanswered(&mut self, config: &Config, process: usize, ask: Ask) {
+        let sent = self.local(config, process);
+        self.send(Message { process, slow: false, body: Body::Request { ask, sent, mute: true } });
+    }
+}
