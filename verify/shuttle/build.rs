@@ -1,10 +1,9 @@
-//! Copies the sources of lock-core, plants bugs into the copy, and decides how it is compiled here: under the explorer, and
-//! with its hooks for simulations.
+//! Copies the sources of lock-core and applies the patches in `patches/` to the copy: the stand-ins of the schedule explorer,
+//! and planted bugs, each behind a switch.
 
-#[path = "patches/mod.rs"]
-mod patches;
+#[path = "build/patch.rs"]
+mod patch;
 
-use patches::{PATCHES, Patch};
 use std::{
     env,
     fs::{self, create_dir_all},
@@ -13,8 +12,8 @@ use std::{
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=patches");
-    println!("cargo::rustc-cfg=shuttle");
     println!("cargo::rustc-cfg=feature=\"unstable-model\"");
     println!(
         "cargo::rustc-check-cfg=cfg(feature, values(\"unstable-model\", \"otel\", \"cancellation-token\"))"
@@ -24,14 +23,19 @@ fn main() {
     let copy = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("lock-core");
     let _ = fs::remove_dir_all(&copy);
     copy_sources(sources, &copy);
-    PATCHES.iter().for_each(|patch| apply(&copy, patch));
+    let mut patches: Vec<_> = fs::read_dir("patches")
+        .expect("the patches can be listed")
+        .map(|entry| entry.expect("a patch can be listed").path())
+        .collect();
+    patches.sort();
+    patches.iter().for_each(|file| patch::apply(file, &copy));
 }
 
 fn copy_sources(from: &Path, to: &Path) {
     create_dir_all(to).expect("the build directory can be written to");
-    for entry in fs::read_dir(from).expect("lock-core lies in crates/") {
-        let path = entry.expect("it can be read").path();
-        let place = to.join(path.file_name().expect("it has a name"));
+    for entry in fs::read_dir(from).expect("the sources of lock-core can be listed") {
+        let path = entry.expect("a source file can be listed").path();
+        let place = to.join(path.file_name().expect("a source file has a name"));
         if path.is_dir() {
             copy_sources(&path, &place);
             continue;
@@ -44,16 +48,4 @@ fn copy_sources(from: &Path, to: &Path) {
         let text: String = lines.flat_map(|line| [line, "\n"]).collect();
         fs::write(&place, text).expect("the build directory can be written to");
     }
-}
-
-fn apply(copy: &Path, patch: &Patch) {
-    let path = copy.join(patch.file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", patch.file));
-    let found = text.matches(patch.from).count();
-    assert_eq!(
-        found, 1,
-        "the place of a planted bug stands {found} times in {}:\n{}",
-        patch.file, patch.from
-    );
-    fs::write(&path, text.replace(patch.from, patch.to)).expect("the build directory can be written to");
 }

@@ -57,9 +57,6 @@ mod clock;
 mod connect;
 mod driver;
 mod error;
-#[cfg(shuttle)]
-#[doc(hidden)]
-pub mod explored;
 mod factory;
 mod guard;
 mod hold;

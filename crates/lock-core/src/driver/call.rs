@@ -5,8 +5,6 @@
 //! and the name dead for the whole process.
 
 use super::{Cell, Driver, io::Op, quiet::Active};
-#[cfg(shuttle)]
-use crate::sync::{Plant, planted};
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind},
     machine::Event,
@@ -57,12 +55,6 @@ pub(super) struct Pending {
 impl Pending {
     /// `true` for the one who answers.
     fn answer(&self) -> bool {
-        #[cfg(shuttle)]
-        if planted(Plant::AnswersTwice) {
-            let answered = self.answered.load(Ordering::Acquire);
-            self.answered.store(true, Ordering::Release);
-            return !answered;
-        }
         !self.answered.swap(true, Ordering::AcqRel)
     }
 
@@ -134,10 +126,6 @@ impl Drop for Call {
     fn drop(&mut self) {
         if let Some(due) = lock(&self.pending.due).take() {
             lock(&self.driver.deadlines).calls.remove(&(due, self.pending.id));
-        }
-        #[cfg(shuttle)]
-        if planted(Plant::DropsCalls) {
-            return;
         }
         // With its runtime, for example: for the next worker, the answer is unknown.
         if self.pending.answer() {

@@ -1,8 +1,6 @@
 //! What is left for the workers, from any thread, inside or outside a runtime.
 
 use super::{call::Call, cell::Cell, io::Op};
-#[cfg(shuttle)]
-use crate::sync::{Plant, planted};
 use crate::{
     machine::Event,
     sync::{Id, Mutex, lock},
@@ -49,11 +47,6 @@ impl Inbox {
     }
 
     pub(super) fn put(&self, f: impl FnOnce(&mut Letters)) {
-        #[cfg(shuttle)]
-        if planted(Plant::RingsFirst) {
-            self.ring();
-            return f(&mut lock(&self.letters));
-        }
         f(&mut lock(&self.letters));
         self.ring();
     }

@@ -2,8 +2,6 @@
 
 use super::{Driver, waker_set::contained};
 use crate::sync::atomic::{AtomicIsize, Ordering};
-#[cfg(shuttle)]
-use crate::sync::{Plant, planted};
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -41,11 +39,6 @@ impl Driver {
         // In one order with `closed`: who enters counts and then looks, who shuts down closes and then looks.
         // Signed: of two threads, the one that counts down may come before the one that counts up.
         let step = if up { 1 } else { -1 };
-        #[cfg(shuttle)]
-        if planted(Plant::CountsInTwoSteps) {
-            let count = counter.load(Ordering::Acquire);
-            return counter.store(count + step, Ordering::Release);
-        }
         if counter.fetch_add(step, Ordering::SeqCst) + step == 0 {
             self.tell_if_quiet();
         }

@@ -1,8 +1,6 @@
 //! Where a future waits for its verdict, and where a release waits for its answer.
 
 use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
-#[cfg(shuttle)]
-use crate::sync::{Plant, planted};
 use crate::{
     backend::BackendError,
     error::{ErrorKind, LockError},
@@ -85,10 +83,6 @@ impl Driver {
         self.observe(&LockEvent::WaitStarted { name: &who.name });
         // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
         let _active = self.active();
-        #[cfg(shuttle)]
-        if planted(Plant::EntersUncounted) {
-            drop(_active);
-        }
         if self.is_closed() {
             self.wait_ended(&who.name, entered, AcquireOutcome::Error);
             return Err(LockError::new(ErrorKind::ShutDown).of(&who.name));
@@ -97,10 +91,7 @@ impl Driver {
             let cell = self.cell(&who.name);
             let entry = {
                 let mut state = lock(&cell.state);
-                let dead = state.dead;
-                #[cfg(shuttle)]
-                let dead = dead && !planted(Plant::SitsInDeadCells);
-                if dead {
+                if state.dead {
                     continue;
                 }
                 let waiter = WaiterId(state.fresh_id());
@@ -154,12 +145,6 @@ impl Seated {
         let mut waker = Some(cx.waker().clone());
         let mut state = lock(&self.cell.state);
         if let Seat::Waiting(waiting) = state.seats.get_mut(&self.waiter)? {
-            #[cfg(shuttle)]
-            if planted(Plant::LooksInTwoSteps) {
-                drop(state);
-                lock(&self.cell.state).seats.insert(self.waiter, Seat::Waiting(waker));
-                return None;
-            }
             std::mem::swap(waiting, &mut waker);
             drop(state);
             return None;
@@ -197,8 +182,6 @@ impl Drop for Seated {
         }
         let seat = lock(&self.cell.state).seats.remove(&self.waiter);
         match seat {
-            #[cfg(shuttle)]
-            Some(Seat::Ready(Verdict::Granted(_), _)) if planted(Plant::ForgetsGrant) => {}
             // Granted, but nobody will take it: given back as a dropped guard is.
             Some(Seat::Ready(Verdict::Granted(hold), _)) => self.driver.guard_dropped(&self.cell, hold.id()),
             Some(Seat::Waiting(_)) => {

@@ -17,8 +17,6 @@ use super::{
     timekeeper::Timekeeping,
     waker_set::wake,
 };
-#[cfg(shuttle)]
-use crate::sync::{Plant, planted};
 use crate::{
     error::{ErrorKind, LockError},
     machine::Event,
@@ -172,12 +170,6 @@ impl Driver {
         self.deliver(letters.answers);
         for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {
             for cell in cells {
-                #[cfg(shuttle)]
-                if planted(Plant::UnlistsLate) {
-                    self.feed(&cell, Event::Tick, Io::Here);
-                    cell.taken_from_inbox(part);
-                    continue;
-                }
                 cell.taken_from_inbox(part);
                 self.feed(&cell, Event::Tick, Io::Here);
             }

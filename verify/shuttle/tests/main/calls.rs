@@ -6,8 +6,9 @@ use crate::{
 };
 use lock_explored::{
     LockEvent, LockObserver,
-    explored::{Plant, Runtime, advance, elapsed, next_timer},
+    explored::{Runtime, advance, elapsed, next_timer},
 };
+use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
 use std::{
     sync::{
@@ -60,7 +61,7 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
         until(|| locks.names_in_use() == 0 && store.memory.held().is_empty());
         World { store, locks, book, runtime: next }.ends_well();
     }
-    explore(|| story(Pace::Later), &[Plant::DropsCalls]);
+    explore(|| story(Pace::Later), &[PlantedBug::DropsCalls]);
 }
 
 /// When the renewals that were answered had been sent.
@@ -100,5 +101,5 @@ fn a_call_that_is_given_up_by_two_is_answered_once() {
         two.join();
         one.join();
     }
-    explore(story, &[Plant::AnswersTwice]);
+    explore(story, &[PlantedBug::AnswersTwice]);
 }

@@ -4,7 +4,7 @@ use crate::{
     explore::explore,
     world::{Pace, World, acquire},
 };
-use lock_explored::explored::Plant;
+use lock_testkit::planted::PlantedBug;
 
 #[test]
 fn a_name_never_has_two_cells() {
@@ -21,6 +21,6 @@ fn a_name_never_has_two_cells() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::SitsInDeadCells]);
-    explore(|| story(Pace::Later), &[Plant::SitsInDeadCells]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::EntersRemovedEntry]);
+    explore(|| story(Pace::Later), &[PlantedBug::EntersRemovedEntry]);
 }

@@ -1,13 +1,18 @@
-//! How many schedules a story is told under, and that each bug that was planted in it is found.
+//! Runs a story under many schedules, and checks that the planted bugs are found.
 
-use lock_explored::explored::{Plant, plant, restart_time};
-use lock_testkit::Seed;
+use lock_explored::{explored::restart_time, planting::plant};
+use lock_testkit::{
+    Seed,
+    planted::{Checker, PlantedBug},
+};
 use shuttle::{
     Config, FailurePersistence, Runner,
     scheduler::{PctScheduler, RandomScheduler, Scheduler},
 };
 use std::{
+    fs,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,35 +26,55 @@ const SCHEDULES: usize = 2_500;
 /// The switches of a PCT schedule that matter.
 const DEPTH: usize = 3;
 
-/// Tells the story under many schedules, in which it must come true; then with each of these bugs, under which it must not.
-pub(crate) fn explore(story: fn(), plants: &[Plant]) {
-    explore_some(SCHEDULES, story, plants);
+/// Runs the story under many schedules, in which it must hold; then with each of these bugs, with which it must fail.
+pub(crate) fn explore(story: fn(), bugs: &[PlantedBug]) {
+    explore_some(SCHEDULES, story, bugs);
 }
 
-/// The same under so many schedules of each kind: for stories that depend on them little, or say much.
-pub(crate) fn explore_some(schedules: usize, story: fn(), plants: &[Plant]) {
+/// Explores as many schedules of each kind as asked: for stories that depend on them little, or print much.
+pub(crate) fn explore_some(schedules: usize, story: fn(), bugs: &[PlantedBug]) {
     let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
     let begin = Instant::now();
-    let told = Told::default();
+    let runs = Runs::default();
     plant(None);
-    told.under_all(Seed::of_this_run(), schedules * times, FailurePersistence::Print, story);
-    eprintln!("{} schedules hold, in {:?}", told.count(), begin.elapsed());
-    for &bug in plants {
-        let told = Told::default();
+    runs.under_all(Seed::of_this_run(), schedules * times, FailurePersistence::Print, story);
+    eprintln!("{} schedules hold, in {:?}", runs.count(), begin.elapsed());
+    for &bug in bugs {
+        let runs = Runs::default();
         plant(Some(bug));
         // Always the same ones: what is found once is found again.
-        let search = || told.under_all(Seed::new(1), schedules, FailurePersistence::None, story);
+        let search = || runs.under_all(Seed::new(1), schedules, FailurePersistence::None, story);
         let found = catch_unwind(AssertUnwindSafe(search));
         plant(None);
-        assert!(found.is_err(), "{bug:?} was not found in {} schedules", told.count());
-        eprintln!("{bug:?}: found in schedule {}", told.count());
+        assert!(found.is_err(), "{bug:?} was not found in {} schedules", runs.count());
+        eprintln!("{bug:?}: found in schedule {}", runs.count());
     }
 }
 
-#[derive(Default)]
-struct Told(Arc<AtomicUsize>);
+/// A patch plants each bug, and a story finds it.
+#[test]
+fn every_bug_has_a_patch_and_a_story() {
+    let (patches, stories) = (texts("patches"), texts("tests/main"));
+    for bug in PlantedBug::caught_by_checker(Checker::Shuttle) {
+        assert!(patches.contains(&format!("planted(crate::PlantedBug::{bug:?})")), "{bug:?} has no patch");
+        assert!(stories.contains(&format!("PlantedBug::{bug:?}")), "{bug:?} is in no story");
+    }
+    assert_eq!(patches.matches("planted(").count(), PlantedBug::caught_by_checker(Checker::Shuttle).count());
+}
 
-impl Told {
+/// All files of a folder of this crate.
+fn texts(folder: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let files = fs::read_dir(folder).expect("the folder can be listed");
+    files
+        .map(|file| fs::read_to_string(file.expect("a file can be listed").path()).expect("it is text"))
+        .collect()
+}
+
+#[derive(Default)]
+struct Runs(Arc<AtomicUsize>);
+
+impl Runs {
     fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -67,9 +92,9 @@ impl Told {
         config.stack_size = 1 << 18;
         config.silence_warnings = true;
         config.failure_persistence = failures;
-        let told = self.0.clone();
+        let runs = self.0.clone();
         Runner::new(scheduler, config).run(move || {
-            told.fetch_add(1, Ordering::Relaxed);
+            runs.fetch_add(1, Ordering::Relaxed);
             restart_time();
             story();
         });

@@ -4,7 +4,7 @@ use crate::{
     explore::explore,
     world::{NAME, Pace, World, acquire},
 };
-use lock_explored::explored::Plant;
+use lock_testkit::planted::PlantedBug;
 use std::{
     future::Future,
     pin::pin,
@@ -31,8 +31,8 @@ fn a_grant_to_a_future_that_is_dropped_goes_to_the_next() {
         steady.join().unwrap();
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::ForgetsGrant]);
-    explore(|| story(Pace::Later), &[Plant::ForgetsGrant]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::ForgetsGrant]);
+    explore(|| story(Pace::Later), &[PlantedBug::ForgetsGrant]);
 }
 
 #[test]
@@ -51,6 +51,6 @@ fn a_grant_wakes_the_task_that_polled_last() {
         moved.join().unwrap();
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::LooksInTwoSteps]);
-    explore(|| story(Pace::Later), &[Plant::LooksInTwoSteps]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::RegistersWakerLate]);
+    explore(|| story(Pace::Later), &[PlantedBug::RegistersWakerLate]);
 }

@@ -4,7 +4,7 @@ use crate::{
     explore::explore,
     world::{Pace, World, acquire},
 };
-use lock_explored::explored::Plant;
+use lock_testkit::planted::PlantedBug;
 
 #[test]
 fn a_dropped_guard_is_released_whatever_the_worker_does() {
@@ -16,6 +16,6 @@ fn a_dropped_guard_is_released_whatever_the_worker_does() {
         others.into_iter().for_each(|thread| thread.join().unwrap());
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::RingsFirst, Plant::UnlistsLate]);
-    explore(|| story(Pace::Later), &[Plant::RingsFirst]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::NotifiesBeforeQueueing, PlantedBug::ClearsQueuedMarkLate]);
+    explore(|| story(Pace::Later), &[PlantedBug::NotifiesBeforeQueueing]);
 }

@@ -4,10 +4,8 @@ use crate::{
     explore::explore,
     world::{NAME, Pace, World},
 };
-use lock_explored::{
-    LostReason,
-    explored::{Plant, advance},
-};
+use lock_explored::{LostReason, explored::advance};
+use lock_testkit::planted::PlantedBug;
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -32,5 +30,5 @@ fn a_future_that_was_polled_before_tells_the_loss_at_its_next_poll() {
         });
         world.ends_well();
     }
-    explore(story, &[Plant::LossIsNotLookedFor]);
+    explore(story, &[PlantedBug::LossNeedsWakeup]);
 }

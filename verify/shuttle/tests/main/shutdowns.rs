@@ -4,7 +4,8 @@ use crate::{
     explore::explore,
     world::{NAME, Pace, World},
 };
-use lock_explored::{ErrorKind, explored::Plant};
+use lock_explored::ErrorKind;
+use lock_testkit::planted::PlantedBug;
 use std::sync::atomic::Ordering;
 
 #[test]
@@ -25,8 +26,8 @@ fn a_shutdown_beside_the_last_release_leaves_nothing() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::CountsInTwoSteps]);
-    explore(|| story(Pace::Later), &[Plant::CountsInTwoSteps]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::CountsInTwoSteps]);
+    explore(|| story(Pace::Later), &[PlantedBug::CountsInTwoSteps]);
 }
 
 #[test]
@@ -49,6 +50,6 @@ fn a_shutdown_beside_an_acquire_leaves_nothing() {
         assert_eq!(world.store.acquires.load(Ordering::SeqCst), asked, "asked for more after the shutdown");
         world.ends_well();
     }
-    explore(|| story(Pace::AtOnce), &[Plant::EntersUncounted]);
-    explore(|| story(Pace::Later), &[Plant::EntersUncounted]);
+    explore(|| story(Pace::AtOnce), &[PlantedBug::EntersUncounted]);
+    explore(|| story(Pace::Later), &[PlantedBug::EntersUncounted]);
 }

@@ -6,8 +6,9 @@ use crate::{
 };
 use lock_explored::{
     Clock, LockFactory, LockOptions, Moment, ServerTime,
-    explored::{ExploredClock, Plant, Runtime, advance, next_timer},
+    explored::{ExploredClock, Runtime, advance, next_timer},
 };
+use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
 use std::{
     future::Future,
@@ -66,7 +67,7 @@ fn no_use_of_a_lock_wakes_the_timekeeper() {
         assert!(runtime.block_on(locks.shutdown()).is_clean());
         runtime.join();
     }
-    explore(story, &[Plant::CallersWakeTimekeeper]);
+    explore(story, &[PlantedBug::CallersWakeTimekeeper]);
 }
 
 struct Panics;
@@ -107,5 +108,5 @@ fn a_waker_that_panics_does_not_stop_the_timekeeper() {
         });
         world.ends_well();
     }
-    explore_some(10, story, &[Plant::WakersEndTheWorker]);
+    explore_some(10, story, &[PlantedBug::WakerPanicEndsWorker]);
 }

@@ -1,0 +1,109 @@
+//! Runtimes that can be shut down at any moment.
+
+use shuttle::future::{self, AbortHandle, JoinHandle};
+use std::{
+    cell::RefCell,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A tokio runtime, as far as the driver can tell: tasks run in it until it is shut down.
+#[derive(Debug, Clone)]
+pub struct Runtime {
+    id: Id,
+    tasks: Arc<Mutex<Tasks>>,
+}
+
+#[derive(Debug, Default)]
+struct Tasks {
+    over: bool,
+    handles: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Id(u64);
+
+pub(crate) type Handle = Runtime;
+
+shuttle::thread_local! {
+    static CURRENT: RefCell<Option<Runtime>> = RefCell::new(None);
+}
+
+impl Runtime {
+    /// Runtimes are told apart by their numbers.
+    #[must_use]
+    pub fn new(number: u64) -> Self {
+        Self { id: Id(number), tasks: Arc::default() }
+    }
+
+    /// Runs the future on this thread, in this runtime.
+    pub fn block_on<F: Future>(&self, work: F) -> F::Output {
+        self.enter(|| future::block_on(work))
+    }
+
+    /// Runs the function in this runtime.
+    pub fn enter<T>(&self, f: impl FnOnce() -> T) -> T {
+        let before = CURRENT.with(|current| current.replace(Some(self.clone())));
+        let done = f();
+        CURRENT.with(|current| *current.borrow_mut() = before);
+        done
+    }
+
+    /// Every task of it ends at its next await; those that come later are not even begun.
+    pub fn shut_down(&self) {
+        let tasks: Vec<_> = {
+            let mut tasks = self.tasks();
+            tasks.over = true;
+            tasks.handles.iter().map(JoinHandle::abort_handle).collect()
+        };
+        tasks.iter().for_each(AbortHandle::abort);
+    }
+
+    /// Waits until every task of it has ended.
+    pub fn join(&self) {
+        loop {
+            let tasks = std::mem::take(&mut self.tasks().handles);
+            if tasks.is_empty() {
+                return;
+            }
+            for task in tasks {
+                let _ = future::block_on(task);
+            }
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_current() -> Result<Self, ()> {
+        CURRENT.with(|current| current.borrow().clone()).ok_or(())
+    }
+
+    pub(crate) fn id(&self) -> Id {
+        self.id
+    }
+
+    /// A task that nobody waits for.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let runtime = self.clone();
+        let work = async move {
+            CURRENT.with(|current| *current.borrow_mut() = Some(runtime));
+            work.await;
+        };
+        if self.tasks().over {
+            return drop(work);
+        }
+        let task = future::spawn(work);
+        // Spawning lets others go on, a shutdown for example.
+        let abort = task.abort_handle();
+        let too_late = {
+            let mut tasks = self.tasks();
+            tasks.handles.push(task);
+            tasks.over
+        };
+        if too_late {
+            abort.abort();
+        }
+    }
+}

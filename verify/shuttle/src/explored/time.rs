@@ -1,0 +1,153 @@
+//! Time that stands still until a test moves it, and timers on it.
+
+use crate::{
+    clock::Clock,
+    time::{Moment, ServerTime},
+};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    future::Future,
+    ops::Add,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+// A run has one OS thread, on which all of its threads take turns: std's thread locals are its globals.
+thread_local! {
+    static TIME: RefCell<Time> = const { RefCell::new(Time { now: Duration::ZERO, timers: BTreeMap::new(), next: 0 }) };
+}
+
+struct Time {
+    now: Duration,
+    timers: BTreeMap<(Duration, u64), Waker>,
+    next: u64,
+}
+
+/// Back to the beginning, without a timer.
+pub fn restart_time() {
+    let before = TIME.take();
+    drop(before);
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self { now: Duration::ZERO, timers: BTreeMap::new(), next: 0 }
+    }
+}
+
+/// Time goes on, and those who slept until then wake up.
+pub fn advance(by: Duration) {
+    let due = TIME.with_borrow_mut(|time| {
+        time.now += by;
+        let later = time.timers.split_off(&(time.now + Duration::from_nanos(1), 0));
+        std::mem::replace(&mut time.timers, later)
+    });
+    due.into_values().for_each(Waker::wake);
+}
+
+/// How long the next sleeper sleeps; `None` if all of them sleep for longer than a year, that is, for ever.
+#[must_use]
+pub fn next_timer() -> Option<Duration> {
+    const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    TIME.with_borrow(|time| {
+        let ((at, _), _) = time.timers.first_key_value()?;
+        (*at < FOR_EVER).then(|| at.saturating_sub(time.now))
+    })
+}
+
+/// Since the run began.
+#[must_use]
+pub fn elapsed() -> Duration {
+    now()
+}
+
+fn now() -> Duration {
+    TIME.with_borrow(|time| time.now)
+}
+
+/// The clock of processes and of the store.
+#[derive(Debug)]
+pub struct ExploredClock;
+
+impl Clock for ExploredClock {
+    fn now(&self) -> Moment {
+        Moment::START + now()
+    }
+
+    fn wall(&self) -> ServerTime {
+        ServerTime::from_micros(1_000_000_000_000_000) + now()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Instant(Duration);
+
+impl Instant {
+    pub(crate) fn now() -> Self {
+        Self(now())
+    }
+
+    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+    fn add(self, more: Duration) -> Self {
+        Self(self.0.saturating_add(more))
+    }
+}
+
+pub(crate) struct Sleep {
+    key: (Duration, u64),
+}
+
+pub(crate) fn sleep(duration: Duration) -> Sleep {
+    TIME.with_borrow_mut(|time| {
+        time.next += 1;
+        Sleep { key: (time.now.saturating_add(duration), time.next) }
+    })
+}
+
+impl Sleep {
+    pub(crate) fn reset(mut self: Pin<&mut Self>, to: Instant) {
+        TIME.with_borrow_mut(|time| {
+            let waker = time.timers.remove(&self.key);
+            self.key.0 = to.0;
+            time.timers.extend(waker.map(|waker| (self.key, waker)));
+        });
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.key.0 <= now() {
+            return Poll::Ready(());
+        }
+        let waker = cx.waker().clone();
+        let before = TIME.with_borrow_mut(|time| time.timers.insert(self.key, waker));
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let waker = TIME.with_borrow_mut(|time| time.timers.remove(&self.key));
+        drop(waker);
+    }
+}
+
+pub(crate) async fn timeout<F: Future>(duration: Duration, work: F) -> Result<F::Output, ()> {
+    let (mut work, mut over) = (pin!(work), pin!(sleep(duration)));
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => over.as_mut().poll(cx).map(Err),
+    })
+    .await
+}
