@@ -68,7 +68,7 @@ planted_bugs! {
     /// A renewal or a re-entry sets the expiry to half of what it asks for, even if that is earlier than before.
     ShortensExpiry: [Conformance, Model, Sim],
     /// A re-entry is answered and extends nothing.
-    ReentryNotExtended: [Sim],
+    ReentryNotExtended: [Conformance, Sim],
     /// A lease lasts a thousand times as long as asked.
     LeaseNeverEnds: [Conformance, Storm],
     /// A lease lasts half as long as asked.
@@ -176,4 +176,92 @@ planted_bugs! {
     CallersWakeTimekeeper: [Shuttle],
     /// A waker that panics ends the task that woke it.
     WakerPanicEndsWorker: [Shuttle],
+
+    // The run ledger.
+    /// A repeated claim is taken for another claim.
+    ForgetsClaims: [LedgerConformance],
+    /// A repeated claim does not renew its lease.
+    RepeatWithoutRenewal: [LedgerConformance],
+    /// A repeated claim is granted though its lease is over.
+    GrantsExpiredRepeat: [LedgerConformance],
+    /// A skip that is repeated starts.
+    StartsRepeatedSkip: [LedgerConformance],
+    /// A row of skips that is repeated is counted twice.
+    CountsRepeatedSkipTwice: [LedgerConformance],
+    /// A row of skips does not move the watermark.
+    SkipKeepsWatermark: [LedgerConformance],
+    /// Each skip is an entry of the history.
+    NeverFoldsSkips: [LedgerConformance],
+    /// A changed schedule begins at the watermark of the job.
+    IgnoresScheduleStart: [LedgerConformance],
+    /// Each registration is a new beginning.
+    RegistrationRestartsJob: [LedgerConformance],
+    /// A read of watermarks registers jobs.
+    ReadRegisters: [LedgerConformance],
+    /// Failures and orphanings share one budget of retries.
+    SharedRetryBudget: [LedgerConformance],
+    /// A run that is handed over is open until its lease ends.
+    HandsOverLate: [LedgerConformance],
+    /// A run that is given back is over.
+    GiveBackEndsRun: [LedgerConformance],
+    /// The attempt that follows a run that was given back is counted as a further one.
+    CountsReleasedAttempt: [LedgerConformance],
+    /// A trigger never expires.
+    TriggerNeverExpires: [LedgerConformance],
+    /// The triggers of all jobs share one bound.
+    SharedTriggerBound: [LedgerConformance],
+    /// A trigger cannot be cancelled.
+    IgnoresTriggerCancel: [LedgerConformance],
+    /// A reset does nothing.
+    IgnoresReset: [LedgerConformance],
+    /// Attempts have no bound.
+    RetriesWithoutBound: [LedgerConformance],
+    /// Another attempt than the last can be followed.
+    RetriesAnyAttempt: [LedgerConformance],
+    /// An attempt that is under way is followed by another.
+    RetriesRunningAttempt: [LedgerConformance],
+    /// An attempt joins a later run.
+    RetryIgnoresOthers: [LedgerConformance],
+    /// An attempt gets the token of the one before.
+    RetryReusesToken: [LedgerConformance],
+    /// A claim of a job without a watermark makes one.
+    ClaimMakesWatermark: [LedgerConformance],
+    /// An instant starts twice.
+    StartsDuplicates: [LedgerConformance],
+    /// An instant before the watermark starts.
+    StartsSuperseded: [LedgerConformance],
+    /// An instant starts before its time.
+    StartsEarly: [LedgerConformance],
+    /// An open run is in the way of no other.
+    IgnoresOverlap: [LedgerConformance],
+    /// An instant that is skipped because of an open run is not decided.
+    SkipDecidesNothing: [LedgerConformance],
+    /// An instant that waits for an open run is skipped.
+    QueueDecides: [LedgerConformance],
+    /// A run that is replaced is not told.
+    ReplacesSilently: [LedgerConformance],
+    /// One run more than allowed is open.
+    AllowsOneMore: [LedgerConformance],
+    /// An orphan is in the way of the next run.
+    CountsOrphans: [LedgerConformance],
+    /// A run that waits for its next attempt is not open.
+    ForgetsWaiting: [LedgerConformance],
+    /// All runs get the same token.
+    ConstantRunToken: [LedgerConformance],
+    /// A claim checks and decides in two steps.
+    CheckThenClaim: [LedgerConformance],
+    /// A renewal revives a run that is over.
+    RevivesOrphans: [LedgerConformance],
+    /// A renewal extends whatever claim holds the run.
+    RenewsRunWithoutCompare: [LedgerConformance],
+    /// An end ends whatever claim holds the run.
+    EndsRunWithoutCompare: [LedgerConformance],
+    /// An end that is sent again is not recognised.
+    ForgetsEnds: [LedgerConformance],
+    /// A paused job starts.
+    IgnoresPauses: [LedgerConformance],
+    /// A claim that was planned before a change of orders is granted.
+    IgnoresRevisions: [LedgerConformance],
+    /// A trigger that was carried out is listed again.
+    RepeatsTriggers: [LedgerConformance],
 }

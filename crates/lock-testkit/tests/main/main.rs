@@ -6,12 +6,14 @@
 
 mod faulty;
 mod memory;
-mod mutants;
+#[cfg(feature = "planted")]
+mod planted;
 mod promises;
 #[cfg(all(unix, feature = "servers"))]
 mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis_server;
+#[cfg(feature = "planted")]
 mod storm;
 mod subscriptions;
 

@@ -3,12 +3,15 @@
 //! While it lasts, no two holds are valid at once and tokens grow; when it is over, everybody gets the lock
 //! again, and nothing is left behind: no lease, no call, no memory of the name.
 
-use crate::mutants::{Bug, Mutant};
+use crate::planted::BuggyBackend;
 use lock_core::{
-    Clock, ErrorKind, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend,
-    TestClock,
+    Clock, ErrorKind, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend, Store,
+    TestClock, backend::Inspected,
 };
-use lock_testkit::{FaultyBackend, History, Op, Seed, Stream};
+use lock_testkit::{
+    FaultyBackend, History, Op, Seed, Stream,
+    planted::{Checker, PlantedBug},
+};
 use std::{
     panic::{catch_unwind, resume_unwind},
     sync::Arc,
@@ -22,8 +25,8 @@ const ROUNDS: usize = 8;
 const RUNS: u64 = 150;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Runs in virtual time, so that hours of storm take seconds, over memory with this bug.
-fn run(seed: Seed, bug: Bug) {
+/// Runs in virtual time, so that hours of storm take seconds, over memory or a store with this bug.
+fn run(seed: Seed, bug: Option<PlantedBug>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async move { Storm::new(seed, bug).blow().await });
 }
@@ -32,10 +35,10 @@ fn run(seed: Seed, bug: Bug) {
 fn no_storm_breaks_exclusion_or_leaves_anything_behind() {
     let first = Seed::of_this_run();
     let mut seeds = first.stream();
-    run(first, Bug::None);
+    run(first, None);
     for _ in 1..RUNS {
         let seed = Seed::new(seeds.number());
-        if let Err(panic) = catch_unwind(|| run(seed, Bug::None)) {
+        if let Err(panic) = catch_unwind(|| run(seed, None)) {
             eprintln!("repeat this run with {}={seed}", Seed::VARIABLE);
             resume_unwind(panic);
         }
@@ -45,15 +48,15 @@ fn no_storm_breaks_exclusion_or_leaves_anything_behind() {
 /// The storm is trusted because it finds stores that break their rules.
 #[test]
 fn a_storm_finds_planted_bugs() {
-    for bug in [Bug::DeleteWithoutCompare, Bug::EndsEarly, Bug::NeverEnds, Bug::ConstantToken] {
-        let found = (0..RUNS).any(|seed| catch_unwind(|| run(Seed::new(seed), bug)).is_err());
+    for bug in PlantedBug::caught_by_checker(Checker::Storm) {
+        let found = (0..RUNS).any(|seed| catch_unwind(|| run(Seed::new(seed), Some(bug))).is_err());
         assert!(found, "{bug:?} is found");
     }
 }
 
 struct Storm {
     seed: Seed,
-    memory: MemoryBackend,
+    store: Store,
     clock: Arc<TestClock>,
     processes: Vec<(FaultyBackend, LockFactory)>,
     history: Arc<History>,
@@ -61,16 +64,19 @@ struct Storm {
 }
 
 impl Storm {
-    fn new(seed: Seed, bug: Bug) -> Self {
+    fn new(seed: Seed, bug: Option<PlantedBug>) -> Self {
         let clock = Arc::new(TestClock::new());
-        let memory = MemoryBackend::with_clock(clock.clone());
+        let store: Store = match bug {
+            None => MemoryBackend::with_clock(clock.clone()).into(),
+            bug => BuggyBackend::new(bug, clock.clone()).into(),
+        };
         let processes = (0..PROCESSES).map(|_| {
-            let faulty = FaultyBackend::new(Mutant::new(bug, memory.clone()));
+            let faulty = FaultyBackend::new(store.clone());
             let builder = LockFactory::builder(faulty.clone()).clock(clock.clone());
             (faulty, builder.options(LockOptions::new().lease(LEASE)).build().unwrap())
         });
         let (processes, name) = (processes.collect(), LockName::new("storm").unwrap());
-        Self { seed, memory, clock, processes, history: Arc::new(History::new()), name }
+        Self { seed, store, clock, processes, history: Arc::new(History::new()), name }
     }
 
     async fn blow(self) {
@@ -105,7 +111,8 @@ impl Storm {
         }
         // The last undo ends a lease after the last attempt.
         sleep(LEASE * 3).await;
-        assert_eq!(self.memory.held(), [], "no orphan");
+        let left = self.store.backend.inspect(self.name.clone()).await.unwrap().outcome;
+        assert_eq!(left, Inspected::Free, "no orphan");
         for (faulty, locks) in &self.processes {
             assert_eq!((faulty.in_flight(), locks.names_in_use()), (0, 0), "nothing is under way");
         }

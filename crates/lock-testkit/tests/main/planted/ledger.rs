@@ -1,6 +1,6 @@
-//! Correct run ledgers with one bug, each of which a named property must find.
+//! Correct run ledgers with one planted bug, which a named property must find.
 
-use super::finds;
+use super::{are_all_of, finds};
 use async_trait::async_trait;
 use lock_core::{BackendError, FencingToken, ServerTime, TestClock, backend::Reply};
 use lock_ledger::{
@@ -8,85 +8,31 @@ use lock_ledger::{
     MOST_OF_A_JOB, MemoryLedger, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
     RunLedger, RunOutcome, RunState, Then, Trigger,
 };
-use lock_testkit::conformance::{self, LedgerHarness};
+use lock_testkit::{
+    conformance::{self, LedgerHarness},
+    planted::{
+        Checker,
+        PlantedBug::{self, *},
+    },
+};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bug {
-    None,
-    /// A repeat is taken for another claim.
-    ForgetsClaims,
-    /// A repeat does not renew its lease.
-    RepeatsWithoutLease,
-    /// A repeat is granted though its lease is over.
-    RepeatsTheDead,
-    /// A skip that is repeated starts.
-    StartsRepeatedSkips,
-    /// A row of skips that is repeated is another one.
-    SkipsAgain,
-    /// A row of skips does not decide.
-    SkipsWithoutWatermark,
-    /// Each skip is an entry.
-    NeverFolds,
-    /// A changed schedule begins at the watermark of the job.
-    IgnoresBeginnings,
-    /// Each registration is a new beginning.
-    BeginsAgain,
-    ReadingRegisters,
-    OneBudget,
-    /// What is handed over is open until its lease ends.
-    HandsOverLate,
-    /// What is given back is over.
-    GivesNothingBack,
-    /// The next attempt of what was given back is a further one.
-    CountsWhatNeverBegan,
-    TriggersForEver,
-    OneBoundForAllJobs,
-    IgnoresCancel,
-    IgnoresReset,
-    AgainWithoutBound,
-    AgainAfterAnyAttempt,
-    AgainBesideTheFirst,
-    AgainDespiteOthers,
-    AgainWithTheSameToken,
-    ClaimMakesWatermark,
-    StartsDuplicates,
-    StartsSuperseded,
-    IgnoresTheClock,
-    IgnoresOverlap,
-    SkipDecidesNothing,
-    QueueDecides,
-    ReplacesSilently,
-    AllowsOneMore,
-    CountsOrphans,
-    ForgetsWaiting,
-    ConstantToken,
-    CheckThenClaim,
-    RevivesOrphans,
-    KeepsForAnybody,
-    EndsForAnybody,
-    ForgetsEnds,
-    IgnoresPauses,
-    IgnoresRevisions,
-    TriggersAgain,
-}
+struct Buggy(Option<PlantedBug>);
 
-struct Mutated(Bug);
-
-impl LedgerHarness for Mutated {
+impl LedgerHarness for Buggy {
     async fn ledger(&self) -> Arc<dyn RunLedger> {
         let inner = MemoryLedger::with_clock(Arc::new(TestClock::new()));
-        Arc::new(Mutant { bug: self.0, inner, seen: Mutex::default(), old: Mutex::default() })
+        Arc::new(BuggyLedger { bug: self.0, inner, seen: Mutex::default(), old: Mutex::default() })
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Mutant {
-    bug: Bug,
+pub(super) struct BuggyLedger {
+    bug: Option<PlantedBug>,
     inner: MemoryLedger,
     seen: Mutex<BTreeSet<ClaimId>>,
     /// Triggers that were ordered before.
@@ -97,7 +43,7 @@ pub(super) struct Mutant {
 const FIRST: u64 = 7;
 const TOKEN: FencingToken = FencingToken::new(7);
 
-impl Mutant {
+impl BuggyLedger {
     async fn open_of(&self, job: &JobId) -> Vec<OpenRun> {
         let open = self.inner.open(job.group.clone()).await.unwrap().outcome;
         open.into_iter().filter(|run| run.job == job.name).collect()
@@ -123,47 +69,47 @@ impl Mutant {
         let same = open.iter().find(|open| open.run == r.run);
         let seen = !self.seen.lock().unwrap().insert(r.claim);
         match (self.bug, &mut r.again) {
-            (Bug::ForgetsClaims, _) if seen => r.claim = ClaimId::random(),
-            (Bug::StartsRepeatedSkips | Bug::SkipsAgain, _) if seen && same.is_none() => {
+            (Some(ForgetsClaims), _) if seen => r.claim = ClaimId::random(),
+            (Some(StartsRepeatedSkip | CountsRepeatedSkipTwice), _) if seen && same.is_none() => {
                 r.claim = ClaimId::random();
             }
-            (Bug::RepeatsWithoutLease, _) if seen => r.lease = Duration::from_millis(1),
-            (Bug::AgainWithoutBound, Some(again)) => {
+            (Some(RepeatWithoutRenewal), _) if seen => r.lease = Duration::from_millis(1),
+            (Some(RetriesWithoutBound), Some(again)) => {
                 (again.failures, again.orphanings) = (u32::MAX, u32::MAX)
             }
-            (Bug::OneBudget, Some(again)) => {
+            (Some(SharedRetryBudget), Some(again)) => {
                 let both = again.failures.saturating_add(again.orphanings);
                 (again.failures, again.orphanings) = (both, both);
             }
-            (Bug::AgainAfterAnyAttempt, Some(again)) => {
-                again.claim = same.map_or(again.claim, |run| run.claim)
-            }
-            (Bug::AgainBesideTheFirst, Some(_)) => {
+            (Some(RetriesAnyAttempt), Some(again)) => again.claim = same.map_or(again.claim, |run| run.claim),
+            (Some(RetriesRunningAttempt), Some(_)) => {
                 if let Some(run) = same {
                     self.end_of(&r.job, run, Then::Again).await;
                 }
             }
-            (Bug::AgainDespiteOthers, Some(_)) | (Bug::IgnoresOverlap, _) => {
+            (Some(RetryIgnoresOthers), Some(_)) | (Some(IgnoresOverlap), _) => {
                 r.overlap = OverlapRule::Allow { max: u32::MAX };
             }
-            (Bug::ClaimMakesWatermark, _) => {
+            (Some(ClaimMakesWatermark), _) => {
                 let registration = Registration { job: r.job.name.clone(), schedule: r.schedule };
                 self.inner.register(r.job.group.clone(), vec![registration]).await.unwrap();
             }
-            (Bug::IgnoresBeginnings, _) => r.schedule = FIRST,
-            (Bug::QueueDecides, _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
-            (Bug::ReplacesSilently, _) if r.overlap == OverlapRule::Replace => r.overlap = OverlapRule::Queue,
-            (Bug::ForgetsWaiting, _) => {
+            (Some(IgnoresScheduleStart), _) => r.schedule = FIRST,
+            (Some(QueueDecides), _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
+            (Some(ReplacesSilently), _) if r.overlap == OverlapRule::Replace => {
+                r.overlap = OverlapRule::Queue
+            }
+            (Some(ForgetsWaiting), _) => {
                 for run in open.iter().filter(|run| run.state == RunState::Waiting && run.run != r.run) {
                     self.end_of(&r.job, run, Then::Over).await;
                 }
             }
             _ => {}
         }
-        if let (Bug::AllowsOneMore, OverlapRule::Allow { max }) = (self.bug, &mut r.overlap) {
+        if let (Some(AllowsOneMore), OverlapRule::Allow { max }) = (self.bug, &mut r.overlap) {
             *max = max.saturating_add(1);
         }
-        if self.bug == Bug::IgnoresRevisions || self.bug == Bug::IgnoresPauses {
+        if self.bug == Some(IgnoresRevisions) || self.bug == Some(IgnoresPauses) {
             r.revision = match self.inner.orders(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
                 Orders::Changed { jobs, .. } => {
                     let of_job = jobs.iter().find(|(name, _)| *name == r.job.name);
@@ -181,10 +127,10 @@ impl Mutant {
         let same = self.open_of(&r.job).await.into_iter().find(|run| run.claim == r.claim);
         let skips = r.overlap == OverlapRule::Skip;
         match self.bug {
-            Bug::SkipDecidesNothing if skips && alive > 0 => Some(Claimed::Skipped),
-            Bug::CountsOrphans if skips && !others.is_empty() => Some(Claimed::Skipped),
-            Bug::SkipsWithoutWatermark if r.skip.is_some() => Some(Claimed::Skipped),
-            Bug::RepeatsTheDead => {
+            Some(SkipDecidesNothing) if skips && alive > 0 => Some(Claimed::Skipped),
+            Some(CountsOrphans) if skips && !others.is_empty() => Some(Claimed::Skipped),
+            Some(SkipKeepsWatermark) if r.skip.is_some() => Some(Claimed::Skipped),
+            Some(GrantsExpiredRepeat) => {
                 same.map(|run| Claimed::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
             }
             _ => None,
@@ -193,7 +139,7 @@ impl Mutant {
 }
 
 #[async_trait]
-impl RunLedger for Mutant {
+impl RunLedger for BuggyLedger {
     fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
         self.inner.server_now(group)
     }
@@ -203,11 +149,11 @@ impl RunLedger for Mutant {
         group: GroupName,
         mut jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Registered>>, BackendError> {
-        if self.bug == Bug::IgnoresBeginnings {
+        if self.bug == Some(IgnoresScheduleStart) {
             jobs.iter_mut().for_each(|registration| registration.schedule = FIRST);
         }
         let mut reply = self.inner.register(group, jobs).await?;
-        if self.bug == Bug::BeginsAgain {
+        if self.bug == Some(RegistrationRestartsJob) {
             reply.outcome.iter_mut().for_each(|registered| registered.watermark = reply.now);
         }
         Ok(reply)
@@ -218,7 +164,7 @@ impl RunLedger for Mutant {
         group: GroupName,
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
-        if self.bug == Bug::ReadingRegisters {
+        if self.bug == Some(ReadRegisters) {
             self.inner.register(group.clone(), jobs.clone()).await?;
         }
         self.inner.watermarks(group, jobs).await
@@ -229,28 +175,30 @@ impl RunLedger for Mutant {
         if let Some(outcome) = self.instead(&r).await {
             return Ok(Reply::new(self.inner.server_now(&r.job.group).unwrap(), outcome));
         }
-        if self.bug == Bug::CheckThenClaim {
+        if self.bug == Some(CheckThenClaim) {
             tokio::task::yield_now().await;
         }
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
-            (Bug::SkipsAgain, answer @ Claimed::Duplicate) => *answer = Claimed::Busy { running: 1 },
-            (Bug::StartsDuplicates | Bug::CheckThenClaim, answer @ Claimed::Duplicate)
-            | (Bug::StartsSuperseded, answer @ Claimed::Superseded)
-            | (Bug::StartsRepeatedSkips, answer @ Claimed::Duplicate)
-            | (Bug::IgnoresTheClock, answer @ Claimed::Early { .. })
-            | (Bug::TriggersForEver, answer @ Claimed::Expired)
-            | (Bug::IgnoresPauses, answer @ Claimed::Paused) => {
+            (Some(CountsRepeatedSkipTwice), answer @ Claimed::Duplicate) => {
+                *answer = Claimed::Busy { running: 1 }
+            }
+            (Some(StartsDuplicates | CheckThenClaim), answer @ Claimed::Duplicate)
+            | (Some(StartsSuperseded), answer @ Claimed::Superseded)
+            | (Some(StartsRepeatedSkip), answer @ Claimed::Duplicate)
+            | (Some(StartsEarly), answer @ Claimed::Early { .. })
+            | (Some(TriggerNeverExpires), answer @ Claimed::Expired)
+            | (Some(IgnoresPauses), answer @ Claimed::Paused) => {
                 *answer = Claimed::Claimed { token: TOKEN, attempt: 1, failures: 0 };
             }
-            (Bug::CountsWhatNeverBegan, Claimed::Claimed { attempt, .. }) => {
+            (Some(CountsReleasedAttempt), Claimed::Claimed { attempt, .. }) => {
                 *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
             }
-            (Bug::AgainWithTheSameToken, Claimed::Claimed { token, .. }) => {
+            (Some(RetryReusesToken), Claimed::Claimed { token, .. }) => {
                 *token = before.map_or(*token, |open| open.token);
             }
-            (Bug::ConstantToken, Claimed::Claimed { token, .. }) => *token = TOKEN,
+            (Some(ConstantRunToken), Claimed::Claimed { token, .. }) => *token = TOKEN,
             _ => {}
         }
         Ok(reply)
@@ -264,12 +212,12 @@ impl RunLedger for Mutant {
         let open = self.inner.open(group.clone()).await?.outcome;
         for item in &mut runs {
             let of_run = open.iter().find(|open| open.job == item.job && open.run == item.run);
-            if let (Bug::KeepsForAnybody, Some(of_run)) = (self.bug, of_run) {
+            if let (Some(RenewsRunWithoutCompare), Some(of_run)) = (self.bug, of_run) {
                 item.claim = of_run.claim;
             }
         }
         let mut reply = self.inner.keep(group, runs).await?;
-        if self.bug == Bug::RevivesOrphans {
+        if self.bug == Some(RevivesOrphans) {
             reply.outcome.fill(KeptRun::Kept);
         }
         Ok(reply)
@@ -278,10 +226,10 @@ impl RunLedger for Mutant {
     async fn end(&self, mut r: EndRequest) -> Result<Reply<Ended>, BackendError> {
         let open = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         match (self.bug, open) {
-            (Bug::EndsForAnybody, Some(open)) => r.claim = open.claim,
-            (Bug::HandsOverLate, _) if r.then == Then::HandOver => r.then = Then::Again,
-            (Bug::GivesNothingBack, _) if r.then == Then::GiveBack => r.then = Then::Over,
-            (Bug::ForgetsEnds, None) => {
+            (Some(EndsRunWithoutCompare), Some(open)) => r.claim = open.claim,
+            (Some(HandsOverLate), _) if r.then == Then::HandOver => r.then = Then::Again,
+            (Some(GiveBackEndsRun), _) if r.then == Then::GiveBack => r.then = Then::Over,
+            (Some(ForgetsEnds), None) => {
                 let mut reply = self.inner.end(r).await?;
                 reply.outcome = Ended::Gone;
                 return Ok(reply);
@@ -297,7 +245,7 @@ impl RunLedger for Mutant {
 
     async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
         let mut reply = self.inner.history(job, most).await?;
-        if self.bug == Bug::NeverFolds {
+        if self.bug == Some(NeverFoldsSkips) {
             let each = |entry: Attempt| vec![Attempt { count: 1, ..entry.clone() }; entry.count as usize];
             reply.outcome = reply.outcome.into_iter().flat_map(each).collect();
         }
@@ -310,12 +258,12 @@ impl RunLedger for Mutant {
             self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
         match (self.bug, &order) {
-            (Bug::IgnoresCancel, Order::CancelTrigger(_)) | (Bug::IgnoresReset, Order::Reset) => {
+            (Some(IgnoresTriggerCancel), Order::CancelTrigger(_)) | (Some(IgnoresReset), Order::Reset) => {
                 let revision = self.old.lock().unwrap().len() as u64 + 1_000;
                 let answer = Ordered::Accepted { revision };
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), answer));
             }
-            (Bug::OneBoundForAllJobs, Order::Trigger { .. })
+            (Some(SharedTriggerBound), Order::Trigger { .. })
                 if self.old.lock().unwrap().len() > MOST_OF_A_JOB =>
             {
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), Ordered::Full));
@@ -326,47 +274,52 @@ impl RunLedger for Mutant {
 
     async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
         let mut reply = self.inner.orders(group, known).await?;
-        if let (Bug::TriggersAgain, Orders::Changed { triggers, .. }) = (self.bug, &mut reply.outcome) {
+        if let (Some(RepeatsTriggers), Orders::Changed { triggers, .. }) = (self.bug, &mut reply.outcome) {
             triggers.clone_from(&self.old.lock().unwrap());
         }
         Ok(reply)
     }
 }
 
+#[test]
+fn every_bug_has_a_test() {
+    are_all_of(Checker::LedgerConformance, CAUGHT);
+}
+
 super::caught! {
     repeat_that_is_another_claim: ForgetsClaims
         by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
-    repeat_that_does_not_renew: RepeatsWithoutLease by claiming::a_repeated_claim_renews_its_lease;
-    repeat_of_a_lease_that_is_over: RepeatsTheDead
+    repeat_that_does_not_renew: RepeatWithoutRenewal by claiming::a_repeated_claim_renews_its_lease;
+    repeat_of_a_lease_that_is_over: GrantsExpiredRepeat
         by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
-    row_that_is_skipped_twice: SkipsAgain by skipping::a_skip_row_that_is_repeated_is_one;
-    row_that_decides_nothing: SkipsWithoutWatermark by skipping::a_skip_moves_the_watermark;
-    skips_that_fill_the_history: NeverFolds by skipping::skips_that_follow_one_another_are_one_entry;
-    schedule_that_begins_in_the_past: IgnoresBeginnings
+    row_that_is_skipped_twice: CountsRepeatedSkipTwice by skipping::a_skip_row_that_is_repeated_is_one;
+    row_that_decides_nothing: SkipKeepsWatermark by skipping::a_skip_moves_the_watermark;
+    skips_that_fill_the_history: NeverFoldsSkips by skipping::skips_that_follow_one_another_are_one_entry;
+    schedule_that_begins_in_the_past: IgnoresScheduleStart
         by claiming::a_changed_schedule_begins_when_it_is_registered;
-    schedule_that_begins_again: BeginsAgain by claiming::a_job_begins_when_it_is_registered;
-    read_that_registers: ReadingRegisters by claiming::a_watermark_that_is_read_is_not_made;
-    one_budget_for_all: OneBudget by again::failures_and_orphanings_have_budgets_of_their_own;
+    schedule_that_begins_again: RegistrationRestartsJob by claiming::a_job_begins_when_it_is_registered;
+    read_that_registers: ReadRegisters by claiming::a_watermark_that_is_read_is_not_made;
+    one_budget_for_all: SharedRetryBudget by again::failures_and_orphanings_have_budgets_of_their_own;
     hand_over_that_waits_for_the_lease: HandsOverLate
         by again::an_attempt_that_is_handed_over_is_followed_at_once;
-    attempt_that_is_not_given_back: GivesNothingBack by again::an_attempt_that_is_given_back_is_the_same_attempt;
-    attempt_that_is_counted_and_never_began: CountsWhatNeverBegan
+    attempt_that_is_not_given_back: GiveBackEndsRun by again::an_attempt_that_is_given_back_is_the_same_attempt;
+    attempt_that_is_counted_and_never_began: CountsReleasedAttempt
         by again::an_attempt_that_is_given_back_is_the_same_attempt;
-    trigger_without_an_end: TriggersForEver by ordering::a_trigger_expires;
-    one_bound_for_the_triggers_of_all_jobs: OneBoundForAllJobs by ordering::triggers_are_bounded;
-    trigger_that_is_not_cancelled: IgnoresCancel by ordering::a_trigger_can_be_cancelled;
+    trigger_without_an_end: TriggerNeverExpires by ordering::a_trigger_expires;
+    one_bound_for_the_triggers_of_all_jobs: SharedTriggerBound by ordering::triggers_are_bounded;
+    trigger_that_is_not_cancelled: IgnoresTriggerCancel by ordering::a_trigger_can_be_cancelled;
     reset_that_does_nothing: IgnoresReset by ordering::a_reset_ends_a_watermark_in_the_future;
-    skip_that_starts_when_it_is_repeated: StartsRepeatedSkips by overlapping::a_skip_that_is_repeated_is_a_skip;
-    attempts_without_a_bound: AgainWithoutBound by again::attempts_are_bounded;
-    attempt_after_another_than_the_last: AgainAfterAnyAttempt by again::attempts_are_bounded;
-    attempt_beside_the_one_before: AgainBesideTheFirst by again::an_attempt_under_way_is_not_followed;
-    attempt_that_joins_a_later_run: AgainDespiteOthers by again::an_old_attempt_does_not_join_a_later_run;
-    attempt_with_the_token_of_the_one_before: AgainWithTheSameToken
+    skip_that_starts_when_it_is_repeated: StartsRepeatedSkip by overlapping::a_skip_that_is_repeated_is_a_skip;
+    attempts_without_a_bound: RetriesWithoutBound by again::attempts_are_bounded;
+    attempt_after_another_than_the_last: RetriesAnyAttempt by again::attempts_are_bounded;
+    attempt_beside_the_one_before: RetriesRunningAttempt by again::an_attempt_under_way_is_not_followed;
+    attempt_that_joins_a_later_run: RetryIgnoresOthers by again::an_old_attempt_does_not_join_a_later_run;
+    attempt_with_the_token_of_the_one_before: RetryReusesToken
         by again::a_failed_attempt_is_followed_by_another, again::an_orphan_is_followed_by_another;
     claim_that_makes_a_watermark: ClaimMakesWatermark by claiming::a_job_without_a_watermark_is_not_claimed;
     instant_that_starts_twice: StartsDuplicates by claiming::a_due_instant_is_claimed_once;
     instant_before_the_watermark: StartsSuperseded by claiming::an_earlier_instant_is_superseded;
-    instant_before_its_time: IgnoresTheClock by claiming::an_instant_that_has_not_come_is_early;
+    instant_before_its_time: StartsEarly by claiming::an_instant_that_has_not_come_is_early;
     overlap_that_is_ignored: IgnoresOverlap by overlapping::an_open_run_skips_the_next_for_good;
     skip_that_decides_nothing: SkipDecidesNothing by overlapping::an_open_run_skips_the_next_for_good;
     queue_that_decides: QueueDecides by overlapping::a_queued_run_waits_and_decides_nothing;
@@ -374,13 +327,13 @@ super::caught! {
     one_open_run_too_many: AllowsOneMore by overlapping::so_many_runs_are_open_and_no_more;
     orphan_in_the_way: CountsOrphans by overlapping::an_orphan_is_in_nobodys_way;
     waiting_run_that_is_no_run: ForgetsWaiting by again::a_failed_run_that_waits_is_open;
-    token_of_a_claim_that_stands_still: ConstantToken by claiming::tokens_of_claims_grow;
+    token_of_a_claim_that_stands_still: ConstantRunToken by claiming::tokens_of_claims_grow;
     check_then_claim: CheckThenClaim by claiming::of_many_claims_at_once_one_starts;
     orphan_that_is_revived: RevivesOrphans by running::a_run_that_is_over_is_not_revived;
-    keep_without_compare: KeepsForAnybody by running::only_its_claim_keeps_and_ends_a_run;
-    end_without_compare: EndsForAnybody by running::only_its_claim_keeps_and_ends_a_run;
+    keep_without_compare: RenewsRunWithoutCompare by running::only_its_claim_keeps_and_ends_a_run;
+    end_without_compare: EndsRunWithoutCompare by running::only_its_claim_keeps_and_ends_a_run;
     end_that_is_forgotten: ForgetsEnds by running::an_end_that_is_sent_twice_is_recorded_once;
     pause_that_is_ignored: IgnoresPauses by ordering::a_paused_job_starts_nothing_and_makes_nothing_up;
     revision_that_is_ignored: IgnoresRevisions by ordering::a_changed_order_outdates_what_was_planned;
-    trigger_that_waits_for_ever: TriggersAgain by ordering::an_order_to_trigger_that_comes_again_is_not_carried_out_again;
+    trigger_that_waits_for_ever: RepeatsTriggers by ordering::an_order_to_trigger_that_comes_again_is_not_carried_out_again;
 }

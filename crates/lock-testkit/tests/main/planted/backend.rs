@@ -1,0 +1,158 @@
+//! A backend over the buggy store rules, with bugs of its own: in subscriptions, and in what it does with requests.
+
+use async_trait::async_trait;
+use lock_core::{
+    Backend, BackendError, Clock, LockName, ServerTime, Store, TestClock,
+    backend::{
+        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
+        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions, Watchers, Wish,
+    },
+};
+use lock_testkit::planted::{BuggyStore, PlantedBug};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::Duration,
+};
+
+/// A store in memory with a planted bug, or without one. Clones are the same store.
+#[derive(Debug, Clone)]
+pub(crate) struct BuggyBackend {
+    bug: Option<PlantedBug>,
+    store: Arc<Mutex<BuggyStore>>,
+    watchers: Arc<Watchers>,
+    clock: Arc<TestClock>,
+}
+
+impl BuggyBackend {
+    pub(crate) fn new(bug: Option<PlantedBug>, clock: Arc<TestClock>) -> Self {
+        let store = Arc::new(Mutex::new(BuggyStore::new(bug, None)));
+        Self { bug, store, watchers: Arc::default(), clock }
+    }
+
+    fn has(&self, bug: PlantedBug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn store(&self) -> (MutexGuard<'_, BuggyStore>, ServerTime) {
+        let store = self.store.lock().unwrap();
+        let now = self.clock.wall();
+        (store, now)
+    }
+
+    /// Frees the lock, whoever holds it.
+    fn free(&self, name: &LockName) {
+        let (mut store, now) = self.store();
+        if let Some((holder, ..)) = store.held(now, name) {
+            store.force_release(now, &ForceRelease { name: name.clone(), seen: holder.to_string() });
+        }
+    }
+
+    fn is_free(&self, name: &LockName) -> bool {
+        let (store, now) = self.store();
+        store.held(now, name).is_none()
+    }
+}
+
+#[async_trait]
+impl Backend for BuggyBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new("buggy")
+    }
+
+    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+        Some(self.clock.wall())
+    }
+
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let is_new = matches!(r.wish, Wish::Next { .. });
+        if self.has(PlantedBug::CheckThenSet) && is_new && self.is_free(&r.name) {
+            tokio::task::yield_now().await;
+            self.free(&r.name);
+        }
+        let (mut store, now) = self.store();
+        Ok(store.acquire(now, &r))
+    }
+
+    async fn renew(&self, mut items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        if let (true, Some(first)) = (self.has(PlantedBug::OneDurationForAll), items.first()) {
+            let one = first.duration;
+            items.iter_mut().for_each(|item| item.duration = one);
+        }
+        let (mut store, now) = self.store();
+        let mut answers: Vec<_> = items.iter().map(|item| Ok(store.renew(now, item))).collect();
+        if self.has(PlantedBug::ShufflesRenewals) {
+            answers.reverse();
+        }
+        answers
+    }
+
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let mut reply = {
+            let (mut store, now) = self.store();
+            store.release(now, &r)
+        };
+        let notifies = match (self.bug, &reply.outcome) {
+            (Some(PlantedBug::NotifiesPartialRelease), Released::Kept) => true,
+            (_, Released::Kept | Released::Gone { .. }) => false,
+            (Some(PlantedBug::AlwaysNotifies), _) => true,
+            (Some(PlantedBug::NeverNotifies), _) => false,
+            _ => r.publish == Publish::Yes,
+        };
+        if notifies {
+            let notified = self.watchers.freed(&r.name);
+            if let Released::Released { listeners } = &mut reply.outcome {
+                *listeners = Some(notified);
+            }
+        }
+        Ok(reply)
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        let (mut store, now) = self.store();
+        Ok(store.inspect(now, &name))
+    }
+
+    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+        let reply = {
+            let (mut store, now) = self.store();
+            store.force_release(now, &r)
+        };
+        if reply.outcome == Forced::Forced {
+            self.watchers.freed(&r.name);
+        }
+        Ok(reply)
+    }
+}
+
+#[async_trait]
+impl Subscriptions for BuggyBackend {
+    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+        self.watchers.attach(listener)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        let watchers = self.watchers.clone();
+        if self.has(PlantedBug::SubscribesLate) {
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                watchers.watch(subscriber, name);
+            });
+        } else {
+            watchers.watch(subscriber, name);
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        if !self.has(PlantedBug::NeverUnsubscribes) {
+            self.watchers.unwatch(subscriber, &name);
+        }
+        Ok(())
+    }
+}
+
+impl From<BuggyBackend> for Store {
+    fn from(buggy: BuggyBackend) -> Self {
+        Self::from(Arc::new(buggy))
+    }
+}
