@@ -52,8 +52,9 @@ impl Timekeeping {
             // The worker is held up, or about to read this itself: whoever comes first has it.
             driver.read_inbox(runtime, &calls);
             if driver.is_closed() {
-                // It may have looked while this task was at work, and goes home only when nothing is.
-                self.worker.notify_one();
+                // A worker may have looked while this task was at work, and ends only when nothing is going on. It need not be
+                // the worker of this runtime: that one may have ended before, and another begun.
+                driver.inbox.ring();
             }
             if let Some(next) = driver.next_due() {
                 self.alarm.move_to(next, driver.clock.now());
