@@ -23,6 +23,8 @@ pub(crate) struct ProcessClock {
     /// Microseconds that it is ahead from the beginning.
     ahead: u64,
     wall_ahead: AtomicI64,
+    /// Steps of the wall clock during a pause, which the process sees at its end.
+    unseen_steps: AtomicI64,
     /// The true time at which it stands.
     stands_at: AtomicU64,
 }
@@ -30,7 +32,8 @@ pub(crate) struct ProcessClock {
 impl ProcessClock {
     pub(crate) fn new(origin: Instant, ppm: i64, ahead: u64, wall_ahead: i64) -> Self {
         let stands_at = AtomicU64::new(RUNNING);
-        Self { origin, ppm, ahead, wall_ahead: AtomicI64::new(wall_ahead), stands_at }
+        let wall_ahead = AtomicI64::new(wall_ahead);
+        Self { origin, ppm, ahead, wall_ahead, unseen_steps: AtomicI64::new(0), stands_at }
     }
 
     pub(crate) fn stop_at(&self, time: u64) {
@@ -39,10 +42,14 @@ impl ProcessClock {
 
     pub(crate) fn go_on(&self) {
         self.stands_at.store(RUNNING, Ordering::Relaxed);
+        self.wall_ahead.fetch_add(self.unseen_steps.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(crate) fn step_wall(&self, micros: i64) {
-        self.wall_ahead.fetch_add(micros, Ordering::Relaxed);
+        match self.stands_at.load(Ordering::Relaxed) {
+            RUNNING => self.wall_ahead.fetch_add(micros, Ordering::Relaxed),
+            _ => self.unseen_steps.fetch_add(micros, Ordering::Relaxed),
+        };
     }
 
     /// What it shows at this true time.
