@@ -16,7 +16,7 @@ fn breaks(name: &str, config: &Config, law: Law) {
 /// The contract of a backend forbids it: an acquire that is carried out again after it was answered and released leaves a
 /// lease that nobody knows of.
 #[test]
-fn a_resent_acquire_whose_first_answer_was_given_leaves_an_orphan() {
+fn resent_answered_acquire_leaves_an_orphan() {
     let mut config = Config::new(&[&[A]], secs(13)).faults(Budget { duplicate: 1, ..Budget::NONE });
     search("without resends", &config, 300_000).nothing("without resends", &config);
     config.resends_answered = true;
@@ -27,7 +27,7 @@ fn a_resent_acquire_whose_first_answer_was_given_leaves_an_orphan() {
 /// the end of that lease, by no more than the longest wait, as after a lost wake-up. Only where no release says that
 /// the lock is free: here, the holder stands still as well.
 #[test]
-fn a_busy_answer_that_is_heard_late_makes_its_waiter_sleep_past_the_end_of_the_lease() {
+fn late_busy_answer_oversleeps_the_lease() {
     let mut config = Config::new(&[&[A], &[A]], secs(13)).faults(Budget { pause: 2, ..Budget::NONE });
     search("what is promised", &config, 300_000).nothing("what is promised", &config);
     config.punctual = true;
@@ -36,7 +36,7 @@ fn a_busy_answer_that_is_heard_late_makes_its_waiter_sleep_past_the_end_of_the_l
 
 /// The margin is 2 % here: the assumption on clocks is needed, and the search knows it.
 #[test]
-fn a_clock_that_is_slower_than_the_margin_allows_outlives_the_lease() {
+fn clock_slower_than_the_margin_outlives_the_lease() {
     let mut config = Config::new(&[&[A]], secs(13));
     config.slow_clock = 15_000;
     search("within the margin", &config, 300_000).nothing("within the margin", &config);

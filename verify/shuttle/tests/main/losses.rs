@@ -14,7 +14,7 @@ use std::{
 };
 
 #[test]
-fn a_future_that_was_polled_before_tells_the_loss_at_its_next_poll() {
+fn polled_future_reports_the_loss_at_its_next_poll() {
     fn story() {
         let world = World::new(Pace::AtOnce);
         world.runtime.block_on(async {

@@ -73,7 +73,7 @@ fn history(node: &mut Process) -> Vec<(u64, u64, String)> {
 }
 
 #[test]
-fn five_nodes_whose_clocks_differ_start_each_instant_once_and_never_early() {
+fn differing_clocks_start_each_instant_once_and_on_time() {
     let server = RedisServer::start();
     let clocks: Vec<_> = [-2, 0, 2, 30, 0]
         .map(|offset| {
@@ -192,7 +192,7 @@ fn leader_of(nodes: &mut [Process]) -> usize {
 }
 
 #[test]
-fn a_leader_that_is_told_to_end_hands_over_at_once_and_its_runs_finish() {
+fn ended_leader_hands_over_and_finishes_its_runs() {
     // Nobody could wait for the end of that.
     const LEASE: u64 = 600 * SECOND;
     let server = RedisServer::start();
@@ -259,7 +259,7 @@ fn rfc3339(second: u64) -> String {
 }
 
 #[test]
-fn orders_given_to_one_node_hold_on_the_other_and_over_a_restart_of_all() {
+fn orders_hold_on_every_node_and_over_restarts() {
     let server = RedisServer::start();
     let both = || {
         let mut leader = cron(&server, 5 * SECOND, &["* * * * * *"]);
