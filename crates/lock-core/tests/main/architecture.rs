@@ -213,6 +213,20 @@ fn every_crate_takes_the_lints_of_the_workspace_and_files_stay_small() {
 }
 
 #[test]
+fn products_have_no_planted_bugs_and_checkers_are_not_published() {
+    let products = packages(&["crates"]).into_iter().filter(|dir| !dir.ends_with("lock-testkit"));
+    for (path, text) in products.flat_map(|dir| sources(&dir.join("src"))) {
+        for word in ["PlantedBug", "planted(", "cfg(shuttle"] {
+            assert!(!text.contains(word), "{} has `{word}`", path.display());
+        }
+    }
+    for dir in packages(&["verify"]) {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("publish = false"), "{} would be published", dir.display());
+    }
+}
+
+#[test]
 fn every_async_function_says_whether_it_is_cancel_safe() {
     for (path, text) in lock_core() {
         let lines: Vec<_> = text.lines().collect();
