@@ -10,7 +10,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::LostReason;
-use lock_ledger::{RunOutcome, Then};
+use lock_ledger::{AfterAttempt, RunOutcome};
 use std::{
     error::Error,
     future::Future,
@@ -30,11 +30,11 @@ const MOST_CAUSES: usize = 16;
 pub(crate) struct Ended {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    pub(crate) then: Option<Then>,
+    pub(crate) then: Option<AfterAttempt>,
 }
 
 impl Ended {
-    pub(crate) fn new(outcome: RunOutcome, detail: &str, then: Option<Then>) -> Self {
+    pub(crate) fn new(outcome: RunOutcome, detail: &str, then: Option<AfterAttempt>) -> Self {
         Self { outcome, detail: detail.to_owned(), then }
     }
 }

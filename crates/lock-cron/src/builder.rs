@@ -9,7 +9,7 @@ use crate::{
     store::Store,
 };
 use lock_core::{LockFactory, LockOptions};
-use lock_ledger::{GroupName, HISTORY, LONGEST_HISTORY, RunLedger};
+use lock_ledger::{DEFAULT_HISTORY, GroupName, MAX_HISTORY, RunLedger};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
@@ -78,7 +78,7 @@ impl SchedulerBuilder {
             run_lease: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(20),
             trigger_life: Duration::from_secs(600),
-            history: HISTORY,
+            history: DEFAULT_HISTORY,
             observers: Vec::new(),
         }
     }
@@ -163,11 +163,8 @@ impl SchedulerBuilder {
                 return Err(invalid(format!("`{option}`: {error:#}")));
             }
         }
-        if !(1..=LONGEST_HISTORY).contains(&self.history) {
-            return Err(invalid(format!(
-                "`history` is {}: use 1 to {LONGEST_HISTORY} entries",
-                self.history
-            )));
+        if !(1..=MAX_HISTORY).contains(&self.history) {
+            return Err(invalid(format!("`history` is {}: use 1 to {MAX_HISTORY} entries", self.history)));
         }
         if !(Duration::from_secs(1)..=LONGEST_TRIGGER_LIFE).contains(&self.trigger_life) {
             return Err(invalid(format!(

@@ -8,7 +8,7 @@ use crate::{
     scheduler::{Scheduler, registration},
 };
 use lock_core::LockName;
-use lock_ledger::{Order, Ordered, Orders, RunId};
+use lock_ledger::{CommandReply, FleetControls, JobCommand, RunId};
 
 impl Scheduler {
     /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It
@@ -23,7 +23,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Pause).await
+        self.order(job, JobCommand::Pause).await
     }
 
     /// Lets the scheduled runs of a job start again, from now on: those that were due meanwhile are not made up.
@@ -34,7 +34,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Resume).await
+        self.order(job, JobCommand::Resume).await
     }
 
     /// Gives a job another schedule in the whole fleet, over restarts as well, until it is
@@ -49,7 +49,7 @@ impl Scheduler {
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let schedule = Schedule::cron(schedule)?;
         schedule.for_job(job)?;
-        self.order(job, Order::Replace(schedule.to_string())).await
+        self.order(job, JobCommand::Replace(schedule.to_string())).await
     }
 
     /// Gives a job the schedule of the program back.
@@ -60,7 +60,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Restore).await
+        self.order(job, JobCommand::Restore).await
     }
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the schedule is
@@ -74,7 +74,7 @@ impl Scheduler {
     /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
     pub async fn trigger_now(&self, job: &str) -> Result<RunId, CronError> {
         let id = *lock_core::ProcessId::random().as_uuid();
-        self.order(job, Order::Trigger { id, life: self.inner.node.terms.trigger_life }).await?;
+        self.order(job, JobCommand::Trigger { id, life: self.inner.node.terms.trigger_life }).await?;
         Ok(RunId::Triggered(id))
     }
 
@@ -88,13 +88,13 @@ impl Scheduler {
     pub async fn cancel_trigger(&self, run: RunId) -> Result<bool, CronError> {
         let store = &self.inner.node.store;
         let RunId::Triggered(id) = run else { return Ok(false) };
-        let asked = store.ask(store.ledger().orders(store.group.clone(), u64::MAX)).await?.outcome;
-        let Orders::Changed { triggers, .. } = asked else { return Ok(false) };
+        let asked = store.ask(store.ledger().controls(store.group.clone(), u64::MAX)).await?.outcome;
+        let FleetControls::Changed { triggers, .. } = asked else { return Ok(false) };
         let Some(trigger) = triggers.into_iter().find(|trigger| trigger.id == id) else { return Ok(false) };
-        let order = store.ledger().order(store.job(&trigger.job), Order::CancelTrigger(id));
+        let order = store.ledger().command(store.job(&trigger.job), JobCommand::CancelTrigger(id));
         let answer = store.ask(order).await?.outcome;
         self.inner.nudge.notify_one();
-        Ok(matches!(answer, Ordered::Accepted { .. }))
+        Ok(matches!(answer, CommandReply::Accepted { .. }))
     }
 
     /// Sets the watermark of a job to the server's now, also if that lowers it. It ends the silence after the server's clock was
@@ -107,29 +107,29 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, Order::Reset).await
+        self.order(job, JobCommand::Reset).await
     }
 
-    async fn order(&self, job: &str, order: Order) -> Result<(), CronError> {
+    async fn order(&self, job: &str, order: JobCommand) -> Result<(), CronError> {
         let store = &self.inner.node.store;
         let name = LockName::new(job)?;
-        let give = || store.ask(store.ledger().order(store.job(&name), order.clone()));
+        let give = || store.ask(store.ledger().command(store.job(&name), order.clone()));
         let mut answer = give().await?.outcome;
         let known = lock(&self.inner.jobs).get(&name).filter(|job| job.terms.scope == Scope::Fleet).cloned();
         // No leader has made it known yet.
-        if let (Ordered::Unregistered, Some(job)) = (answer, known) {
+        if let (CommandReply::Unregistered, Some(job)) = (answer, known) {
             let jobs = vec![registration(&job, None)];
             store.ask(store.ledger().register(store.group.clone(), jobs)).await?;
             answer = give().await?.outcome;
         }
         self.inner.nudge.notify_one();
         match answer {
-            Ordered::Unregistered => {
+            CommandReply::Unregistered => {
                 let about =
                     format!("no node of this group registered `{job}`: register it on some node first");
                 Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
-            Ordered::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
+            CommandReply::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
             _ => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ use crate::{
     start::{Granted, again, end, granted},
     store::AFTER_FAILURE,
 };
-use lock_ledger::{Attempt, CatchUp, Claimed, RunOutcome, Then};
+use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -45,7 +45,7 @@ pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: Ca
         let Some(then) = ended.then else { return };
         let Ended { outcome, detail, .. } = ended;
         let recorded = end(node, job, granted.run, granted.claim, outcome, detail, then).await;
-        if then != Then::Again || recorded.is_none() {
+        if then != AfterAttempt::Retry || recorded.is_none() {
             return;
         }
         match retry(node, job, &granted, cancel.clone()).await {
@@ -76,11 +76,12 @@ async fn before_body(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) 
         _ = body::lost(granted.hold.as_ref()) => true,
         why = body::asked_to_end(cancel) => match why {
             Why::ShutDown => true,
-            Why::Replaced => return Some(Ended::new(RunOutcome::Cancelled, "a later run replaced it", Some(Then::Over))),
+            Why::Replaced => return Some(Ended::new(RunOutcome::Cancelled, "a later run replaced it", Some(AfterAttempt::Finish))),
         },
         given_back = waits => given_back,
     };
-    given_back.then(|| Ended::new(RunOutcome::Cancelled, "its body had not begun", Some(Then::GiveBack)))
+    given_back
+        .then(|| Ended::new(RunOutcome::Cancelled, "its body had not begun", Some(AfterAttempt::Requeue)))
 }
 
 /// One attempt of the body, and what comes after it.
@@ -98,11 +99,11 @@ async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> E
     let retried = job.terms.on_orphan != OnOrphan::Skip;
     let then = match (outcome, told) {
         (RunOutcome::Abandoned, _) if retried => None,
-        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retried => Some(Then::HandOver),
-        _ if is_failure && granted.failures < job.terms.retries.max => Some(Then::Again),
-        _ => Some(Then::Over),
+        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retried => Some(AfterAttempt::Reassign),
+        _ if is_failure && granted.failures < job.terms.retries.max => Some(AfterAttempt::Retry),
+        _ => Some(AfterAttempt::Finish),
     };
-    let again = then == Some(Then::Again);
+    let again = then == Some(AfterAttempt::Retry);
     node.observers.tell(&CronEvent::Ended {
         job: job_name,
         run,
@@ -129,12 +130,12 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
             biased;
             _ = hold.lost() => return None,
             why = body::asked_to_end(cancel.clone()) => {
-                let then = if why == Why::ShutDown { Then::GiveBack } else { Then::Over };
+                let then = if why == Why::ShutDown { AfterAttempt::Requeue } else { AfterAttempt::Finish };
                 finish("a later run replaced it", then).await;
                 return None;
             }
             () = node.ends(Ending::Draining) => {
-                finish("the scheduler shut down", Then::GiveBack).await;
+                finish("the scheduler shut down", AfterAttempt::Requeue).await;
                 return None;
             }
             () = tokio::time::sleep(wait) => {}
@@ -156,8 +157,8 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
                     return Some(next);
                 }
                 // Another run of the job began meanwhile, or another node has this one.
-                if matches!(reply.outcome, Claimed::Busy { .. }) {
-                    finish("another run began meanwhile", Then::Over).await;
+                if matches!(reply.outcome, ClaimReply::Busy { .. }) {
+                    finish("another run began meanwhile", AfterAttempt::Finish).await;
                 }
                 return None;
             }
@@ -168,7 +169,7 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
                     return None;
                 }
                 if !error.is_retryable() {
-                    finish("the store refused another attempt", Then::Over).await;
+                    finish("the store refused another attempt", AfterAttempt::Finish).await;
                     return None;
                 }
                 wait = AFTER_FAILURE;

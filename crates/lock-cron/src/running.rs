@@ -2,7 +2,7 @@
 
 use crate::{hold::RunHold, node::lock};
 use lock_core::{LockName, Moment};
-use lock_ledger::{ClaimId, KeptRun, RunId};
+use lock_ledger::{ClaimId, RunId, RunRenewal};
 use std::{collections::BTreeMap, sync::Mutex};
 use tokio::sync::watch;
 
@@ -81,11 +81,11 @@ impl Running {
 
     /// Takes the answers to a request to keep these attempts, sent at this moment. An attempt that was followed by another
     /// meanwhile has a hold of its own, so that an answer about one says nothing about the other.
-    pub(crate) fn kept(&self, sent: Moment, attempts: &[(LockName, RunId, Held)], answers: &[KeptRun]) {
+    pub(crate) fn kept(&self, sent: Moment, attempts: &[(LockName, RunId, Held)], answers: &[RunRenewal]) {
         for ((job, run, held), answer) in attempts.iter().zip(answers) {
             match answer {
-                KeptRun::Kept => held.hold.renewed(sent),
-                KeptRun::Replaced => {
+                RunRenewal::Renewed => held.hold.renewed(sent),
+                RunRenewal::Replaced => {
                     held.hold.renewed(sent);
                     self.cancel(|name, of| name == job && of == *run, Why::Replaced);
                 }

@@ -12,7 +12,7 @@ use crate::{
     schedule::{Schedule, UtcTime},
 };
 use lock_core::{LockFactory, LockName};
-use lock_ledger::{Attempt, JobOrders, OpenRun, Orders, Registration, RunLedger};
+use lock_ledger::{Attempt, FleetControls, JobControls, OpenRun, Registration, RunLedger};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -174,7 +174,7 @@ impl Scheduler {
     pub async fn list(&self) -> Result<Vec<JobView>, CronError> {
         let node = &self.inner.node;
         let orders = self.orders().await?;
-        let open = node.store.ask(node.store.ledger().open(node.store.group.clone())).await?.outcome;
+        let open = node.store.ask(node.store.ledger().open_runs(node.store.group.clone())).await?.outcome;
         let jobs: Vec<_> = lock(&self.inner.jobs).values().cloned().collect();
         let fleet = jobs.iter().filter(|job| job.terms.scope == Scope::Fleet);
         let registrations: Vec<_> = fleet.map(|job| registration(job, orders.get(&job.name))).collect();
@@ -263,10 +263,10 @@ impl Scheduler {
     }
 
     /// The orders of the fleet, whatever this node knows of them.
-    async fn orders(&self) -> Result<BTreeMap<LockName, JobOrders>, CronError> {
+    async fn orders(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
         let store = &self.inner.node.store;
-        match store.ask(store.ledger().orders(store.group.clone(), u64::MAX)).await?.outcome {
-            Orders::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),
+        match store.ask(store.ledger().controls(store.group.clone(), u64::MAX)).await?.outcome {
+            FleetControls::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),
             _ => Ok(BTreeMap::new()),
         }
     }
@@ -278,12 +278,12 @@ fn not_registered_here(job: &LockName, more: &str) -> CronError {
 }
 
 /// A job as the ledger knows it.
-pub(crate) fn registration(job: &Job, orders: Option<&JobOrders>) -> Registration {
+pub(crate) fn registration(job: &Job, orders: Option<&JobControls>) -> Registration {
     Registration { job: job.name.clone(), schedule: effective(job, orders).identity() }
 }
 
 /// The schedule that the fleet was told, or else that of the program.
-pub(crate) fn effective(job: &Job, orders: Option<&JobOrders>) -> Schedule {
+pub(crate) fn effective(job: &Job, orders: Option<&JobControls>) -> Schedule {
     let Some(text) = orders.and_then(|orders| orders.schedule.as_deref()) else {
         return job.schedule.clone();
     };

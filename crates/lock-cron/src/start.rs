@@ -12,8 +12,8 @@ use crate::{
 };
 use lock_core::{FencingToken, LockName};
 use lock_ledger::{
-    Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, OpenRun, OverlapRule, RunId,
-    RunOutcome, RunState, Then,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
+    RetryOf, RunId, RunOutcome, RunState,
 };
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub(crate) fn again(node: &Node, job: &Job, run: RunId, catch_up: CatchUp, claim
         job: node.store.job(&job.name),
         run,
         claim: ClaimId::random(),
-        again: Some(Again { claim, failures: job.terms.retries.max, orphanings }),
+        retry_of: Some(RetryOf { claim, failures: job.terms.retries.max, orphanings }),
         skip: None,
         schedule: 0,
         revision: 0,
@@ -84,7 +84,7 @@ pub(crate) async fn start(node: &Node, due: &mut Due) -> (Answer, Option<Granted
         job: node.store.job(&due.job),
         run: due.run,
         claim,
-        again: None,
+        retry_of: None,
         skip: due.skip.clone(),
         schedule: due.schedule,
         revision: due.revision,
@@ -129,14 +129,16 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
     let orphaned = left.state == RunState::Orphaned;
     match reply.outcome {
         // The attempts that it may have are used up.
-        Claimed::Gone => {
+        ClaimReply::Gone => {
             let detail = "its node died, or lost it".to_owned();
-            let ended = end(node, job, left.run, left.claim, RunOutcome::Abandoned, detail, Then::Over).await;
-            if orphaned && ended == Some(Ended::Recorded) {
+            let ended =
+                end(node, job, left.run, left.claim, RunOutcome::Abandoned, detail, AfterAttempt::Finish)
+                    .await;
+            if orphaned && ended == Some(EndReply::Recorded) {
                 node.observers.tell(&CronEvent::Orphan { job: &job.name, again: false });
             }
         }
-        Claimed::Claimed { .. } if orphaned => {
+        ClaimReply::Claimed { .. } if orphaned => {
             node.observers.tell(&CronEvent::Orphan { job: &job.name, again: true });
         }
         _ => {}
@@ -147,11 +149,11 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
 /// The run that this answer grants. Its hold may be over already; then its body does not begin.
 pub(crate) fn granted(
     r: &ClaimRequest,
-    answer: &Claimed,
+    answer: &ClaimReply,
     started: UtcTime,
     hold: RunHold,
 ) -> Option<Granted> {
-    let Claimed::Claimed { token, attempt, failures } = *answer else { return None };
+    let ClaimReply::Claimed { token, attempt, failures } = *answer else { return None };
     let (run, claim, catch_up, hold) = (r.run, r.claim, r.catch_up, Some(hold));
     Some(Granted { run, claim, token, attempt, failures, catch_up, started, hold })
 }
@@ -164,8 +166,8 @@ pub(crate) async fn end(
     claim: ClaimId,
     outcome: RunOutcome,
     detail: String,
-    then: Then,
-) -> Option<Ended> {
+    then: AfterAttempt,
+) -> Option<EndReply> {
     let job: &LockName = &job.name;
     let history = node.terms.history;
     let request = EndRequest { job: node.store.job(job), run, claim, outcome, detail, then, history };

@@ -3,7 +3,7 @@
 use crate::{hold::RunHold, plan::utc, schedule::UtcTime};
 use futures_util::FutureExt;
 use lock_core::{Applied, BackendError, BackendErrorKind, LockName, Moment, ServerTime, backend::Reply};
-use lock_ledger::{ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, RunLedger};
+use lock_ledger::{ClaimReply, ClaimRequest, EndReply, EndRequest, GroupName, JobId, RunLedger};
 use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,7 +20,7 @@ pub(crate) const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// The result of a claim.
 pub(crate) struct Claiming {
-    pub(crate) answer: Result<Reply<Claimed>, BackendError>,
+    pub(crate) answer: Result<Reply<ClaimReply>, BackendError>,
     /// The moment before the request that was answered.
     pub(crate) sent: Moment,
     /// A request of this claim id was not answered, and may still be carried out.
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// Records an end, for at most the lease of the run: afterwards it is an orphan anyway.
-    pub(crate) async fn end(&self, request: EndRequest, within: Duration) -> Option<Ended> {
+    pub(crate) async fn end(&self, request: EndRequest, within: Duration) -> Option<EndReply> {
         let until_recorded = async {
             let mut wait = FIRST_WAIT;
             loop {

@@ -1,4 +1,4 @@
-//! Who is who in a ledger: groups, jobs, runs and claims.
+//! The identities of a ledger: groups, jobs, runs and claims.
 
 use lock_core::{LockName, NameError, ServerTime};
 use std::{fmt, str::FromStr};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 pub struct GroupName(LockName);
 
 impl GroupName {
-    /// Checks `name` and takes it.
+    /// Checks a name.
     ///
     /// # Errors
     /// As [`LockName::new`]; and [`NameError::BrokenHashTag`] for any brace, since all that is kept of a group shares one hash
@@ -22,7 +22,7 @@ impl GroupName {
         Ok(Self(name))
     }
 
-    /// The name as it was given.
+    /// Returns the name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -44,14 +44,14 @@ impl fmt::Debug for GroupName {
 /// A job of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
-    /// Its group.
+    /// The group.
     pub group: GroupName,
-    /// Its name in the group.
+    /// The name of the job in its group.
     pub name: LockName,
 }
 
-/// What tells a run of a job from its other runs: the instant for which it was scheduled, never the time at which it was
-/// started, or the order that triggered it.
+/// The identity of a run among the runs of its job: the instant for which it was scheduled, never the time at which it was
+/// started, or the id of its trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunId {
@@ -62,13 +62,13 @@ pub enum RunId {
 }
 
 impl RunId {
-    /// The run that is scheduled for that many milliseconds after the epoch.
+    /// Returns the run that is scheduled for this many milliseconds after the epoch.
     #[must_use]
     pub const fn at_millis(millis: u64) -> Self {
         Self::Scheduled(ServerTime::from_micros(millis.saturating_mul(1000)))
     }
 
-    /// Its instant, if it has one.
+    /// Returns the instant for which it was scheduled, if it has one.
     #[must_use]
     pub const fn scheduled(&self) -> Option<ServerTime> {
         match self {
@@ -90,41 +90,34 @@ impl fmt::Display for RunId {
     }
 }
 
-/// A text is no id and no word of a ledger of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The text is not a [`RunId`] or [`ClaimId`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub struct ForeignEntry;
-
-impl fmt::Display for ForeignEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an entry of the run ledger is not of this library")
-    }
-}
-
-impl std::error::Error for ForeignEntry {}
+#[error("the text is not an id of the run ledger: use one that this library has written")]
+pub struct ParseIdError;
 
 impl FromStr for RunId {
-    type Err = ForeignEntry;
-    fn from_str(text: &str) -> Result<Self, ForeignEntry> {
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
         match text.strip_prefix(TRIGGER) {
-            Some(id) => Uuid::try_parse(id).map(Self::Triggered).map_err(|_| ForeignEntry),
-            None => text.parse().map(Self::at_millis).map_err(|_| ForeignEntry),
+            Some(id) => Uuid::try_parse(id).map(Self::Triggered).map_err(|_| ParseIdError),
+            None => text.parse().map(Self::at_millis).map_err(|_| ParseIdError),
         }
     }
 }
 
-/// One attempt to start a run: drawn afresh for every attempt, kept over every repetition of the request.
+/// The id of one attempt to start a run: drawn at random for each attempt, and the same in each repetition of its request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
-    /// Draws a fresh one from the operating system.
+    /// Draws a random id from the operating system.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// One that was drawn elsewhere.
+    /// Makes an id of a UUID that was drawn elsewhere.
     #[must_use]
     pub const fn from_uuid(id: Uuid) -> Self {
         Self(id)
@@ -144,9 +137,9 @@ impl fmt::Debug for ClaimId {
 }
 
 impl FromStr for ClaimId {
-    type Err = ForeignEntry;
-    fn from_str(text: &str) -> Result<Self, ForeignEntry> {
-        Uuid::try_parse(text).map(Self).map_err(|_| ForeignEntry)
+    type Err = ParseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        Uuid::try_parse(text).map(Self).map_err(|_| ParseIdError)
     }
 }
 
@@ -160,7 +153,7 @@ mod tests {
             assert_eq!(run.to_string().parse(), Ok(run));
         }
         for text in ["", "x", "-1", "trigger:", "trigger:x"] {
-            assert_eq!(text.parse::<RunId>(), Err(ForeignEntry), "{text}");
+            assert_eq!(text.parse::<RunId>(), Err(ParseIdError), "{text}");
         }
     }
 

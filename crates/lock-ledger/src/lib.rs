@@ -4,26 +4,31 @@
 //! again. The ledger is a record that outlives the run. For each job it is one number, the *watermark*: the latest instant
 //! that was decided.
 //!
-//! [`RunLedger`] is the contract; [`MemoryLedger`] keeps it in this process's memory; stores on a server implement it in
+//! [`RunLedger`] is the contract. [`MemoryLedger`] keeps it in this process's memory. Stores on a server implement it in
 //! their own crates. Applications use it through `lock-cron`.
 
-mod connect;
-mod contract;
+mod connector;
+mod control;
 mod ids;
+mod limits;
 mod memory;
 mod reply;
 mod request;
 mod rules;
+mod run;
+mod run_ledger;
 
-pub use connect::LedgerConnector;
-pub use contract::{ABSENT, HISTORY, LONGEST_HISTORY, MOST_OF_A_JOB, MOST_TRIGGERS, RunLedger, SCHEDULES};
-pub use ids::{ClaimId, ForeignEntry, GroupName, JobId, RunId};
-pub use memory::MemoryLedger;
-pub use reply::{
-    Attempt, Claimed, Ended, JobOrders, KeptRun, Known, OpenRun, Ordered, Orders, Registered, RunOutcome,
-    RunState, Trigger,
+pub use connector::LedgerConnector;
+pub use control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger};
+pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
+pub use limits::{
+    ABSENT_AFTER, DEFAULT_HISTORY, MAX_HISTORY, MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
 };
+pub use memory::MemoryLedger;
+pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};
 pub use request::{
-    Again, CatchUp, ClaimRequest, EndRequest, KeepRun, Order, OverlapRule, Registration, Skip, Then,
+    AfterAttempt, ClaimRequest, EndRequest, OverlapRule, Registration, RenewRun, RetryOf, Skip,
 };
 pub use rules::GroupLedger;
+pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
+pub use run_ledger::RunLedger;

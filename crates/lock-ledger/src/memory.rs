@@ -1,23 +1,29 @@
 //! The run ledger in memory: its rules behind a mutex.
 
 use crate::{
-    Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupLedger, GroupName, JobId, KeepRun, KeptRun,
-    OpenRun, Order, Ordered, Orders, Registered, Registration, RunLedger,
+    control::{CommandReply, FleetControls, JobCommand},
+    ids::{GroupName, JobId},
+    reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
+    request::{ClaimRequest, EndRequest, Registration, RenewRun},
+    rules::GroupLedger,
+    run::{Attempt, OpenRun},
+    run_ledger::RunLedger,
 };
 use async_trait::async_trait;
 use lock_core::{
+    __private::lock,
     Clock, ServerTime, SteadyClock,
     backend::{BackendError, Reply},
 };
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// A run ledger in this process's memory: for tests, for programs of one process, and as the model of every other ledger.
 ///
-/// It answers at once and forgets everything when its last clone is dropped. Clones are the same ledger.
+/// It answers at once, and its data are gone when its last clone is dropped. Clones are the same ledger.
 #[derive(Clone)]
 pub struct MemoryLedger {
     inner: Arc<Inner>,
@@ -41,16 +47,16 @@ impl MemoryLedger {
         Self { inner: Arc::new(Inner { clock, groups: Mutex::default() }) }
     }
 
-    /// Forgets everything, as a server that restarts empty does.
+    /// Removes all data, as a server that restarts empty does.
     pub fn clear(&self) {
         self.groups().clear();
     }
 
     fn groups(&self) -> MutexGuard<'_, HashMap<GroupName, GroupLedger>> {
-        self.inner.groups.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.groups)
     }
 
-    /// Applies `f` to one group, at one moment of the server. A group of which nothing is kept stays unknown.
+    /// Applies `f` to one group, at one moment of the server. A group without data is not stored.
     fn with<R>(
         &self,
         group: &GroupName,
@@ -95,7 +101,7 @@ impl RunLedger for MemoryLedger {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
         self.with(&group, |ledger, now| ledger.register(now, &jobs))
     }
 
@@ -107,31 +113,35 @@ impl RunLedger for MemoryLedger {
         self.with(&group, |ledger, _| ledger.watermarks(&jobs))
     }
 
-    async fn claim(&self, r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+    async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         self.with(&r.job.group, |ledger, now| ledger.claim(now, &r))
     }
 
-    async fn keep(&self, group: GroupName, runs: Vec<KeepRun>) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        self.with(&group, |ledger, now| runs.iter().map(|item| ledger.keep(now, item)).collect())
+    async fn renew(
+        &self,
+        group: GroupName,
+        runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        self.with(&group, |ledger, now| runs.iter().map(|item| ledger.renew(now, item)).collect())
     }
 
-    async fn end(&self, r: EndRequest) -> Result<Reply<Ended>, BackendError> {
+    async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         self.with(&r.job.group, |ledger, now| ledger.end(now, &r))
     }
 
-    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        self.with(&group, |ledger, now| ledger.open(now))
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        self.with(&group, |ledger, now| ledger.open_runs(now))
     }
 
-    async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
-        self.with(&job.group, |ledger, _| ledger.history(&job.name, most))
+    async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+        self.with(&job.group, |ledger, _| ledger.history(&job.name, max))
     }
 
-    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
-        self.with(&job.group, |ledger, now| ledger.order(now, &job.name, &order))
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
+        self.with(&job.group, |ledger, now| ledger.command(now, &job.name, &command))
     }
 
-    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
-        self.with(&group, |ledger, _| ledger.orders(known))
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
+        self.with(&group, |ledger, _| ledger.controls(known))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     store::AFTER_FAILURE,
 };
 use lock_core::{ErrorKind, FencingToken, LockError, LockGuard, LockName};
-use lock_ledger::{ClaimId, JobOrders, OpenRun, Orders, RunId, RunState};
+use lock_ledger::{ClaimId, FleetControls, JobControls, OpenRun, RunId, RunState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
@@ -152,10 +152,10 @@ impl Drive {
         }
     }
 
-    pub(super) fn ordered(&mut self, orders: Orders, commands: &mut Vec<Command>) {
-        let Orders::Changed { revision, jobs, triggers } = orders else { return };
+    pub(super) fn ordered(&mut self, orders: FleetControls, commands: &mut Vec<Command>) {
+        let FleetControls::Changed { revision, jobs, triggers } = orders else { return };
         self.known_orders = revision;
-        let orders: BTreeMap<LockName, JobOrders> = jobs.into_iter().collect();
+        let orders: BTreeMap<LockName, JobControls> = jobs.into_iter().collect();
         for job in self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet) {
             let of_job = orders.get(&job.name);
             let (revision, paused) = of_job.map_or((0, false), |orders| (orders.revision, orders.paused));

@@ -7,7 +7,7 @@ use crate::{
     plan::utc,
 };
 use lock_core::{LockGuard, LockName};
-use lock_ledger::{Known, Registered, Registration};
+use lock_ledger::{JobStatus, RegisteredJob, Registration};
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -108,7 +108,7 @@ impl Drive {
         self.spawn(ask, failed);
     }
 
-    pub(super) fn registered(&mut self, registrations: &[Registration], answers: &[Registered]) {
+    pub(super) fn registered(&mut self, registrations: &[Registration], answers: &[RegisteredJob]) {
         if self.leadership.is_none() {
             return;
         }
@@ -116,7 +116,7 @@ impl Drive {
         for (registration, answer) in registrations.iter().zip(answers) {
             let (job, watermark) = (&registration.job, utc(answer.watermark));
             let known = !self.registered.insert(job.clone());
-            if known && answer.state == Known::New {
+            if known && answer.status == JobStatus::New {
                 self.inner.node.observers.tell(&CronEvent::DataLost { job });
             }
             let by = watermark.since(now);

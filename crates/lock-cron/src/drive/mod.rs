@@ -22,7 +22,7 @@ use futures_util::FutureExt;
 use lock_core::{
     Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason, Moment,
 };
-use lock_ledger::{KeepRun, KeptRun, OpenRun, Orders, Registered, Registration, RunId};
+use lock_ledger::{FleetControls, OpenRun, RegisteredJob, Registration, RenewRun, RunId, RunRenewal};
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
@@ -52,10 +52,10 @@ enum Effect {
     Elected(Box<Result<LockGuard, LockError>>),
     /// The task of the election panicked.
     NotElected,
-    Registered(Vec<Registration>, Asked<Vec<Registered>>),
-    Orders(Asked<Orders>),
+    Registered(Vec<Registration>, Asked<Vec<RegisteredJob>>),
+    Orders(Asked<FleetControls>),
     Open(Asked<Vec<OpenRun>>),
-    Kept(Moment, Vec<(LockName, RunId, Held)>, Asked<Vec<KeptRun>>),
+    Kept(Moment, Vec<(LockName, RunId, Held)>, Asked<Vec<RunRenewal>>),
     Claimed(Due, Answer, Option<Box<Granted>>),
     Adopted(LockName, RunId, Option<Box<Granted>>),
     Over(LockName, RunId),
@@ -211,7 +211,7 @@ impl Drive {
             self.next_open = now + self.third_of_a_run_lease();
             let node = self.inner.node.clone();
             let ask = async move {
-                let asked = node.store.ask(node.store.ledger().open(node.store.group.clone())).await;
+                let asked = node.store.ask(node.store.ledger().open_runs(node.store.group.clone())).await;
                 Effect::Open(asked.map(|reply| reply.outcome))
             };
             self.spawn(ask, Effect::Open(Err(panicked())));
@@ -246,7 +246,7 @@ impl Drive {
         self.reading_orders = true;
         let (node, known) = (self.inner.node.clone(), self.known_orders);
         let ask = async move {
-            let asked = node.store.ask(node.store.ledger().orders(node.store.group.clone(), known)).await;
+            let asked = node.store.ask(node.store.ledger().controls(node.store.group.clone(), known)).await;
             if let Some(seconds) = node.store.clock_offset() {
                 node.observers.tell(&CronEvent::ClockOffset { seconds });
             }
@@ -264,14 +264,14 @@ impl Drive {
         let (node, sent) = (self.inner.node.clone(), self.inner.node.store.moment());
         let failed = Effect::Kept(sent, held.clone(), Err(panicked()));
         let ask = async move {
-            let item = |(job, run, held): &(LockName, RunId, Held)| KeepRun {
+            let item = |(job, run, held): &(LockName, RunId, Held)| RenewRun {
                 job: job.clone(),
                 run: *run,
                 claim: held.claim,
                 lease: node.terms.lease,
             };
             let items = held.iter().map(item).collect();
-            let asked = node.store.ask(node.store.ledger().keep(node.store.group.clone(), items)).await;
+            let asked = node.store.ask(node.store.ledger().renew(node.store.group.clone(), items)).await;
             let kept = asked.and_then(|reply| of_length(held.len(), reply.outcome));
             Effect::Kept(sent, held, kept)
         };

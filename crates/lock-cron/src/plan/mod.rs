@@ -27,7 +27,7 @@ use crate::{
 use agenda::{Agenda, Entry};
 use job::Job;
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimId, Claimed, Registration, RunId, Skip};
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, Registration, RunId, Skip};
 pub(crate) use missed::Budget;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -107,7 +107,7 @@ impl SkipReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The ledger said so.
-    Ledger(Claimed),
+    Ledger(ClaimReply),
     /// The store could not be asked; nothing was claimed.
     Failed,
 }
@@ -254,37 +254,37 @@ impl Planner {
         }
         if let Some(front) = job.agenda.front_mut() {
             front.in_doubt = due.in_doubt;
-            front.early = matches!(answer, Answer::Ledger(Claimed::Early { .. }));
+            front.early = matches!(answer, Answer::Ledger(ClaimReply::Early { .. }));
         }
         let row = job.agenda.front().and_then(|entry| entry.skip);
         let (reason, count) = row.map_or((SkipReason::Overlap, 1), |row| (row.reason, row.count));
         let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
         match answer {
-            Answer::Ledger(Claimed::Claimed { .. }) => job.decided(),
-            Answer::Ledger(Claimed::Skipped) => {
+            Answer::Ledger(ClaimReply::Claimed { .. }) => job.decided(),
+            Answer::Ledger(ClaimReply::Skipped) => {
                 skipped(reason, count);
                 job.decided();
             }
-            Answer::Ledger(Claimed::Expired) => {
+            Answer::Ledger(ClaimReply::Expired) => {
                 skipped(SkipReason::Expired, 1);
                 job.decided();
             }
-            Answer::Ledger(Claimed::Duplicate | Claimed::Superseded | Claimed::Gone) => {
+            Answer::Ledger(ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone) => {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
-            Answer::Ledger(Claimed::Early { wait }) => job.not_before = now.saturating_add(wait),
-            Answer::Ledger(Claimed::Busy { .. }) => {
+            Answer::Ledger(ClaimReply::Early { wait }) => job.not_before = now.saturating_add(wait),
+            Answer::Ledger(ClaimReply::Busy { .. }) => {
                 job.ask_later(now);
                 if due.overlap == Overlap::CancelPrevious {
                     out.push(Command::EndRunning(due.job.clone()));
                 }
             }
-            Answer::Ledger(Claimed::Paused | Claimed::Outdated) => {
+            Answer::Ledger(ClaimReply::Paused | ClaimReply::Outdated) => {
                 job.not_before = now.saturating_add(BUSY);
                 out.push(Command::ReadOrders);
             }
-            Answer::Ledger(Claimed::Unregistered) => {
+            Answer::Ledger(ClaimReply::Unregistered) => {
                 skipped(SkipReason::DataLoss, job.agenda.count());
                 job.forget();
                 out.push(Command::Register(due.job.clone()));

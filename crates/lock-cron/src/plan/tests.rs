@@ -4,7 +4,7 @@ mod catching_up;
 
 use super::*;
 use crate::options::Misfire;
-use Claimed::{Busy, Duplicate, Early, Unregistered};
+use ClaimReply::{Busy, Duplicate, Early, Unregistered};
 use lock_core::FencingToken;
 
 const JOB: &str = "job";
@@ -22,7 +22,7 @@ fn name() -> LockName {
 }
 
 fn granted() -> Answer {
-    Answer::Ledger(Claimed::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 })
+    Answer::Ledger(ClaimReply::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 })
 }
 
 struct Story {
@@ -59,7 +59,7 @@ impl Story {
             let is_row = |command: &Command| matches!(command, Command::Claim(due) if due.skip.is_some());
             let Some(row) = out.iter().position(is_row) else { break };
             let Command::Claim(due) = out.remove(row) else { unreachable!("it is a claim") };
-            self.planner.answered(now, &due, Answer::Ledger(Claimed::Skipped), &mut out);
+            self.planner.answered(now, &due, Answer::Ledger(ClaimReply::Skipped), &mut out);
         }
         self.missed += out.iter().map(missed).sum::<u32>();
         out
@@ -227,7 +227,7 @@ fn a_paused_job_asks_for_nothing_and_begins_anew() {
 #[test]
 fn orders_that_are_not_known_are_read_first() {
     let mut story = Story::led("* * * * *", Terms::default());
-    for answer in [Claimed::Outdated, Claimed::Paused] {
+    for answer in [ClaimReply::Outdated, ClaimReply::Paused] {
         story.tick(at(60));
         assert_eq!(story.answer(at(60), run_at(60), Answer::Ledger(answer)), [Command::ReadOrders]);
         story.planner.ended(&name());
@@ -348,7 +348,10 @@ fn a_trigger_that_expired_is_told_and_not_asked_for_again() {
     let run = RunId::Triggered(*lock_core::ProcessId::random().as_uuid());
     story.planner.triggered(&name(), run);
     story.asks(at(5));
-    assert_eq!(story.answer(at(5), run, Answer::Ledger(Claimed::Expired)), [skipped(SkipReason::Expired, 1)]);
+    assert_eq!(
+        story.answer(at(5), run, Answer::Ledger(ClaimReply::Expired)),
+        [skipped(SkipReason::Expired, 1)]
+    );
     assert_eq!(story.asks(at(6)), []);
 }
 

@@ -283,7 +283,7 @@ async fn what_an_outage_missed_of_a_replaced_schedule_is_made_up() {
         let node = fleet.node("b");
         node.job("job", "0 0 1 1 *", secs(1)).register().expect("a good job");
         if slow {
-            node.faulty.next(Op::Orders, Fault::LoseRequest);
+            node.faulty.next(Op::Controls, Fault::LoseRequest);
         }
         let _back = node.start();
         sleep(secs(60)).await;

@@ -122,7 +122,7 @@ async fn an_attempt_outlives_a_renewal_that_was_meant_for_the_one_before() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
-    let renewal = running.faulty.gate(Op::KeepRuns, Phase::Before);
+    let renewal = running.faulty.gate(Op::RenewRuns, Phase::Before);
     renewal.reached().await;
     fail.notify_one();
     sleep(Duration::from_millis(50)).await;
@@ -138,7 +138,7 @@ async fn an_attempt_outlives_a_renewal_between_its_claim_and_the_answer() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
-    let renewal = running.faulty.gate(Op::KeepRuns, Phase::Before);
+    let renewal = running.faulty.gate(Op::RenewRuns, Phase::Before);
     renewal.reached().await;
     let claim = running.faulty.gate(Op::Claim, Phase::After);
     fail.notify_one();

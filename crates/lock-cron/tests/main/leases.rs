@@ -53,7 +53,7 @@ async fn a_renewal_that_fails_is_no_loss() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "1 0 1 1 *", secs(100)).await;
     sleep(secs(65)).await;
-    running.faulty.script(Op::KeepRuns, [Fault::LoseRequest, Fault::ApplyThenLose, Fault::LoseRequest]);
+    running.faulty.script(Op::RenewRuns, [Fault::LoseRequest, Fault::ApplyThenLose, Fault::LoseRequest]);
     sleep(secs(120)).await;
     let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [RunOutcome::Succeeded]);
@@ -187,7 +187,7 @@ async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
     job.on_orphan(OnOrphan::Retry { max: 5 }).cancel_grace(secs(20)).register().expect("a good job");
     let running = node.start();
     sleep(secs(65)).await;
-    running.faulty.always(Op::KeepRuns, Fault::FailBefore(BackendErrorKind::Unavailable));
+    running.faulty.always(Op::RenewRuns, Fault::FailBefore(BackendErrorKind::Unavailable));
     sleep(secs(36)).await;
     running.faulty.heal();
     sleep(secs(600)).await;
@@ -216,7 +216,7 @@ async fn a_renewal_that_hangs_is_no_loss_however_long_the_leadership_lasts() {
     };
     let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     cron.job("job", schedule, body).register().expect("a good job");
-    faulty.next(Op::KeepRuns, Fault::Hang);
+    faulty.next(Op::RenewRuns, Fault::Hang);
     cron.run_until(sleep(secs(200))).await.expect("it ends in good order");
     let history = cron.history("job", 9).await.expect("a healthy store answers");
     let outcomes: Vec<_> = history.into_iter().map(|attempt| attempt.outcome).collect();

@@ -141,7 +141,7 @@ async fn a_trigger_that_is_under_way_and_read_once_more_stands_in_nobodys_way() 
     claim.reached().await;
     sleep(Duration::from_millis(10)).await;
     // Read while the first is not claimed yet, told when it is.
-    let read = running.faulty.gate(Op::Orders, Phase::After);
+    let read = running.faulty.gate(Op::Controls, Phase::After);
     let second = running.cron.trigger_now("job").await.unwrap();
     read.reached().await;
     claim.open();

@@ -72,13 +72,13 @@ async fn a_list_of_many_jobs_is_no_more_questions_than_one_of_few() {
         node.job(&format!("job-{number}"), "* * * * *", secs(1)).register().expect("a good job");
     }
     let mut app = lock_cron::router(node.cron.clone());
-    let before = node.faulty.calls(lock_testkit::Op::Orders);
+    let before = node.faulty.calls(lock_testkit::Op::Controls);
     let (_, jobs) = json(&mut app, "/jobs").await;
     assert_eq!(
         (jobs.as_array().map(Vec::len), &jobs[49]["next_runs"][4]),
         (Some(50), &"2026-01-01T00:05:00Z".into())
     );
-    assert_eq!(node.faulty.calls(lock_testkit::Op::Orders) - before, 1);
+    assert_eq!(node.faulty.calls(lock_testkit::Op::Controls) - before, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use lock_core::{BackendError, LockFactory, ServerTime, backend::Reply};
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
-    Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, MemoryLedger,
-    OpenRun, Order, Ordered, Orders, Registered, Registration, RunLedger,
+    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
+    JobCommand, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
 };
 use std::sync::{
     Arc, Mutex,
@@ -38,7 +38,7 @@ impl RunLedger for Panicking {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
         self.counted().register(group, jobs).await
     }
 
@@ -50,32 +50,36 @@ impl RunLedger for Panicking {
         self.counted().watermarks(group, jobs).await
     }
 
-    async fn claim(&self, request: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+    async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         self.counted().claim(request).await
     }
 
-    async fn keep(&self, group: GroupName, runs: Vec<KeepRun>) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        self.counted().keep(group, runs).await
+    async fn renew(
+        &self,
+        group: GroupName,
+        runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        self.counted().renew(group, runs).await
     }
 
-    async fn end(&self, request: EndRequest) -> Result<Reply<Ended>, BackendError> {
+    async fn end(&self, request: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         self.counted().end(request).await
     }
 
-    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        self.counted().open(group).await
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        self.counted().open_runs(group).await
     }
 
-    async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
-        self.counted().history(job, most).await
+    async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+        self.counted().history(job, max).await
     }
 
-    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
-        self.counted().order(job, order).await
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
+        self.counted().command(job, command).await
     }
 
-    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
-        self.counted().orders(group, known).await
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
+        self.counted().controls(group, known).await
     }
 }
 

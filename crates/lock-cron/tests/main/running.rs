@@ -137,7 +137,7 @@ async fn a_body_that_loses_its_lease_is_told_and_not_recorded_as_done() {
     node.cron.job("job", Schedule::cron("1 0 1 1 *").unwrap(), body).register().unwrap();
     let running = node.start();
     sleep(secs(65)).await;
-    running.faulty.always(lock_testkit::Op::KeepRuns, lock_testkit::Fault::LoseRequest);
+    running.faulty.always(lock_testkit::Op::RenewRuns, lock_testkit::Fault::LoseRequest);
     sleep(secs(30)).await;
     assert_eq!(heard.load(SeqCst), 1);
     let history = running.history().await;

@@ -4,9 +4,9 @@ use crate::support::{name, redis};
 use lock_core::{LockName, ProcessId, ServerTime};
 use lock_fred::RedisBackend;
 use lock_ledger::{
-    Again, CatchUp, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupLedger, GroupName, JobId,
-    KeepRun, KeptRun, Order, Ordered, Orders, OverlapRule, Registration, RunId, RunLedger, RunOutcome, Skip,
-    Then,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
+    FleetControls, GroupLedger, GroupName, JobCommand, JobId, OverlapRule, Registration, RenewRun, RetryOf,
+    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -53,7 +53,7 @@ impl Run {
 
     /// The job's revision, and now and then another.
     fn revision(&mut self, job: &LockName) -> u64 {
-        let Orders::Changed { jobs, .. } = self.model.orders(u64::MAX) else { return 0 };
+        let FleetControls::Changed { jobs, .. } = self.model.controls(u64::MAX) else { return 0 };
         let known = jobs.iter().find(|(name, _)| name == job).map_or(0, |(_, orders)| orders.revision);
         if self.random.chance(0.1) { known + 1 } else { known }
     }
@@ -82,7 +82,7 @@ impl Run {
             job,
             run,
             claim: ClaimId::random(),
-            again: None,
+            retry_of: None,
             skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
             schedule: self.random.below(12),
             overlap,
@@ -100,9 +100,9 @@ impl Run {
             2..=4 if !recent.is_empty() => {
                 let before = self.pick(&recent);
                 let [failures, orphanings] = [(); 2].map(|()| u32::try_from(self.random.below(4)).unwrap());
-                let again = Some(Again { claim: before.claim, failures, orphanings });
+                let retry_of = Some(RetryOf { claim: before.claim, failures, orphanings });
                 let (claim, lease) = (ClaimId::random(), self.lease());
-                ClaimRequest { again, skip: None, claim, lease, ..before }
+                ClaimRequest { retry_of, skip: None, claim, lease, ..before }
             }
             _ => self.fresh_claim(),
         };
@@ -111,22 +111,22 @@ impl Run {
         let expected = self.model.claim(reply.now, &request);
         assert_eq!(reply.outcome, expected, "{request:?}");
         self.count(match expected {
-            Claimed::Claimed { attempt: 1, .. } => "claimed",
-            Claimed::Claimed { .. } => "claimed again",
-            Claimed::Duplicate => "duplicate",
-            Claimed::Superseded => "superseded",
-            Claimed::Early { .. } => "early",
-            Claimed::Skipped if request.skip.is_some() => "row skipped",
-            Claimed::Skipped => "skipped",
-            Claimed::Expired => "expired",
-            Claimed::Busy { .. } => "busy",
-            Claimed::Paused => "paused",
-            Claimed::Outdated => "outdated",
-            Claimed::Gone => "gone",
+            ClaimReply::Claimed { attempt: 1, .. } => "claimed",
+            ClaimReply::Claimed { .. } => "claimed again",
+            ClaimReply::Duplicate => "duplicate",
+            ClaimReply::Superseded => "superseded",
+            ClaimReply::Early { .. } => "early",
+            ClaimReply::Skipped if request.skip.is_some() => "row skipped",
+            ClaimReply::Skipped => "skipped",
+            ClaimReply::Expired => "expired",
+            ClaimReply::Busy { .. } => "busy",
+            ClaimReply::Paused => "paused",
+            ClaimReply::Outdated => "outdated",
+            ClaimReply::Gone => "gone",
             _ => "unregistered",
         });
         // What was granted is what most can be asked of.
-        if matches!(reply.outcome, Claimed::Claimed { .. }) || self.random.chance(0.1) {
+        if matches!(reply.outcome, ClaimReply::Claimed { .. }) || self.random.chance(0.1) {
             self.recent.push(request);
         }
         if self.recent.len() > 8 {
@@ -134,20 +134,20 @@ impl Run {
         }
     }
 
-    async fn keep(&mut self) {
+    async fn renew(&mut self) {
         let mut runs = Vec::new();
         for request in self.recent.clone().into_iter().rev().take(3) {
             let lease = self.lease();
-            runs.push(KeepRun { job: request.job.name, run: request.run, claim: request.claim, lease });
+            runs.push(RenewRun { job: request.job.name, run: request.run, claim: request.claim, lease });
         }
-        let reply = self.ledger.keep(self.group.clone(), runs.clone()).await.unwrap();
-        let expected: Vec<_> = runs.iter().map(|item| self.model.keep(reply.now, item)).collect();
+        let reply = self.ledger.renew(self.group.clone(), runs.clone()).await.unwrap();
+        let expected: Vec<_> = runs.iter().map(|item| self.model.renew(reply.now, item)).collect();
         assert_eq!(reply.outcome, expected);
-        for kept in expected {
-            self.count(match kept {
-                KeptRun::Kept => "kept",
-                KeptRun::Replaced => "replaced",
-                _ => "not kept",
+        for renewal in expected {
+            self.count(match renewal {
+                RunRenewal::Renewed => "renewed",
+                RunRenewal::Replaced => "replaced",
+                _ => "not renewed",
             });
         }
     }
@@ -165,21 +165,27 @@ impl Run {
             claim: request.claim,
             outcome,
             detail: "why".to_owned(),
-            then: self.pick(&[Then::Over, Then::Over, Then::Again, Then::HandOver, Then::GiveBack]),
+            then: self.pick(&[
+                AfterAttempt::Finish,
+                AfterAttempt::Finish,
+                AfterAttempt::Retry,
+                AfterAttempt::Reassign,
+                AfterAttempt::Requeue,
+            ]),
             history: HISTORY,
         };
         let reply = self.ledger.end(end.clone()).await.unwrap();
         let expected = self.model.end(reply.now, &end);
         assert_eq!(reply.outcome, expected);
         self.count(match (expected, end.then) {
-            (Ended::Recorded, Then::HandOver) => "handed over",
-            (Ended::Recorded, Then::GiveBack) => "given back",
-            (Ended::Recorded, _) => "ended",
+            (EndReply::Recorded, AfterAttempt::Reassign) => "reassigned",
+            (EndReply::Recorded, AfterAttempt::Requeue) => "requeued",
+            (EndReply::Recorded, _) => "ended",
             _ => "not there to end",
         });
     }
 
-    async fn order(&mut self) {
+    async fn command(&mut self) {
         let (mut job, mut id) = (self.job(), *ProcessId::random().as_uuid());
         if let (true, Some(RunId::Triggered(before))) = (self.random.chance(0.3), self.triggers.last()) {
             id = *before;
@@ -189,26 +195,26 @@ impl Run {
         }
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
         let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
-        let order = match self.random.below(14) {
-            0 => Order::Pause,
-            1..=3 => Order::Resume,
-            4 => Order::Replace(text),
-            5 => Order::Restore,
-            6 => Order::Reset,
-            7 => Order::CancelTrigger(id),
-            _ => Order::Trigger { id, life },
+        let command = match self.random.below(14) {
+            0 => JobCommand::Pause,
+            1..=3 => JobCommand::Resume,
+            4 => JobCommand::Replace(text),
+            5 => JobCommand::Restore,
+            6 => JobCommand::Reset,
+            7 => JobCommand::CancelTrigger(id),
+            _ => JobCommand::Trigger { id, life },
         };
-        if matches!(order, Order::Trigger { .. }) {
+        if matches!(command, JobCommand::Trigger { .. }) {
             self.triggers.push(RunId::Triggered(id));
             self.triggers.drain(..self.triggers.len().saturating_sub(4));
         }
-        let reply = self.ledger.order(job.clone(), order.clone()).await.unwrap();
-        let expected = self.model.order(reply.now, &job.name, &order);
+        let reply = self.ledger.command(job.clone(), command.clone()).await.unwrap();
+        let expected = self.model.command(reply.now, &job.name, &command);
         assert_eq!(reply.outcome, expected);
-        self.count(match (expected, order) {
-            (Ordered::Accepted { .. }, Order::CancelTrigger(_)) => "cancelled",
-            (Ordered::Accepted { .. }, _) => "ordered",
-            _ => "not ordered",
+        self.count(match (expected, command) {
+            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "cancelled",
+            (CommandReply::Accepted { .. }, _) => "commanded",
+            _ => "not commanded",
         });
     }
 
@@ -227,10 +233,10 @@ impl Run {
 
     async fn read(&mut self) {
         let known = self.random.below(3);
-        let orders = self.ledger.orders(self.group.clone(), known).await.unwrap();
-        assert_eq!(orders.outcome, self.model.orders(known));
-        let open = self.ledger.open(self.group.clone()).await.unwrap();
-        assert_eq!(open.outcome, self.model.open(open.now));
+        let orders = self.ledger.controls(self.group.clone(), known).await.unwrap();
+        assert_eq!(orders.outcome, self.model.controls(known));
+        let open = self.ledger.open_runs(self.group.clone()).await.unwrap();
+        assert_eq!(open.outcome, self.model.open_runs(open.now));
         let job = self.job();
         let history = self.ledger.history(job.clone(), 50).await.unwrap();
         assert_eq!(history.outcome, self.model.history(&job.name, 50));
@@ -239,9 +245,9 @@ impl Run {
     async fn step(&mut self) {
         match self.random.below(20) {
             0..=9 => self.claim().await,
-            10..=12 => self.keep().await,
+            10..=12 => self.renew().await,
             13..=17 => self.end().await,
-            18 => self.order().await,
+            18 => self.command().await,
             _ if self.random.chance(0.5) => self.register().await,
             _ => self.read().await,
         }
@@ -249,7 +255,7 @@ impl Run {
 }
 
 #[tokio::test]
-async fn ten_thousand_random_operations_on_runs_are_answered_as_the_rules_say() {
+async fn random_operations_on_runs_are_answered_by_the_rules() {
     let (server, seed) = (RedisServer::start(), Seed::of_this_run());
     let ledger = redis(&server.url()).await;
     let jobs: Vec<_> = ["a", "b", "never-registered"].into_iter().map(name).collect();

@@ -1,28 +1,31 @@
-//! Keeping a run, and ending an attempt: only by the claim that has it.
+//! Renewing a run, and ending an attempt: only by the claim that has it.
 
-use super::{GroupLedger, Job, Stage};
-use crate::{EndRequest, Ended, KeepRun, KeptRun, Then};
+use super::state::{GroupLedger, Job, Stage};
+use crate::{
+    reply::{EndReply, RunRenewal},
+    request::{AfterAttempt, EndRequest, RenewRun},
+};
 use lock_core::{__private::expiry, ServerTime};
 
 impl GroupLedger {
     /// Renews the lease of a run.
-    pub fn keep(&mut self, now: ServerTime, item: &KeepRun) -> KeptRun {
+    pub fn renew(&mut self, now: ServerTime, item: &RenewRun) -> RunRenewal {
         let open = self.jobs.get_mut(&item.job).and_then(|job| job.open.get_mut(&item.run));
         match open.filter(|open| open.claim == item.claim && !open.is_over(now)) {
             Some(open) => {
                 open.expires_ms = open.expires_ms.max(expiry(now, item.lease));
-                if open.replaced { KeptRun::Replaced } else { KeptRun::Kept }
+                if open.replaced { RunRenewal::Replaced } else { RunRenewal::Renewed }
             }
-            None => KeptRun::Gone,
+            None => RunRenewal::Gone,
         }
     }
 
-    /// Records the end of an attempt. One that was orphaned meanwhile may still say how it ended. A run that is released
-    /// raises the revision of the group, so that the leader looks at once.
-    pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> Ended {
-        let Some(job) = self.jobs.get_mut(&r.job.name) else { return Ended::Gone };
+    /// Records the end of an attempt, also of one that was orphaned meanwhile. A run that is released raises the revision of the
+    /// group, so that the leader looks at once.
+    pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
+        let Some(job) = self.jobs.get_mut(&r.job.name) else { return EndReply::Gone };
         let is_open = job.open.get(&r.run).is_some_and(|open| open.claim == r.claim);
-        if is_open && matches!(r.then, Then::HandOver | Then::GiveBack) {
+        if is_open && matches!(r.then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
             self.revision += 1;
         }
         job.end(now, r)
@@ -30,29 +33,31 @@ impl GroupLedger {
 }
 
 impl Job {
-    fn end(&mut self, now: ServerTime, r: &EndRequest) -> Ended {
+    fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
         let Some(open) = self.open.get_mut(&r.run).filter(|open| open.claim == r.claim) else {
-            return if self.remembers(r.run, Some(r.claim)) { Ended::Recorded } else { Ended::Gone };
+            return if self.remembers(r.run, Some(r.claim)) { EndReply::Recorded } else { EndReply::Gone };
         };
         // Of an attempt that has ended before, the history has the end already.
         let was_running = open.stage == Stage::Running;
-        let ended =
-            (was_running && r.then != Then::GiveBack).then(|| open.ended(r.run, now, r.outcome, &r.detail));
+        let ended = (was_running && r.then != AfterAttempt::Requeue)
+            .then(|| open.ended(r.run, now, r.outcome, &r.detail));
         match r.then {
-            Then::Over => {}
-            Then::Again if was_running => (open.stage, open.failures) = (Stage::Failed, open.failures + 1),
-            Then::HandOver if was_running => open.stage = Stage::Interrupted,
-            Then::GiveBack if was_running => open.stage = Stage::Unbegun,
-            Then::Again | Then::HandOver | Then::GiveBack => {}
+            AfterAttempt::Finish => {}
+            AfterAttempt::Retry if was_running => {
+                (open.stage, open.attempts.failures) = (Stage::Failed, open.attempts.failures + 1);
+            }
+            AfterAttempt::Reassign if was_running => open.stage = Stage::Interrupted,
+            AfterAttempt::Requeue if was_running => open.stage = Stage::Unbegun,
+            AfterAttempt::Retry | AfterAttempt::Reassign | AfterAttempt::Requeue => {}
         }
         match r.then {
-            Then::Over => drop(self.open.remove(&r.run)),
-            Then::HandOver | Then::GiveBack => open.expires_ms = 0,
-            Then::Again => {}
+            AfterAttempt::Finish => drop(self.open.remove(&r.run)),
+            AfterAttempt::Reassign | AfterAttempt::Requeue => open.expires_ms = 0,
+            AfterAttempt::Retry => {}
         }
         if let Some(attempt) = ended {
             self.remember(attempt, r.history);
         }
-        Ended::Recorded
+        EndReply::Recorded
     }
 }

@@ -1,7 +1,11 @@
 //! The history of a job: attempts that ended, and rows of runs that were skipped.
 
-use super::{Job, Open};
-use crate::{Attempt, ClaimId, ClaimRequest, RunId, RunOutcome, Skip};
+use super::state::{Job, Open};
+use crate::{
+    ids::{ClaimId, RunId},
+    request::{ClaimRequest, Skip},
+    run::{Attempt, RunOutcome},
+};
 use lock_core::{FencingToken, ServerTime};
 
 impl Job {
@@ -10,7 +14,7 @@ impl Job {
         self.history.truncate(usize::try_from(length.max(1)).unwrap_or(usize::MAX));
     }
 
-    /// Writes a skip down; skips for one reason that follow one another are one entry.
+    /// Records a skip. Adjacent skips with equal reasons become one entry.
     pub(super) fn remember_skip(&mut self, now: ServerTime, r: &ClaimRequest, skip: &Skip) {
         let mut entry = Attempt {
             run: r.run,
@@ -55,7 +59,7 @@ impl Open {
             run,
             first: run,
             count: 1,
-            attempt: self.attempt,
+            attempt: self.attempts.number,
             claim: self.claim,
             token: self.token,
             node: self.node.clone(),

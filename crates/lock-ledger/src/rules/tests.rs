@@ -1,11 +1,14 @@
-//! The stories that taught the rules. What every store must answer is told by the conformance suite; here is what only the
-//! rules can show: the exact moment.
+//! The stories that taught the rules. The conformance suite has what every store must answer; here is what only the rules can
+//! show: the exact moment.
 
-use super::*;
+use super::GroupLedger;
 use crate::{
-    ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun, KeptRun, Order,
-    OverlapRule, RunOutcome, Then,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
+    GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, Registration, RenewRun, RunId, RunOutcome,
+    RunRenewal, RunState,
 };
+use lock_core::{LockName, ServerTime};
+use std::time::Duration;
 
 const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
 const SCHEDULE: u64 = 7;
@@ -41,7 +44,7 @@ impl Story {
             job: self.job.clone(),
             run: RunId::Scheduled(NOW + secs(scheduled)),
             claim: ClaimId::random(),
-            again: None,
+            retry_of: None,
             skip: None,
             schedule: SCHEDULE,
             revision: 0,
@@ -49,15 +52,15 @@ impl Story {
             lease: LEASE,
             node: String::new(),
             catch_up: CatchUp::No,
-            history: HISTORY,
+            history: DEFAULT_HISTORY,
         }
     }
 
-    fn claim(&mut self, at: Duration, request: &ClaimRequest) -> Claimed {
+    fn claim(&mut self, at: Duration, request: &ClaimRequest) -> ClaimReply {
         self.ledger.claim(NOW + at, request)
     }
 
-    fn end(&mut self, at: Duration, request: &ClaimRequest, then: Then) -> Ended {
+    fn end(&mut self, at: Duration, request: &ClaimRequest, then: AfterAttempt) -> EndReply {
         let (run, claim, outcome) = (request.run, request.claim, RunOutcome::Failed);
         let end = EndRequest {
             job: self.job.clone(),
@@ -66,7 +69,7 @@ impl Story {
             outcome,
             detail: String::new(),
             then,
-            history: HISTORY,
+            history: DEFAULT_HISTORY,
         };
         self.ledger.end(NOW + at, &end)
     }
@@ -77,21 +80,21 @@ fn no_run_starts_a_millisecond_before_its_instant() {
     let mut story = Story::new();
     let request = story.request(60);
     let before = secs(60) - Duration::from_millis(1);
-    assert_eq!(story.claim(before, &request), Claimed::Early { wait: Duration::from_millis(1) });
-    assert!(matches!(story.claim(secs(60), &request), Claimed::Claimed { attempt: 1, .. }));
+    assert_eq!(story.claim(before, &request), ClaimReply::Early { wait: Duration::from_millis(1) });
+    assert!(matches!(story.claim(secs(60), &request), ClaimReply::Claimed { attempt: 1, .. }));
 }
 
 #[test]
-fn the_reply_is_lost_and_the_leader_changes_and_the_run_is_neither_lost_nor_doubled() {
+fn lost_reply_across_leader_change_starts_once() {
     let mut story = Story::new();
     let (lost, next) = (story.request(60), story.request(120));
     let first = story.claim(secs(60), &lost);
     assert_eq!(story.claim(secs(80), &lost), first, "the old leader asks again");
-    assert!(matches!(story.claim(secs(120), &next), Claimed::Claimed { .. }), "another leads");
-    assert_eq!(story.claim(secs(121), &lost), Claimed::Gone, "others run instead");
+    assert!(matches!(story.claim(secs(120), &next), ClaimReply::Claimed { .. }), "another leads");
+    assert_eq!(story.claim(secs(121), &lost), ClaimReply::Gone, "others run instead");
     assert_eq!(
         story.claim(secs(121), &story.request(60)),
-        Claimed::Duplicate,
+        ClaimReply::Duplicate,
         "and the new one does not run it"
     );
 }
@@ -101,24 +104,28 @@ fn an_attempt_is_over_after_its_last_millisecond() {
     let mut story = Story::new();
     let request = story.request(60);
     story.claim(secs(60), &request);
-    let item = KeepRun { job: story.job.name.clone(), run: request.run, claim: request.claim, lease: LEASE };
+    let item = RenewRun { job: story.job.name.clone(), run: request.run, claim: request.claim, lease: LEASE };
     let end = secs(60) + LEASE;
-    assert_eq!(story.ledger.clone().keep(NOW + end, &item), KeptRun::Kept);
+    assert_eq!(story.ledger.clone().renew(NOW + end, &item), RunRenewal::Renewed);
     let over = end + Duration::from_millis(1);
-    assert_eq!(story.ledger.keep(NOW + over, &item), KeptRun::Gone);
-    assert_eq!(story.ledger.open(NOW + over)[0].state, RunState::Orphaned);
-    assert_eq!(story.end(over, &request, Then::Over), Ended::Recorded, "it may still say how it ended");
+    assert_eq!(story.ledger.renew(NOW + over, &item), RunRenewal::Gone);
+    assert_eq!(story.ledger.open_runs(NOW + over)[0].state, RunState::Orphaned);
+    assert_eq!(
+        story.end(over, &request, AfterAttempt::Finish),
+        EndReply::Recorded,
+        "it may still say how it ended"
+    );
 }
 
 #[test]
 fn tokens_grow_over_the_loss_of_the_data() {
     let mut story = Story::new();
-    let Claimed::Claimed { token: before, .. } = story.claim(secs(60), &story.request(60)) else {
+    let ClaimReply::Claimed { token: before, .. } = story.claim(secs(60), &story.request(60)) else {
         panic!("it is due")
     };
     let mut emptied = Story::new();
     let at = secs(60) + Duration::from_micros(1);
-    let Claimed::Claimed { token: after, .. } = emptied.claim(at, &emptied.request(60)) else {
+    let ClaimReply::Claimed { token: after, .. } = emptied.claim(at, &emptied.request(60)) else {
         panic!("it is due")
     };
     assert!(after > before);
@@ -127,16 +134,16 @@ fn tokens_grow_over_the_loss_of_the_data() {
 #[test]
 fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
     let mut story = Story::new();
-    story.ledger.order(NOW, &story.job.name, &Order::Pause);
-    story.ledger.order(NOW + secs(604_800), &story.job.name, &Order::Resume);
+    story.ledger.command(NOW, &story.job.name, &JobCommand::Pause);
+    story.ledger.command(NOW + secs(604_800), &story.job.name, &JobCommand::Resume);
     let missed = ClaimRequest { revision: 2, ..story.request(604_799) };
-    assert_eq!(story.claim(secs(604_801), &missed), Claimed::Superseded);
+    assert_eq!(story.claim(secs(604_801), &missed), ClaimReply::Superseded);
     let due = ClaimRequest { revision: 2, ..story.request(604_801) };
-    assert!(matches!(story.claim(secs(604_801), &due), Claimed::Claimed { .. }));
+    assert!(matches!(story.claim(secs(604_801), &due), ClaimReply::Claimed { .. }));
 }
 
 #[test]
-fn a_job_that_comes_back_begins_then_and_an_outage_of_all_is_none() {
+fn returning_job_begins_then_but_not_after_an_outage_of_all() {
     let mut story = Story::new();
     story.register(0, "other", SCHEDULE);
     // A year without any leader: what was missed is the misfire policy's to judge.
@@ -151,13 +158,13 @@ fn a_job_that_comes_back_begins_then_and_an_outage_of_all_is_none() {
     assert_eq!(
         story.register(13 * 60, "j", SCHEDULE),
         13 * 60,
-        "others led without it for longer than `ABSENT`"
+        "others led without it for longer than `ABSENT_AFTER`"
     );
     assert_eq!(story.register(14 * 60, "j", SCHEDULE), 13 * 60);
 }
 
 #[test]
-fn a_leader_that_follows_within_minutes_finds_the_job_where_it_was() {
+fn next_leader_within_minutes_keeps_the_watermark() {
     let mut story = Story::new();
     story.register(60, "j", SCHEDULE);
     story.register(540, "other", SCHEDULE);
@@ -180,7 +187,7 @@ fn the_beginnings_of_the_latest_schedules_are_remembered() {
     for schedule in 0..20 {
         story.register(10 + schedule, "j", 100 + schedule);
     }
-    assert_eq!(story.ledger.jobs[&story.job.name].since.len(), SCHEDULES);
+    assert_eq!(story.ledger.jobs[&story.job.name].since.len(), MAX_SCHEDULES);
     assert_eq!(story.register(40, "j", 119), 29, "the latest");
     assert_eq!(story.register(40, "j", 100), 40, "the first was forgotten");
 }
@@ -190,20 +197,20 @@ fn a_clock_that_was_ahead_is_reset_by_an_order() {
     let mut story = Story::new();
     const YEAR: u64 = 31_536_000;
     let request = story.request(YEAR);
-    assert!(matches!(story.claim(secs(YEAR), &request), Claimed::Claimed { .. }));
+    assert!(matches!(story.claim(secs(YEAR), &request), ClaimReply::Claimed { .. }));
     assert_eq!(story.register(61, "j", SCHEDULE), YEAR);
-    assert_eq!(story.claim(secs(120), &story.request(120)), Claimed::Superseded);
-    story.ledger.order(NOW + secs(130), &story.job.name, &Order::Reset);
+    assert_eq!(story.claim(secs(120), &story.request(120)), ClaimReply::Superseded);
+    story.ledger.command(NOW + secs(130), &story.job.name, &JobCommand::Reset);
     assert_eq!(story.register(131, "j", SCHEDULE), 130);
     let due = ClaimRequest { revision: 1, ..story.request(180) };
     assert!(
-        matches!(story.claim(secs(180), &due), Claimed::Claimed { attempt: 1, .. }),
+        matches!(story.claim(secs(180), &due), ClaimReply::Claimed { attempt: 1, .. }),
         "its lease ended as well"
     );
-    let again = ClaimRequest { revision: 1, ..story.request(YEAR) };
+    let repeated = ClaimRequest { revision: 1, ..story.request(YEAR) };
     assert_eq!(
-        story.claim(secs(YEAR), &again),
-        Claimed::Duplicate,
+        story.claim(secs(YEAR), &repeated),
+        ClaimReply::Duplicate,
         "the run of the excursion is still there"
     );
 }

@@ -13,9 +13,10 @@ use crate::{
 use async_trait::async_trait;
 use lock_core::{BackendError, FencingToken, LockName, ServerTime, backend::Reply};
 use lock_ledger::{
-    ABSENT, Attempt, CatchUp, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun,
-    Known, MOST_OF_A_JOB, MOST_TRIGGERS, OpenRun, Order, Ordered, Orders, OverlapRule, Registered,
-    Registration, RunId, RunLedger, SCHEDULES, Then,
+    ABSENT_AFTER, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest, CommandReply, EndReply,
+    EndRequest, FleetControls, GroupName, JobCommand, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,
+    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, RenewRun, RunId, RunLedger,
+    RunRenewal,
 };
 use record::Record;
 use std::time::Duration;
@@ -30,21 +31,21 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
         // A right that is missing shows here and by name, not in the middle of a claim.
         self.probe_ledger().await?;
         let mut keys = vec![GroupKeys::of(&group).group];
         keys.extend(job_keys(&group, &jobs));
-        let mut args = vec![ABSENT.as_millis().to_string(), SCHEDULES.to_string()];
+        let mut args = vec![ABSENT_AFTER.as_millis().to_string(), MAX_SCHEDULES.to_string()];
         args.extend(fingerprints(&jobs));
         let reply = self.run(&script::LEDGER_REGISTER, keys, args).await?;
         let of_one = |at| {
-            let state = match reply.text(2 * at)? {
-                "new" => Known::New,
-                "before" => Known::Before,
+            let status = match reply.text(2 * at)? {
+                "new" => JobStatus::New,
+                "before" => JobStatus::Existing,
                 _ => return Err(unexpected_reply(reply.what)),
             };
-            Ok(Registered { watermark: from_millis(reply.number(2 * at + 1)?), state })
+            Ok(RegisteredJob { watermark: from_millis(reply.number(2 * at + 1)?), status })
         };
         let outcome = (0..jobs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
@@ -65,11 +66,11 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         Ok(Reply::new(reply.now, outcome))
     }
 
-    async fn claim(&self, r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+    async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
         let GroupKeys { open, group } = GroupKeys::of(group);
-        let (overlap, most_open) = match r.overlap {
+        let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
             OverlapRule::Replace => ("replace", 1),
@@ -80,16 +81,16 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             name.to_string(),
             r.run.to_string(),
             r.claim.to_string(),
-            r.again.map_or_else(String::new, |again| again.claim.to_string()),
-            r.again.map_or(0, |again| again.failures).to_string(),
-            r.again.map_or(0, |again| again.orphanings).to_string(),
+            r.retry_of.map_or_else(String::new, |before| before.claim.to_string()),
+            r.retry_of.map_or(0, |before| before.failures).to_string(),
+            r.retry_of.map_or(0, |before| before.orphanings).to_string(),
             r.skip.as_ref().map_or_else(String::new, |skip| skip.first.to_string()),
             r.skip.as_ref().map_or(0, |skip| skip.count).to_string(),
             r.skip.map_or_else(String::new, |skip| skip.detail),
             fingerprint(r.schedule),
             r.revision.to_string(),
             overlap.to_owned(),
-            most_open.to_string(),
+            max_open.to_string(),
             millis(r.lease),
             r.node,
             u8::from(r.catch_up == CatchUp::Yes).to_string(),
@@ -99,47 +100,51 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let outcome = match reply.word() {
             "claimed" => {
                 let (token, attempt, failures) = (reply.number(0)?, reply.count(1)?, reply.count(2)?);
-                Claimed::Claimed { token: FencingToken::new(token), attempt, failures }
+                ClaimReply::Claimed { token: FencingToken::new(token), attempt, failures }
             }
-            "skipped" => Claimed::Skipped,
-            "expired" => Claimed::Expired,
-            "busy" => Claimed::Busy { running: reply.count(0)? },
-            "early" => Claimed::Early { wait: Duration::from_millis(reply.number(0)?) },
-            "duplicate" => Claimed::Duplicate,
-            "superseded" => Claimed::Superseded,
-            "paused" => Claimed::Paused,
-            "outdated" => Claimed::Outdated,
-            "gone" => Claimed::Gone,
-            "unregistered" => Claimed::Unregistered,
+            "skipped" => ClaimReply::Skipped,
+            "expired" => ClaimReply::Expired,
+            "busy" => ClaimReply::Busy { running: reply.count(0)? },
+            "early" => ClaimReply::Early { wait: Duration::from_millis(reply.number(0)?) },
+            "duplicate" => ClaimReply::Duplicate,
+            "superseded" => ClaimReply::Superseded,
+            "paused" => ClaimReply::Paused,
+            "outdated" => ClaimReply::Outdated,
+            "gone" => ClaimReply::Gone,
+            "unregistered" => ClaimReply::Unregistered,
             _ => return Err(unexpected_reply(reply.what).into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
 
-    async fn keep(&self, group: GroupName, runs: Vec<KeepRun>) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        let item = |run: &KeepRun| {
+    async fn renew(
+        &self,
+        group: GroupName,
+        runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        let item = |run: &RenewRun| {
             [run.job.to_string(), run.run.to_string(), run.claim.to_string(), millis(run.lease)]
         };
         let args = runs.iter().flat_map(item).collect();
         let reply = self.run(&script::LEDGER_KEEP, vec![GroupKeys::of(&group).open], args).await?;
         let of_one = |at| match reply.text(at)? {
-            "kept" => Ok(KeptRun::Kept),
-            "replaced" => Ok(KeptRun::Replaced),
-            "gone" => Ok(KeptRun::Gone),
+            "kept" => Ok(RunRenewal::Renewed),
+            "replaced" => Ok(RunRenewal::Replaced),
+            "gone" => Ok(RunRenewal::Gone),
             _ => Err(unexpected_reply(reply.what)),
         };
         let outcome = (0..runs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
     }
 
-    async fn end(&self, r: EndRequest) -> Result<Reply<Ended>, BackendError> {
+    async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
         let then = match r.then {
-            Then::Over => "over",
-            Then::Again => "again",
-            Then::HandOver => "hand-over",
-            Then::GiveBack => "give-back",
+            AfterAttempt::Finish => "finish",
+            AfterAttempt::Retry => "retry",
+            AfterAttempt::Reassign => "reassign",
+            AfterAttempt::Requeue => "requeue",
             _ => return Err(unexpected_reply("end a run").into()),
         };
         let args = vec![
@@ -155,14 +160,14 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let keys = vec![job, open, history, group];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
-            "recorded" => Ended::Recorded,
-            "gone" => Ended::Gone,
+            "recorded" => EndReply::Recorded,
+            "gone" => EndReply::Gone,
             _ => return Err(unexpected_reply(reply.what).into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
 
-    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
         let reply = self.run(&script::LEDGER_OPEN, vec![GroupKeys::of(&group).open], Vec::new()).await?;
         let mut runs = Vec::new();
         for at in (0..reply.len()).step_by(2) {
@@ -173,9 +178,9 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         Ok(Reply::new(reply.now, runs))
     }
 
-    async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+    async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
         let key = JobKeys::of(&job.group, &job.name).history;
-        let reply = self.run(&script::LEDGER_HISTORY, vec![key], vec![most.to_string()]).await?;
+        let reply = self.run(&script::LEDGER_HISTORY, vec![key], vec![max.to_string()]).await?;
         let mut entries = Vec::new();
         for at in 0..reply.len() {
             entries.extend(Record::read(reply.text(at)?).and_then(|record| record.ended()));
@@ -183,17 +188,17 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         Ok(Reply::new(reply.now, entries))
     }
 
-    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
         let trigger = |id| RunId::Triggered(id).to_string();
-        let (word, value, life) = match order {
-            Order::Pause => ("pause", String::new(), Duration::ZERO),
-            Order::Resume => ("resume", String::new(), Duration::ZERO),
-            Order::Replace(schedule) => ("replace", schedule, Duration::ZERO),
-            Order::Restore => ("restore", String::new(), Duration::ZERO),
-            Order::Reset => ("reset", String::new(), Duration::ZERO),
-            Order::Trigger { id, life } => ("trigger", trigger(id), life),
-            Order::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
-            _ => return Err(unexpected_reply("give an order").into()),
+        let (word, value, life) = match command {
+            JobCommand::Pause => ("pause", String::new(), Duration::ZERO),
+            JobCommand::Resume => ("resume", String::new(), Duration::ZERO),
+            JobCommand::Replace(schedule) => ("replace", schedule, Duration::ZERO),
+            JobCommand::Restore => ("restore", String::new(), Duration::ZERO),
+            JobCommand::Reset => ("reset", String::new(), Duration::ZERO),
+            JobCommand::Trigger { id, life } => ("trigger", trigger(id), life),
+            JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
+            _ => return Err(unexpected_reply("give a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
         let GroupKeys { open, group } = GroupKeys::of(&job.group);
@@ -203,25 +208,25 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             word.to_owned(),
             value,
             life.as_millis().to_string(),
-            MOST_TRIGGERS.to_string(),
-            MOST_OF_A_JOB.to_string(),
+            MAX_TRIGGERS.to_string(),
+            MAX_TRIGGERS_PER_JOB.to_string(),
         ];
         let reply = self.run(&script::LEDGER_ORDER, keys, args).await?;
         let outcome = match reply.word() {
-            "accepted" => Ordered::Accepted { revision: reply.number(0)? },
-            "unregistered" => Ordered::Unregistered,
-            "full" => Ordered::Full,
-            "gone" => Ordered::Gone,
+            "accepted" => CommandReply::Accepted { revision: reply.number(0)? },
+            "unregistered" => CommandReply::Unregistered,
+            "full" => CommandReply::Full,
+            "gone" => CommandReply::Gone,
             _ => return Err(unexpected_reply(reply.what).into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
 
-    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         let keys = vec![GroupKeys::of(&group).group];
         let reply = self.run(&script::LEDGER_ORDERS, keys, vec![known.to_string()]).await?;
         let outcome = match reply.word() {
-            "unchanged" => Orders::Unchanged,
+            "unchanged" => FleetControls::Unchanged,
             "changed" => changed(&reply)?,
             _ => return Err(unexpected_reply(reply.what).into()),
         };
@@ -240,20 +245,20 @@ impl ScriptReply {
 }
 
 /// The hash of the group, field by field; the revision comes first.
-fn changed(reply: &ScriptReply) -> Result<Orders, RequestError> {
+fn changed(reply: &ScriptReply) -> Result<FleetControls, RequestError> {
     let (mut jobs, mut triggers) = (Vec::new(), Vec::new());
     for at in (1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
-            let orders = Record::read(value).and_then(|record| record.orders());
-            jobs.extend(LockName::new(job).ok().zip(orders));
+            let controls = Record::read(value).and_then(|record| record.controls());
+            jobs.extend(LockName::new(job).ok().zip(controls));
         } else if let Ok(run) = field.parse() {
             triggers.extend(Record::read(value).and_then(|record| record.trigger(run)));
         }
     }
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-    Ok(Orders::Changed { revision: reply.number(0)?, jobs, triggers })
+    Ok(FleetControls::Changed { revision: reply.number(0)?, jobs, triggers })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

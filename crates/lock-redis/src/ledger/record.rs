@@ -2,7 +2,7 @@
 //! that another version wrote in an unreadable way is left out: it makes no answer unreadable.
 
 use lock_core::{FencingToken, LockName, ServerTime};
-use lock_ledger::{Attempt, CatchUp, JobOrders, OpenRun, RunId, RunOutcome, RunState, Trigger};
+use lock_ledger::{Attempt, CatchUp, JobControls, OpenRun, RunId, RunOutcome, RunState, Trigger};
 use serde_json::{Map, Value};
 use std::{str::FromStr, time::Duration};
 
@@ -73,13 +73,13 @@ impl Record {
             catch_up: if self.is("catch_up") { CatchUp::Yes } else { CatchUp::No },
             started: self.micros("started")?,
             ended: self.micros("ended")?,
-            outcome: RunOutcome::of_word(self.text("outcome")?),
+            outcome: RunOutcome::from_word(self.text("outcome")?),
             detail: self.text("detail").unwrap_or_default().to_owned(),
         })
     }
 
-    pub(super) fn orders(&self) -> Option<JobOrders> {
-        Some(JobOrders {
+    pub(super) fn controls(&self) -> Option<JobControls> {
+        Some(JobControls {
             revision: self.parsed("revision")?,
             paused: self.is("paused"),
             schedule: self.text("schedule").map(str::to_owned),

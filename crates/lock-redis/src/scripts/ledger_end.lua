@@ -2,7 +2,7 @@
 -- revision of the group, so that the leader looks at once.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group
--- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 over | again | hand-over | give-back   7 length of the history
+-- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
@@ -12,8 +12,8 @@ if not open or open.claim ~= claim then
 end
 -- Of an attempt that has ended before, the history has the end already.
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
-if was_running and next ~= 'give-back' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
-if next == 'over' then
+if was_running and next ~= 'requeue' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
+if next == 'finish' then
   local left = {}
   for id in string.gmatch(redis.call('HGET', KEYS[1], 'open') or '', '%S+') do
     if id ~= run then left[#left + 1] = id end
@@ -24,11 +24,11 @@ if next == 'over' then
   return answer('recorded')
 end
 if was_running then
-  if next == 'again' then open.stage, open.failures = 'failed', open.failures + 1 end
-  if next == 'hand-over' then open.stage = 'interrupted' end
-  if next == 'give-back' then open.stage = 'unbegun' end
+  if next == 'retry' then open.stage, open.failures = 'failed', open.failures + 1 end
+  if next == 'reassign' then open.stage = 'interrupted' end
+  if next == 'requeue' then open.stage = 'unbegun' end
 end
-if next ~= 'again' then
+if next ~= 'retry' then
   open.expires = '0'
   redis.call('HSET', KEYS[4], 'revision', int(tonumber(redis.call('HGET', KEYS[4], 'revision') or 0) + 1))
 end

@@ -34,25 +34,25 @@
 //! [`LedgerHarness`]; [`LEDGER_NAMES`] lists it.
 
 mod harness;
+mod ledger_fixture;
 mod list;
 mod listener;
-mod scheduler;
 mod team;
 
-pub mod again;
-pub mod claiming;
+pub mod claim;
+pub mod control;
 pub mod freeing;
 pub mod holding;
 pub mod lasting;
 pub mod late;
 pub mod locking;
 pub mod naming;
-pub mod ordering;
-pub mod overlapping;
+pub mod overlap;
 pub mod racing;
 pub mod reporting;
-pub mod running;
-pub mod skipping;
+pub mod retry;
+pub mod run;
+pub mod skip;
 pub mod taking;
 pub mod tokens;
 pub mod waiting;

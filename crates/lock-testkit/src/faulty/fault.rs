@@ -20,12 +20,12 @@ pub enum Op {
     Register,
     /// [`RunLedger::claim`](lock_ledger::RunLedger::claim).
     Claim,
-    /// [`RunLedger::keep`](lock_ledger::RunLedger::keep).
-    KeepRuns,
+    /// [`RunLedger::renew`](lock_ledger::RunLedger::renew).
+    RenewRuns,
     /// [`RunLedger::end`](lock_ledger::RunLedger::end).
     EndRun,
-    /// [`RunLedger::orders`](lock_ledger::RunLedger::orders).
-    Orders,
+    /// [`RunLedger::controls`](lock_ledger::RunLedger::controls).
+    Controls,
 }
 
 impl Op {
@@ -38,9 +38,9 @@ impl Op {
         Self::Unsubscribe,
         Self::Register,
         Self::Claim,
-        Self::KeepRuns,
+        Self::RenewRuns,
         Self::EndRun,
-        Self::Orders,
+        Self::Controls,
     ];
 }
 

@@ -4,13 +4,13 @@ use super::{call::carry_out, desk::Desk, fault::Op};
 use async_trait::async_trait;
 use lock_core::{BackendError, ServerTime, backend::Reply};
 use lock_ledger::{
-    Attempt, ClaimRequest, Claimed, EndRequest, Ended, GroupName, JobId, KeepRun, KeptRun, OpenRun, Order,
-    Ordered, Orders, Registered, Registration, RunLedger,
+    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
+    JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
 };
 use std::{fmt, sync::Arc};
 
 /// Any run ledger, with the faults of a [`FaultyBackend`](super::FaultyBackend); made by
-/// [`FaultyBackend::ledger`](super::FaultyBackend::ledger). What only reads, and what orders, is passed on.
+/// [`FaultyBackend::ledger`](super::FaultyBackend::ledger). What only reads, and what commands, is passed on.
 #[derive(Clone)]
 pub struct FaultyLedger {
     pub(super) inner: Arc<dyn RunLedger>,
@@ -33,7 +33,7 @@ impl RunLedger for FaultyLedger {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
         let register = || {
             let (inner, group, jobs) = (self.inner.clone(), group.clone(), jobs.clone());
             async move { inner.register(group, jobs).await }
@@ -49,7 +49,7 @@ impl RunLedger for FaultyLedger {
         self.inner.watermarks(group, jobs).await
     }
 
-    async fn claim(&self, request: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+    async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let claim = || {
             let (inner, request) = (self.inner.clone(), request.clone());
             async move { inner.claim(request).await }
@@ -57,15 +57,19 @@ impl RunLedger for FaultyLedger {
         carry_out(&self.desk, Op::Claim, claim, Err).await
     }
 
-    async fn keep(&self, group: GroupName, runs: Vec<KeepRun>) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        let keep = || {
+    async fn renew(
+        &self,
+        group: GroupName,
+        runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        let renew = || {
             let (inner, group, runs) = (self.inner.clone(), group.clone(), runs.clone());
-            async move { inner.keep(group, runs).await }
+            async move { inner.renew(group, runs).await }
         };
-        carry_out(&self.desk, Op::KeepRuns, keep, Err).await
+        carry_out(&self.desk, Op::RenewRuns, renew, Err).await
     }
 
-    async fn end(&self, request: EndRequest) -> Result<Reply<Ended>, BackendError> {
+    async fn end(&self, request: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         let end = || {
             let (inner, request) = (self.inner.clone(), request.clone());
             async move { inner.end(request).await }
@@ -73,23 +77,23 @@ impl RunLedger for FaultyLedger {
         carry_out(&self.desk, Op::EndRun, end, Err).await
     }
 
-    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        self.inner.open(group).await
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        self.inner.open_runs(group).await
     }
 
-    async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
-        self.inner.history(job, most).await
+    async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
+        self.inner.history(job, max).await
     }
 
-    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
-        self.inner.order(job, order).await
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
+        self.inner.command(job, command).await
     }
 
-    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
-        let orders = || {
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
+        let controls = || {
             let (inner, group) = (self.inner.clone(), group.clone());
-            async move { inner.orders(group, known).await }
+            async move { inner.controls(group, known).await }
         };
-        carry_out(&self.desk, Op::Orders, orders, Err).await
+        carry_out(&self.desk, Op::Controls, controls, Err).await
     }
 }

@@ -4,9 +4,9 @@ use super::{are_all_of, finds};
 use async_trait::async_trait;
 use lock_core::{BackendError, FencingToken, ServerTime, TestClock, backend::Reply};
 use lock_ledger::{
-    Attempt, ClaimId, ClaimRequest, Claimed, EndRequest, Ended, GroupName, HISTORY, JobId, KeepRun, KeptRun,
-    MOST_OF_A_JOB, MemoryLedger, OpenRun, Order, Ordered, Orders, OverlapRule, Registered, Registration,
-    RunLedger, RunOutcome, RunState, Then, Trigger,
+    AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
+    EndRequest, FleetControls, GroupName, JobCommand, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun,
+    OverlapRule, RegisteredJob, Registration, RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -45,11 +45,11 @@ const TOKEN: FencingToken = FencingToken::new(7);
 
 impl BuggyLedger {
     async fn open_of(&self, job: &JobId) -> Vec<OpenRun> {
-        let open = self.inner.open(job.group.clone()).await.unwrap().outcome;
+        let open = self.inner.open_runs(job.group.clone()).await.unwrap().outcome;
         open.into_iter().filter(|run| run.job == job.name).collect()
     }
 
-    async fn end_of(&self, job: &JobId, run: &OpenRun, then: Then) {
+    async fn end_of(&self, job: &JobId, run: &OpenRun, then: AfterAttempt) {
         let (run, claim, detail) = (run.run, run.claim, String::new());
         let request = EndRequest {
             job: job.clone(),
@@ -58,7 +58,7 @@ impl BuggyLedger {
             outcome: RunOutcome::Failed,
             detail,
             then,
-            history: HISTORY,
+            history: DEFAULT_HISTORY,
         };
         self.inner.end(request).await.unwrap();
     }
@@ -68,23 +68,25 @@ impl BuggyLedger {
         let open = self.open_of(&r.job).await;
         let same = open.iter().find(|open| open.run == r.run);
         let seen = !self.seen.lock().unwrap().insert(r.claim);
-        match (self.bug, &mut r.again) {
+        match (self.bug, &mut r.retry_of) {
             (Some(ForgetsClaims), _) if seen => r.claim = ClaimId::random(),
             (Some(StartsRepeatedSkip | CountsRepeatedSkipTwice), _) if seen && same.is_none() => {
                 r.claim = ClaimId::random();
             }
             (Some(RepeatWithoutRenewal), _) if seen => r.lease = Duration::from_millis(1),
-            (Some(RetriesWithoutBound), Some(again)) => {
-                (again.failures, again.orphanings) = (u32::MAX, u32::MAX)
+            (Some(RetriesWithoutBound), Some(retry_of)) => {
+                (retry_of.failures, retry_of.orphanings) = (u32::MAX, u32::MAX)
             }
-            (Some(SharedRetryBudget), Some(again)) => {
-                let both = again.failures.saturating_add(again.orphanings);
-                (again.failures, again.orphanings) = (both, both);
+            (Some(SharedRetryBudget), Some(retry_of)) => {
+                let both = retry_of.failures.saturating_add(retry_of.orphanings);
+                (retry_of.failures, retry_of.orphanings) = (both, both);
             }
-            (Some(RetriesAnyAttempt), Some(again)) => again.claim = same.map_or(again.claim, |run| run.claim),
+            (Some(RetriesAnyAttempt), Some(retry_of)) => {
+                retry_of.claim = same.map_or(retry_of.claim, |run| run.claim)
+            }
             (Some(RetriesRunningAttempt), Some(_)) => {
                 if let Some(run) = same {
-                    self.end_of(&r.job, run, Then::Again).await;
+                    self.end_of(&r.job, run, AfterAttempt::Retry).await;
                 }
             }
             (Some(RetryIgnoresOthers), Some(_)) | (Some(IgnoresOverlap), _) => {
@@ -101,7 +103,7 @@ impl BuggyLedger {
             }
             (Some(ForgetsWaiting), _) => {
                 for run in open.iter().filter(|run| run.state == RunState::Waiting && run.run != r.run) {
-                    self.end_of(&r.job, run, Then::Over).await;
+                    self.end_of(&r.job, run, AfterAttempt::Finish).await;
                 }
             }
             _ => {}
@@ -110,10 +112,10 @@ impl BuggyLedger {
             *max = max.saturating_add(1);
         }
         if self.bug == Some(IgnoresRevisions) || self.bug == Some(IgnoresPauses) {
-            r.revision = match self.inner.orders(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
-                Orders::Changed { jobs, .. } => {
+            r.revision = match self.inner.controls(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
+                FleetControls::Changed { jobs, .. } => {
                     let of_job = jobs.iter().find(|(name, _)| *name == r.job.name);
-                    of_job.map_or(0, |(_, orders)| orders.revision)
+                    of_job.map_or(0, |(_, controls)| controls.revision)
                 }
                 _ => 0,
             };
@@ -121,17 +123,17 @@ impl BuggyLedger {
     }
 
     /// An answer without asking.
-    async fn instead(&self, r: &ClaimRequest) -> Option<Claimed> {
+    async fn instead(&self, r: &ClaimRequest) -> Option<ClaimReply> {
         let others: Vec<_> = self.open_of(&r.job).await.into_iter().filter(|run| run.run != r.run).collect();
         let alive = others.iter().filter(|run| run.state != RunState::Orphaned).count();
         let same = self.open_of(&r.job).await.into_iter().find(|run| run.claim == r.claim);
         let skips = r.overlap == OverlapRule::Skip;
         match self.bug {
-            Some(SkipDecidesNothing) if skips && alive > 0 => Some(Claimed::Skipped),
-            Some(CountsOrphans) if skips && !others.is_empty() => Some(Claimed::Skipped),
-            Some(SkipKeepsWatermark) if r.skip.is_some() => Some(Claimed::Skipped),
+            Some(SkipDecidesNothing) if skips && alive > 0 => Some(ClaimReply::Skipped),
+            Some(CountsOrphans) if skips && !others.is_empty() => Some(ClaimReply::Skipped),
+            Some(SkipKeepsWatermark) if r.skip.is_some() => Some(ClaimReply::Skipped),
             Some(GrantsExpiredRepeat) => {
-                same.map(|run| Claimed::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
+                same.map(|run| ClaimReply::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
             }
             _ => None,
         }
@@ -148,7 +150,7 @@ impl RunLedger for BuggyLedger {
         &self,
         group: GroupName,
         mut jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Registered>>, BackendError> {
+    ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
         if self.bug == Some(IgnoresScheduleStart) {
             jobs.iter_mut().for_each(|registration| registration.schedule = FIRST);
         }
@@ -170,7 +172,7 @@ impl RunLedger for BuggyLedger {
         self.inner.watermarks(group, jobs).await
     }
 
-    async fn claim(&self, mut r: ClaimRequest) -> Result<Reply<Claimed>, BackendError> {
+    async fn claim(&self, mut r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         self.spoil(&mut r).await;
         if let Some(outcome) = self.instead(&r).await {
             return Ok(Reply::new(self.inner.server_now(&r.job.group).unwrap(), outcome));
@@ -181,57 +183,57 @@ impl RunLedger for BuggyLedger {
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
-            (Some(CountsRepeatedSkipTwice), answer @ Claimed::Duplicate) => {
-                *answer = Claimed::Busy { running: 1 }
+            (Some(CountsRepeatedSkipTwice), answer @ ClaimReply::Duplicate) => {
+                *answer = ClaimReply::Busy { running: 1 }
             }
-            (Some(StartsDuplicates | CheckThenClaim), answer @ Claimed::Duplicate)
-            | (Some(StartsSuperseded), answer @ Claimed::Superseded)
-            | (Some(StartsRepeatedSkip), answer @ Claimed::Duplicate)
-            | (Some(StartsEarly), answer @ Claimed::Early { .. })
-            | (Some(TriggerNeverExpires), answer @ Claimed::Expired)
-            | (Some(IgnoresPauses), answer @ Claimed::Paused) => {
-                *answer = Claimed::Claimed { token: TOKEN, attempt: 1, failures: 0 };
+            (Some(StartsDuplicates | CheckThenClaim), answer @ ClaimReply::Duplicate)
+            | (Some(StartsSuperseded), answer @ ClaimReply::Superseded)
+            | (Some(StartsRepeatedSkip), answer @ ClaimReply::Duplicate)
+            | (Some(StartsEarly), answer @ ClaimReply::Early { .. })
+            | (Some(TriggerNeverExpires), answer @ ClaimReply::Expired)
+            | (Some(IgnoresPauses), answer @ ClaimReply::Paused) => {
+                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0 };
             }
-            (Some(CountsReleasedAttempt), Claimed::Claimed { attempt, .. }) => {
+            (Some(CountsReleasedAttempt), ClaimReply::Claimed { attempt, .. }) => {
                 *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
             }
-            (Some(RetryReusesToken), Claimed::Claimed { token, .. }) => {
+            (Some(RetryReusesToken), ClaimReply::Claimed { token, .. }) => {
                 *token = before.map_or(*token, |open| open.token);
             }
-            (Some(ConstantRunToken), Claimed::Claimed { token, .. }) => *token = TOKEN,
+            (Some(ConstantRunToken), ClaimReply::Claimed { token, .. }) => *token = TOKEN,
             _ => {}
         }
         Ok(reply)
     }
 
-    async fn keep(
+    async fn renew(
         &self,
         group: GroupName,
-        mut runs: Vec<KeepRun>,
-    ) -> Result<Reply<Vec<KeptRun>>, BackendError> {
-        let open = self.inner.open(group.clone()).await?.outcome;
+        mut runs: Vec<RenewRun>,
+    ) -> Result<Reply<Vec<RunRenewal>>, BackendError> {
+        let open = self.inner.open_runs(group.clone()).await?.outcome;
         for item in &mut runs {
             let of_run = open.iter().find(|open| open.job == item.job && open.run == item.run);
             if let (Some(RenewsRunWithoutCompare), Some(of_run)) = (self.bug, of_run) {
                 item.claim = of_run.claim;
             }
         }
-        let mut reply = self.inner.keep(group, runs).await?;
+        let mut reply = self.inner.renew(group, runs).await?;
         if self.bug == Some(RevivesOrphans) {
-            reply.outcome.fill(KeptRun::Kept);
+            reply.outcome.fill(RunRenewal::Renewed);
         }
         Ok(reply)
     }
 
-    async fn end(&self, mut r: EndRequest) -> Result<Reply<Ended>, BackendError> {
+    async fn end(&self, mut r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         let open = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         match (self.bug, open) {
             (Some(EndsRunWithoutCompare), Some(open)) => r.claim = open.claim,
-            (Some(HandsOverLate), _) if r.then == Then::HandOver => r.then = Then::Again,
-            (Some(GiveBackEndsRun), _) if r.then == Then::GiveBack => r.then = Then::Over,
+            (Some(HandsOverLate), _) if r.then == AfterAttempt::Reassign => r.then = AfterAttempt::Retry,
+            (Some(GiveBackEndsRun), _) if r.then == AfterAttempt::Requeue => r.then = AfterAttempt::Finish,
             (Some(ForgetsEnds), None) => {
                 let mut reply = self.inner.end(r).await?;
-                reply.outcome = Ended::Gone;
+                reply.outcome = EndReply::Gone;
                 return Ok(reply);
             }
             _ => {}
@@ -239,8 +241,8 @@ impl RunLedger for BuggyLedger {
         self.inner.end(r).await
     }
 
-    async fn open(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        self.inner.open(group).await
+    async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
+        self.inner.open_runs(group).await
     }
 
     async fn history(&self, job: JobId, most: usize) -> Result<Reply<Vec<Attempt>>, BackendError> {
@@ -252,29 +254,32 @@ impl RunLedger for BuggyLedger {
         Ok(reply)
     }
 
-    async fn order(&self, job: JobId, order: Order) -> Result<Reply<Ordered>, BackendError> {
-        if let Order::Trigger { id, life } = order {
+    async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
+        if let JobCommand::Trigger { id, life } = command {
             let given = self.inner.server_now(&job.group).unwrap();
             self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
-        match (self.bug, &order) {
-            (Some(IgnoresTriggerCancel), Order::CancelTrigger(_)) | (Some(IgnoresReset), Order::Reset) => {
+        match (self.bug, &command) {
+            (Some(IgnoresTriggerCancel), JobCommand::CancelTrigger(_))
+            | (Some(IgnoresReset), JobCommand::Reset) => {
                 let revision = self.old.lock().unwrap().len() as u64 + 1_000;
-                let answer = Ordered::Accepted { revision };
+                let answer = CommandReply::Accepted { revision };
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), answer));
             }
-            (Some(SharedTriggerBound), Order::Trigger { .. })
-                if self.old.lock().unwrap().len() > MOST_OF_A_JOB =>
+            (Some(SharedTriggerBound), JobCommand::Trigger { .. })
+                if self.old.lock().unwrap().len() > MAX_TRIGGERS_PER_JOB =>
             {
-                return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), Ordered::Full));
+                return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), CommandReply::Full));
             }
-            _ => self.inner.order(job, order).await,
+            _ => self.inner.command(job, command).await,
         }
     }
 
-    async fn orders(&self, group: GroupName, known: u64) -> Result<Reply<Orders>, BackendError> {
-        let mut reply = self.inner.orders(group, known).await?;
-        if let (Some(RepeatsTriggers), Orders::Changed { triggers, .. }) = (self.bug, &mut reply.outcome) {
+    async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
+        let mut reply = self.inner.controls(group, known).await?;
+        if let (Some(RepeatsTriggers), FleetControls::Changed { triggers, .. }) =
+            (self.bug, &mut reply.outcome)
+        {
             triggers.clone_from(&self.old.lock().unwrap());
         }
         Ok(reply)
@@ -288,52 +293,52 @@ fn every_bug_has_a_test() {
 
 super::caught! {
     repeat_that_is_another_claim: ForgetsClaims
-        by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
-    repeat_that_does_not_renew: RepeatWithoutRenewal by claiming::a_repeated_claim_renews_its_lease;
+        by claim::a_repeated_claim_is_granted_again_while_its_lease_lasts;
+    repeat_that_does_not_renew: RepeatWithoutRenewal by claim::a_repeated_claim_renews_its_lease;
     repeat_of_a_lease_that_is_over: GrantsExpiredRepeat
-        by claiming::a_repeated_claim_is_granted_again_while_its_lease_lasts;
-    row_that_is_skipped_twice: CountsRepeatedSkipTwice by skipping::a_skip_row_that_is_repeated_is_one;
-    row_that_decides_nothing: SkipKeepsWatermark by skipping::a_skip_moves_the_watermark;
-    skips_that_fill_the_history: NeverFoldsSkips by skipping::skips_that_follow_one_another_are_one_entry;
+        by claim::a_repeated_claim_is_granted_again_while_its_lease_lasts;
+    row_that_is_skipped_twice: CountsRepeatedSkipTwice by skip::a_repeated_row_counts_once;
+    row_that_decides_nothing: SkipKeepsWatermark by skip::a_skip_moves_the_watermark;
+    skips_that_fill_the_history: NeverFoldsSkips by skip::adjacent_skips_are_one_entry;
     schedule_that_begins_in_the_past: IgnoresScheduleStart
-        by claiming::a_changed_schedule_begins_when_it_is_registered;
-    schedule_that_begins_again: RegistrationRestartsJob by claiming::a_job_begins_when_it_is_registered;
-    read_that_registers: ReadRegisters by claiming::a_watermark_that_is_read_is_not_made;
-    one_budget_for_all: SharedRetryBudget by again::failures_and_orphanings_have_budgets_of_their_own;
+        by claim::a_changed_schedule_begins_when_it_is_registered;
+    schedule_that_begins_again: RegistrationRestartsJob by claim::a_job_begins_when_it_is_registered;
+    read_that_registers: ReadRegisters by claim::reading_a_watermark_makes_none;
+    one_budget_for_all: SharedRetryBudget by retry::failures_and_orphanings_have_separate_budgets;
     hand_over_that_waits_for_the_lease: HandsOverLate
-        by again::an_attempt_that_is_handed_over_is_followed_at_once;
-    attempt_that_is_not_given_back: GiveBackEndsRun by again::an_attempt_that_is_given_back_is_the_same_attempt;
+        by retry::a_reassigned_attempt_is_followed_at_once;
+    attempt_that_is_not_given_back: GiveBackEndsRun by retry::a_requeued_attempt_is_the_same_attempt;
     attempt_that_is_counted_and_never_began: CountsReleasedAttempt
-        by again::an_attempt_that_is_given_back_is_the_same_attempt;
-    trigger_without_an_end: TriggerNeverExpires by ordering::a_trigger_expires;
-    one_bound_for_the_triggers_of_all_jobs: SharedTriggerBound by ordering::triggers_are_bounded;
-    trigger_that_is_not_cancelled: IgnoresTriggerCancel by ordering::a_trigger_can_be_cancelled;
-    reset_that_does_nothing: IgnoresReset by ordering::a_reset_ends_a_watermark_in_the_future;
-    skip_that_starts_when_it_is_repeated: StartsRepeatedSkip by overlapping::a_skip_that_is_repeated_is_a_skip;
-    attempts_without_a_bound: RetriesWithoutBound by again::attempts_are_bounded;
-    attempt_after_another_than_the_last: RetriesAnyAttempt by again::attempts_are_bounded;
-    attempt_beside_the_one_before: RetriesRunningAttempt by again::an_attempt_under_way_is_not_followed;
-    attempt_that_joins_a_later_run: RetryIgnoresOthers by again::an_old_attempt_does_not_join_a_later_run;
+        by retry::a_requeued_attempt_is_the_same_attempt;
+    trigger_without_an_end: TriggerNeverExpires by control::a_trigger_expires;
+    one_bound_for_the_triggers_of_all_jobs: SharedTriggerBound by control::triggers_are_bounded;
+    trigger_that_is_not_cancelled: IgnoresTriggerCancel by control::a_trigger_can_be_cancelled;
+    reset_that_does_nothing: IgnoresReset by control::a_reset_ends_a_watermark_in_the_future;
+    skip_that_starts_when_it_is_repeated: StartsRepeatedSkip by overlap::a_repeated_skip_stays_a_skip;
+    attempts_without_a_bound: RetriesWithoutBound by retry::attempts_are_bounded;
+    attempt_after_another_than_the_last: RetriesAnyAttempt by retry::attempts_are_bounded;
+    attempt_beside_the_one_before: RetriesRunningAttempt by retry::an_attempt_under_way_is_not_followed;
+    attempt_that_joins_a_later_run: RetryIgnoresOthers by retry::an_old_attempt_does_not_join_a_later_run;
     attempt_with_the_token_of_the_one_before: RetryReusesToken
-        by again::a_failed_attempt_is_followed_by_another, again::an_orphan_is_followed_by_another;
-    claim_that_makes_a_watermark: ClaimMakesWatermark by claiming::a_job_without_a_watermark_is_not_claimed;
-    instant_that_starts_twice: StartsDuplicates by claiming::a_due_instant_is_claimed_once;
-    instant_before_the_watermark: StartsSuperseded by claiming::an_earlier_instant_is_superseded;
-    instant_before_its_time: StartsEarly by claiming::an_instant_that_has_not_come_is_early;
-    overlap_that_is_ignored: IgnoresOverlap by overlapping::an_open_run_skips_the_next_for_good;
-    skip_that_decides_nothing: SkipDecidesNothing by overlapping::an_open_run_skips_the_next_for_good;
-    queue_that_decides: QueueDecides by overlapping::a_queued_run_waits_and_decides_nothing;
-    replaced_run_that_hears_nothing: ReplacesSilently by overlapping::a_replaced_run_is_told;
-    one_open_run_too_many: AllowsOneMore by overlapping::so_many_runs_are_open_and_no_more;
-    orphan_in_the_way: CountsOrphans by overlapping::an_orphan_is_in_nobodys_way;
-    waiting_run_that_is_no_run: ForgetsWaiting by again::a_failed_run_that_waits_is_open;
-    token_of_a_claim_that_stands_still: ConstantRunToken by claiming::tokens_of_claims_grow;
-    check_then_claim: CheckThenClaim by claiming::of_many_claims_at_once_one_starts;
-    orphan_that_is_revived: RevivesOrphans by running::a_run_that_is_over_is_not_revived;
-    keep_without_compare: RenewsRunWithoutCompare by running::only_its_claim_keeps_and_ends_a_run;
-    end_without_compare: EndsRunWithoutCompare by running::only_its_claim_keeps_and_ends_a_run;
-    end_that_is_forgotten: ForgetsEnds by running::an_end_that_is_sent_twice_is_recorded_once;
-    pause_that_is_ignored: IgnoresPauses by ordering::a_paused_job_starts_nothing_and_makes_nothing_up;
-    revision_that_is_ignored: IgnoresRevisions by ordering::a_changed_order_outdates_what_was_planned;
-    trigger_that_waits_for_ever: RepeatsTriggers by ordering::an_order_to_trigger_that_comes_again_is_not_carried_out_again;
+        by retry::a_failed_attempt_is_followed_by_another, retry::an_orphan_is_followed_by_another;
+    claim_that_makes_a_watermark: ClaimMakesWatermark by claim::a_job_without_a_watermark_is_not_claimed;
+    instant_that_starts_twice: StartsDuplicates by claim::a_due_instant_is_claimed_once;
+    instant_before_the_watermark: StartsSuperseded by claim::an_earlier_instant_is_superseded;
+    instant_before_its_time: StartsEarly by claim::a_future_instant_is_early;
+    overlap_that_is_ignored: IgnoresOverlap by overlap::an_open_run_skips_the_next_for_good;
+    skip_that_decides_nothing: SkipDecidesNothing by overlap::an_open_run_skips_the_next_for_good;
+    queue_that_decides: QueueDecides by overlap::a_queued_run_waits_and_decides_nothing;
+    replaced_run_that_hears_nothing: ReplacesSilently by overlap::a_replaced_run_is_asked_to_end;
+    one_open_run_too_many: AllowsOneMore by overlap::open_runs_are_bounded;
+    orphan_in_the_way: CountsOrphans by overlap::an_orphan_does_not_overlap;
+    waiting_run_that_is_no_run: ForgetsWaiting by retry::a_waiting_run_is_open;
+    token_of_a_claim_that_stands_still: ConstantRunToken by claim::tokens_of_claims_grow;
+    check_then_claim: CheckThenClaim by claim::one_of_many_claims_starts;
+    orphan_that_is_revived: RevivesOrphans by run::an_expired_run_is_not_revived;
+    keep_without_compare: RenewsRunWithoutCompare by run::only_its_claim_renews_and_ends_a_run;
+    end_without_compare: EndsRunWithoutCompare by run::only_its_claim_renews_and_ends_a_run;
+    end_that_is_forgotten: ForgetsEnds by run::a_repeated_end_is_recorded_once;
+    pause_that_is_ignored: IgnoresPauses by control::a_paused_job_starts_and_makes_up_nothing;
+    revision_that_is_ignored: IgnoresRevisions by control::changed_controls_outdate_a_claim;
+    trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }

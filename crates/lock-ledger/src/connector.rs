@@ -1,11 +1,11 @@
 //! Locks and ledger of one server, over one set of connections.
 
-use crate::RunLedger;
+use crate::run_ledger::RunLedger;
 use async_trait::async_trait;
 use lock_core::{Connector, LockError, Store};
 use std::sync::Arc;
 
-/// Makes stores that also keep a run ledger; implemented by the connector of a backend.
+/// A connector whose stores also keep a run ledger.
 #[async_trait]
 pub trait LedgerConnector: Connector {
     /// Connects once, for locks and for the ledger.

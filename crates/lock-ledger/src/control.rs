@@ -1,0 +1,90 @@
+//! Commands for the jobs of a fleet, and what they have set: pauses, schedules and triggers.
+
+use lock_core::{LockName, ServerTime};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A command for a job, for the whole fleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum JobCommand {
+    /// Starts no more scheduled runs.
+    Pause,
+    /// Starts scheduled runs again, from now on.
+    Resume,
+    /// Uses this schedule, from now on. The ledger does not read the text.
+    Replace(String),
+    /// Uses the schedule of the program again, from now on.
+    Restore,
+    /// Sets the watermark to the server's now, also if that lowers it. No other operation lowers it. After the server's clock
+    /// was ahead, runs start again.
+    Reset,
+    /// Starts a run now.
+    Trigger {
+        /// The run.
+        id: Uuid,
+        /// The time after which it is no longer started; whole milliseconds.
+        life: Duration,
+    },
+    /// Withdraws a trigger that has not been started.
+    CancelTrigger(Uuid),
+}
+
+/// The reply to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CommandReply {
+    /// The command is in force for the fleet.
+    Accepted {
+        /// The revision of the group's controls.
+        revision: u64,
+    },
+    /// The ledger does not have the job.
+    Unregistered,
+    /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group, or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of the
+    /// job, are waiting.
+    Full,
+    /// The trigger that is to be cancelled is no longer waiting.
+    Gone,
+}
+
+/// The controls of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FleetControls {
+    /// They are those that the caller knows.
+    Unchanged,
+    /// They have changed.
+    Changed {
+        /// Their revision.
+        revision: u64,
+        /// The controls of each job that has ever had a command, in the order of the names.
+        jobs: Vec<(LockName, JobControls)>,
+        /// The triggers that wait, the oldest first.
+        triggers: Vec<Trigger>,
+    },
+}
+
+/// The controls of a job: what commands have set.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct JobControls {
+    /// The revision of these controls; 0 before the first command.
+    pub revision: u64,
+    /// Whether its scheduled runs are paused.
+    pub paused: bool,
+    /// The schedule that replaces that of the program.
+    pub schedule: Option<String>,
+}
+
+/// A triggered run that no node has started yet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Trigger {
+    /// The time of the command, by the server's clock.
+    pub given: ServerTime,
+    /// The time after which it is no longer started, by the server's clock.
+    pub until: ServerTime,
+    /// The id of the run.
+    pub id: Uuid,
+    /// The job.
+    pub job: LockName,
+}

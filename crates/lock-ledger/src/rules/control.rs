@@ -1,0 +1,99 @@
+//! The controls of a group: pauses, schedules and triggers.
+
+use super::state::{GroupLedger, Job, from_millis};
+use crate::{
+    control::{CommandReply, FleetControls, JobCommand, Trigger},
+    ids::RunId,
+    limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
+};
+use lock_core::{__private::expiry, LockName, ServerTime};
+
+impl GroupLedger {
+    /// Carries out a command. Instants that were missed under the controls before it stay missed: a job that was paused for a
+    /// week does not begin with the runs of that week.
+    pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
+        let Some(job) = self.jobs.get_mut(name) else { return CommandReply::Unregistered };
+        let mut next = job.controls.clone();
+        match command {
+            JobCommand::Pause => next.paused = true,
+            JobCommand::Resume => next.paused = false,
+            JobCommand::Replace(schedule) => next.schedule = Some(schedule.clone()),
+            JobCommand::Restore => next.schedule = None,
+            JobCommand::Reset => job.reset(now),
+            JobCommand::Trigger { id, life } => {
+                let until = from_millis(expiry(now, *life));
+                return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
+            }
+            JobCommand::CancelTrigger(id) => {
+                return self.cancel(|trigger| trigger.id == *id && trigger.job == *name);
+            }
+        }
+        if next != job.controls || *command == JobCommand::Reset {
+            self.revision += 1;
+            next.revision = self.revision;
+            job.controls = next;
+            if !matches!(command, JobCommand::Pause | JobCommand::Reset) {
+                job.raise_watermark(now.as_millis());
+            }
+        }
+        CommandReply::Accepted { revision: self.revision }
+    }
+
+    fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
+        let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
+        // A command that is delivered twice, far apart, was carried out in between.
+        let run = RunId::Triggered(new.id);
+        let known = |job: &Job| job.open.contains_key(&run) || job.remembers(run, None);
+        if waits || self.jobs.get(&new.job).is_some_and(known) {
+            return CommandReply::Accepted { revision: self.revision };
+        }
+        self.triggers.retain(|trigger| trigger.job != new.job || now <= trigger.until);
+        let alive = self.triggers.iter().filter(|trigger| now <= trigger.until);
+        let of_job = self.triggers.iter().filter(|trigger| trigger.job == new.job);
+        if alive.count() >= MAX_TRIGGERS || of_job.count() >= MAX_TRIGGERS_PER_JOB {
+            return CommandReply::Full;
+        }
+        self.triggers.push(new);
+        self.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
+        self.revision += 1;
+        CommandReply::Accepted { revision: self.revision }
+    }
+
+    fn cancel(&mut self, which: impl Fn(&Trigger) -> bool) -> CommandReply {
+        let before = self.triggers.len();
+        self.triggers.retain(|trigger| !which(trigger));
+        if self.triggers.len() == before {
+            return CommandReply::Gone;
+        }
+        self.revision += 1;
+        CommandReply::Accepted { revision: self.revision }
+    }
+
+    /// Reads the controls, unless their revision is `known`.
+    #[must_use]
+    pub fn controls(&self, known: u64) -> FleetControls {
+        if known == self.revision {
+            return FleetControls::Unchanged;
+        }
+        let set = self.jobs.iter().filter(|(_, job)| job.controls.revision > 0);
+        FleetControls::Changed {
+            revision: self.revision,
+            jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
+            triggers: self.triggers.clone(),
+        }
+    }
+}
+
+impl Job {
+    /// Takes back what a clock that was ahead has put into the future.
+    fn reset(&mut self, now: ServerTime) {
+        let now_ms = now.as_millis();
+        self.watermark_ms = now_ms;
+        for since in self.since.values_mut() {
+            since.from_ms = since.from_ms.min(now_ms);
+        }
+        for open in self.open.values_mut() {
+            open.expires_ms = open.expires_ms.min(expiry(now, open.lease));
+        }
+    }
+}

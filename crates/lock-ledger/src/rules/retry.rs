@@ -1,0 +1,51 @@
+//! Further attempts of a run: after a failure, an interruption, the death of its node, or before its body began.
+
+use super::{
+    start::{forbids, other_runs, start},
+    state::{Attempts, Job, Open, Stage},
+};
+use crate::{
+    reply::ClaimReply,
+    request::{ClaimRequest, RetryOf},
+    run::RunOutcome,
+};
+use lock_core::ServerTime;
+
+/// Claims the next attempt. It needs no leadership: a caller that has the claim of the last attempt knows the run.
+pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retry_of: RetryOf) -> ClaimReply {
+    let Some(open) = job.open.get(&r.run).filter(|open| open.claim == retry_of.claim) else {
+        return ClaimReply::Gone;
+    };
+    let Some(next) = next(open, retry_of) else { return ClaimReply::Gone };
+    let running = other_runs(job, now, r.run);
+    if open.stage == Stage::Running && !open.is_over(now) {
+        return ClaimReply::Busy { running: running + 1 };
+    }
+    // A later run that began meanwhile is not ended, and not joined, by an older one.
+    if forbids(r.overlap, running) {
+        return ClaimReply::Busy { running };
+    }
+    if open.stage == Stage::Running {
+        let orphan = open.ended(r.run, now, RunOutcome::Abandoned, "its lease ended without a record");
+        job.remember(orphan, r.history);
+    }
+    start(job, now, r, next)
+}
+
+/// Counts the next attempt, if the budgets allow one.
+fn next(open: &Open, budget: RetryOf) -> Option<Attempts> {
+    let Attempts { number, failures, orphanings } = open.attempts;
+    let allowed = match open.stage {
+        Stage::Unbegun => true,
+        Stage::Failed => failures <= budget.failures,
+        Stage::Interrupted | Stage::Running => orphanings < budget.orphanings,
+    };
+    let next = match open.stage {
+        Stage::Unbegun => open.attempts,
+        Stage::Failed => Attempts { number: number + 1, ..open.attempts },
+        Stage::Interrupted | Stage::Running => {
+            Attempts { number: number + 1, failures, orphanings: orphanings + 1 }
+        }
+    };
+    allowed.then_some(next)
+}

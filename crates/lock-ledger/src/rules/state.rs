@@ -1,0 +1,111 @@
+//! The data of one group of jobs.
+
+use crate::{
+    control::{JobControls, Trigger},
+    ids::{ClaimId, RunId},
+    run::{Attempt, CatchUp, RunState},
+};
+use lock_core::{__private::TokenCounter, FencingToken, LockName, ServerTime};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// The data of one group of jobs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct GroupLedger {
+    pub(super) jobs: BTreeMap<LockName, Job>,
+    pub(super) revision: u64,
+    /// The time of the last registration of any job.
+    pub(super) seen_ms: u64,
+    /// The time for which the group has had leaders: a clock that stands still while it has none.
+    pub(super) led_ms: u64,
+    /// In the order in which they were given.
+    pub(super) triggers: Vec<Trigger>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Job {
+    pub(super) watermark_ms: u64,
+    /// Of each schedule, by its fingerprint.
+    pub(super) since: BTreeMap<u64, Since>,
+    pub(super) counter: Option<TokenCounter>,
+    pub(super) open: BTreeMap<RunId, Open>,
+    pub(super) history: VecDeque<Attempt>,
+    pub(super) controls: JobControls,
+}
+
+/// The beginning of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Since {
+    pub(super) from_ms: u64,
+    /// The `led_ms` of the group at its last registration.
+    pub(super) seen_ms: u64,
+}
+
+/// The stage of an open run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Running,
+    Failed,
+    Interrupted,
+    Unbegun,
+}
+
+/// A run that has not ended, and its last attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Open {
+    pub(super) claim: ClaimId,
+    pub(super) attempts: Attempts,
+    pub(super) token: FencingToken,
+    pub(super) node: String,
+    pub(super) catch_up: CatchUp,
+    pub(super) started: ServerTime,
+    /// Milliseconds since the epoch; the lease lasts up to and with it.
+    pub(super) expires_ms: u64,
+    pub(super) lease: Duration,
+    pub(super) stage: Stage,
+    pub(super) replaced: bool,
+}
+
+/// The number of an attempt, from 1, and the failures and orphanings before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Attempts {
+    pub(super) number: u32,
+    pub(super) failures: u32,
+    pub(super) orphanings: u32,
+}
+
+impl Attempts {
+    pub(super) const FIRST: Self = Self { number: 1, failures: 0, orphanings: 0 };
+}
+
+impl Open {
+    pub(super) fn is_over(&self, now: ServerTime) -> bool {
+        now.as_millis() > self.expires_ms
+    }
+
+    pub(super) fn state(&self, now: ServerTime) -> RunState {
+        match (self.is_over(now), self.stage) {
+            (false, Stage::Running) => RunState::Running,
+            (false, _) => RunState::Waiting,
+            (true, Stage::Running) => RunState::Orphaned,
+            (true, _) => RunState::Released,
+        }
+    }
+}
+
+impl Job {
+    pub(super) fn raise_watermark(&mut self, to_ms: u64) {
+        self.watermark_ms = self.watermark_ms.max(to_ms);
+    }
+
+    /// The time up to which nothing of this schedule is started.
+    pub(super) fn decided_ms(&self, schedule: u64) -> u64 {
+        self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
+    }
+}
+
+pub(super) fn from_millis(millis: u64) -> ServerTime {
+    ServerTime::from_micros(millis.saturating_mul(1000))
+}

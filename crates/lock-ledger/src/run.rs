@@ -1,0 +1,152 @@
+//! Runs as the ledger keeps them: open ones, and attempts that have ended.
+
+use crate::ids::{ClaimId, RunId};
+use lock_core::{FencingToken, LockName, ServerTime};
+use std::{fmt, time::Duration};
+
+/// Whether a run makes up for an instant that was missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CatchUp {
+    /// It makes up for a missed instant.
+    Yes,
+    /// It was due.
+    No,
+}
+
+/// The outcome of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunOutcome {
+    /// The body returned `Ok`.
+    Succeeded,
+    /// The body returned an error.
+    Failed,
+    /// The body panicked.
+    Panicked,
+    /// The body exceeded its timeout.
+    TimedOut,
+    /// The body was asked to end.
+    Cancelled,
+    /// Unknown: the node that ran it died or lost it.
+    Abandoned,
+    /// The run was decided and not started.
+    Skipped,
+    /// A later version of this library wrote another word.
+    Other,
+}
+
+impl RunOutcome {
+    const ALL: [(Self, &str); 8] = [
+        (Self::Succeeded, "succeeded"),
+        (Self::Failed, "failed"),
+        (Self::Panicked, "panicked"),
+        (Self::TimedOut, "timed_out"),
+        (Self::Cancelled, "cancelled"),
+        (Self::Abandoned, "abandoned"),
+        (Self::Skipped, "skipped"),
+        (Self::Other, "other"),
+    ];
+
+    /// Returns the word of the outcome, as it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("other", |(_, word)| word)
+    }
+
+    /// Reads a stored word; an unknown one is [`Other`](Self::Other).
+    #[must_use]
+    pub fn from_word(text: &str) -> Self {
+        Self::ALL.iter().find(|(_, word)| *word == text).map_or(Self::Other, |(outcome, _)| *outcome)
+    }
+}
+
+impl fmt::Display for RunOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An entry of a history: one attempt of a run, or a row of runs that were skipped.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Attempt {
+    /// The run; of a row the last one.
+    pub run: RunId,
+    /// The first run of a row; otherwise the run.
+    pub first: RunId,
+    /// The number of runs in a row; otherwise 1.
+    pub count: u32,
+    /// The number of the attempt, from 1; 0 for a run that was skipped.
+    pub attempt: u32,
+    /// The claim of the attempt.
+    pub claim: ClaimId,
+    /// The fencing token of the attempt; 0 for a run that was skipped.
+    pub token: FencingToken,
+    /// The node that ran or skipped it.
+    pub node: String,
+    /// Whether it made up for a missed instant.
+    pub catch_up: CatchUp,
+    /// The time at which it was claimed, by the server's clock.
+    pub started: ServerTime,
+    /// The time at which its end was recorded.
+    pub ended: ServerTime,
+    /// The outcome.
+    pub outcome: RunOutcome,
+    /// The reason of the outcome, for people.
+    pub detail: String,
+}
+
+/// A run that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OpenRun {
+    /// The job.
+    pub job: LockName,
+    /// The run.
+    pub run: RunId,
+    /// The number of its last attempt, from 1.
+    pub attempt: u32,
+    /// The claim of that attempt.
+    pub claim: ClaimId,
+    /// The fencing token of that attempt.
+    pub token: FencingToken,
+    /// The node that claimed it.
+    pub node: String,
+    /// The time at which that attempt was claimed, by the server's clock.
+    pub started: ServerTime,
+    /// The time for which it counts as running without a further renewal.
+    pub remaining: Duration,
+    /// The state of the run.
+    pub state: RunState,
+}
+
+/// The state of an open run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RunState {
+    /// An attempt is under way.
+    Running,
+    /// The last attempt failed, and its node makes another one.
+    Waiting,
+    /// Its node has not renewed it: the node died, or lost it.
+    Orphaned,
+    /// No node has it and no attempt is under way. The next leader continues it.
+    Released,
+}
+
+impl RunState {
+    /// Returns the state in one word, in lower case.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Orphaned => "orphaned",
+            Self::Released => "released",
+        }
+    }
+}
+
+impl fmt::Display for RunState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,210 @@
+//! Claims: each instant of each job is decided once, by the server's clock, whichever node leads.
+
+use super::{
+    LedgerHarness,
+    contender::{PAST_SHORT, SHORT},
+    ledger_fixture::{LedgerFixture, MANY, SCHEDULE, TWO},
+};
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{
+    AfterAttempt, ClaimReply, ClaimRequest, GroupName, JobId, JobStatus, Registration, RunId, RunOutcome,
+};
+use std::time::Duration;
+
+/// The watermark of a new job is the server's now; registering again changes nothing.
+pub async fn a_job_begins_when_it_is_registered(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "begin").await;
+    let (group, name) = (ledger.job.group.clone(), ledger.job.name.clone());
+    let other = LockName::new("other").expect("a good name");
+    let both = [name, other].map(|job| Registration { job, schedule: SCHEDULE });
+    let reply = ledger.client().register(group, both.to_vec()).await.expect("the ledger answers");
+    let [again, new] = reply.outcome[..] else { panic!("one answer a job: {reply:?}") };
+    assert_eq!((again.watermark, again.status), (ledger.begin, JobStatus::Existing));
+    assert_eq!((new.watermark.as_millis(), new.status), (reply.now.as_millis(), JobStatus::New));
+    assert_eq!(
+        ledger.send(ledger.request(ledger.instant(0))).await,
+        ClaimReply::Duplicate,
+        "it does not begin in the past"
+    );
+}
+
+/// A second claim of the same instant is a duplicate.
+pub async fn a_due_instant_is_claimed_once(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "once").await;
+    let run = ledger.claim(1).await;
+    assert_eq!(run.attempt, 1);
+    assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate);
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate, "also when it has ended");
+}
+
+/// A lost reply neither loses nor doubles a run: a repeat is granted while the lease lasts, also when later instants came
+/// between. Afterwards others may run instead, so it is refused.
+pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "repeat").await;
+    let request = ledger.request(ledger.instant(1));
+    let run = ledger.granted(request.clone()).await;
+    let same = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0 };
+    assert_eq!(ledger.send(request.clone()).await, same);
+    assert_eq!(ledger.open_runs().await.len(), 1, "and it is one run");
+    let other = ledger.request(ledger.instant(2));
+    ledger.granted(ClaimRequest { overlap: TWO, ..other }).await;
+    assert_eq!(ledger.send(request.clone()).await, same, "after a later instant");
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(request).await, ClaimReply::Superseded, "after its end");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded]);
+    let short = ClaimRequest { lease: SHORT, overlap: MANY, ..ledger.request(ledger.instant(3)) };
+    ledger.granted(short.clone()).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(ledger.send(short).await, ClaimReply::Gone, "its lease is over");
+}
+
+/// The lease of a claim whose reply was lost begins with the repeat that is answered.
+pub async fn a_repeated_claim_renews_its_lease(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "renews").await;
+    let request = ClaimRequest { lease: SHORT, ..ledger.request(ledger.instant(1)) };
+    ledger.granted(request.clone()).await;
+    let repeat = ClaimRequest { lease: super::contender::LONG, ..request };
+    ledger.granted(repeat).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(ledger.open_runs().await[0].state, lock_ledger::RunState::Running);
+}
+
+/// Claims go in ascending order.
+pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "superseded").await;
+    let run = ledger.claim(5).await;
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    for millis in [4, 1] {
+        assert_eq!(ledger.send(ledger.request(ledger.instant(millis))).await, ClaimReply::Superseded);
+    }
+    assert_eq!(ledger.claim(6).await.attempt, 1);
+}
+
+/// The server's clock decides when an instant has come; the caller's clock does not count.
+pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "early").await;
+    let ahead = Duration::from_secs(3);
+    let reply = ledger.client().open_runs(ledger.job.group.clone()).await.expect("the ledger answers");
+    let soon = RunId::at_millis((reply.now + ahead).as_millis());
+    let request = ledger.request(soon);
+    let ClaimReply::Early { wait } = ledger.send(request.clone()).await else {
+        panic!("{soon} has not come")
+    };
+    assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} are left");
+    h.pass(wait).await;
+    let reply = ledger.client().claim(request).await.expect("the ledger answers");
+    assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "it has come: {reply:?}");
+    assert!(reply.now >= soon.scheduled().expect("it has an instant"), "and not before: {reply:?}");
+}
+
+/// A schedule that is new to its job begins when it is registered, also if it has instants between the watermark and now. Each
+/// schedule keeps its own beginning, so that the nodes of a rolling deployment do not move that of the others.
+pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "since").await;
+    let changed = ledger.register(SCHEDULE + 1).await;
+    assert_eq!(changed.status, JobStatus::Existing);
+    assert!(changed.watermark > ledger.begin, "{changed:?} of a job that began at {:?}", ledger.begin);
+    let of = |schedule, millis| ClaimRequest { schedule, ..ledger.request(ledger.instant(millis)) };
+    assert_eq!(
+        ledger.send(of(SCHEDULE + 1, 100)).await,
+        ClaimReply::Superseded,
+        "it lies before its beginning"
+    );
+    ledger.granted(of(SCHEDULE, 100)).await;
+    h.pass(Duration::from_millis(5)).await;
+    assert_eq!(ledger.register(SCHEDULE + 1).await.watermark, changed.watermark, "set once");
+    assert_eq!(ledger.watermark(SCHEDULE + 1).await, Some(changed.watermark));
+    assert_eq!(ledger.watermark(SCHEDULE).await, ledger.instant(100).scheduled());
+}
+
+/// Reading does not register.
+pub async fn reading_a_watermark_makes_none(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "read").await;
+    let job = LockName::new("unknown").expect("a good name");
+    let read = || async {
+        let unknown = vec![Registration { job: job.clone(), schedule: SCHEDULE }];
+        let reply = ledger.client().watermarks(ledger.job.group.clone(), unknown).await;
+        reply.expect("the ledger answers").outcome
+    };
+    assert_eq!(read().await, [None]);
+    assert_eq!(read().await, [None], "reading did not make it");
+    assert_eq!(
+        ledger.watermark(SCHEDULE + 1).await,
+        Some(ledger.begin),
+        "nor a beginning of another schedule"
+    );
+    h.pass(Duration::from_millis(5)).await;
+    assert!(ledger.register(SCHEDULE + 1).await.watermark > ledger.begin);
+}
+
+/// A claim never makes a watermark: without one, it is unknown which runs were started.
+pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "unregistered").await;
+    let name = LockName::new("unknown").expect("a good name");
+    let unknown =
+        ClaimRequest { job: JobId { name, ..ledger.job.clone() }, ..ledger.request(ledger.instant(1)) };
+    assert_eq!(ledger.send(unknown.clone()).await, ClaimReply::Unregistered);
+    assert_eq!(ledger.send(unknown).await, ClaimReply::Unregistered, "the claim did not make one");
+}
+
+/// Tokens grow from run to run and from attempt to attempt.
+pub async fn tokens_of_claims_grow(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "tokens").await;
+    let mut last = FencingToken::new(0);
+    for millis in 1..10 {
+        let first = ledger.claim(millis).await;
+        ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
+        let second = ledger.granted(ledger.after(&first, 2)).await;
+        ledger.end(&second, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+        assert!(
+            first.token > last && second.token > first.token,
+            "{last:?}, then {first:?}, then {second:?}"
+        );
+        last = second.token;
+    }
+}
+
+/// Any number of leaders at once start one run.
+pub async fn one_of_many_claims_starts(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "at-once").await;
+    let other = h.another_ledger(&ledger.client).await;
+    for millis in 1..=5 {
+        let mut tasks = Vec::new();
+        for number in 0..10 {
+            let client = if number % 2 == 0 { ledger.client.clone() } else { other.clone() };
+            let request = ClaimRequest { overlap: MANY, ..ledger.request(ledger.instant(millis)) };
+            tasks.push(tokio::spawn(async move { client.claim(request).await }));
+        }
+        let mut started = 0;
+        for task in tasks {
+            match task.await.expect("the task ends").expect("the ledger answers").outcome {
+                ClaimReply::Claimed { .. } => started += 1,
+                ClaimReply::Duplicate => {}
+                other => panic!("the others are too late, not {other:?}"),
+            }
+        }
+        assert_eq!(started, 1);
+    }
+}
+
+/// A job does not affect other jobs, nor a group other groups.
+pub async fn jobs_and_groups_are_independent(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "apart").await;
+    let run = ledger.claim(1).await;
+    let name = LockName::new("job2").expect("a good name");
+    let group = GroupName::new(format!("{}2", ledger.job.group)).expect("a good name");
+    for job in [JobId { name, ..ledger.job.clone() }, JobId { group, ..ledger.job.clone() }] {
+        let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
+        let reply = ledger.client().register(job.group.clone(), vec![registration]).await;
+        assert_eq!(reply.expect("the ledger answers").outcome[0].status, JobStatus::New);
+        let history = ledger.client().history(job.clone(), 10).await.expect("the ledger answers").outcome;
+        assert_eq!(history, []);
+        h.pass(Duration::from_millis(5)).await;
+        let now = ledger.client().open_runs(job.group.clone()).await.expect("the ledger answers").now;
+        let due = RunId::at_millis(now.as_millis());
+        ledger.granted(ClaimRequest { job, ..ledger.request(due) }).await;
+    }
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.claim(2).await.attempt, 1);
+}

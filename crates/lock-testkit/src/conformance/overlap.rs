@@ -1,0 +1,80 @@
+//! Overlap: claims while other runs of the job are open.
+
+use super::{
+    LedgerHarness,
+    contender::LONG,
+    ledger_fixture::{LedgerFixture, TWO},
+};
+use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, OverlapRule, RunOutcome, RunRenewal};
+
+/// A skipped instant is decided: the next leader does not start it either, when no other run is open.
+pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "skip").await;
+    let first = ledger.claim(1).await;
+    let second = ledger.instant(2);
+    assert_eq!(ledger.send(ledger.request(second)).await, ClaimReply::Skipped);
+    ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(ledger.request(second)).await, ClaimReply::Duplicate);
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Skipped]);
+    assert_eq!(ledger.claim(3).await.attempt, 1);
+}
+
+/// A skip whose reply was lost is not started by its repetition.
+pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "skip-again").await;
+    let first = ledger.claim(1).await;
+    let request = ledger.request(ledger.instant(2));
+    for _ in 0..2 {
+        assert_eq!(ledger.send(request.clone()).await, ClaimReply::Skipped);
+    }
+    ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(request).await, ClaimReply::Duplicate, "nor when there is room again");
+    assert_eq!(ledger.history().await.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 1]);
+}
+
+/// A queued run is not claimed: a later request gets it.
+pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "queue").await;
+    let queue =
+        |millis| ClaimRequest { overlap: OverlapRule::Queue, ..ledger.request(ledger.instant(millis)) };
+    let first = ledger.granted(queue(1)).await;
+    assert_eq!(ledger.send(queue(2)).await, ClaimReply::Busy { running: 1 });
+    assert_eq!(ledger.send(queue(3)).await, ClaimReply::Busy { running: 1 });
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "it is not asked to end");
+    ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    ledger.granted(queue(2)).await;
+    assert_eq!(ledger.history().await.len(), 1, "waiting leaves no trace");
+}
+
+/// The renewal of a run asks it to end, and the next starts when it has ended.
+pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "replace").await;
+    let replace =
+        |millis| ClaimRequest { overlap: OverlapRule::Replace, ..ledger.request(ledger.instant(millis)) };
+    let first = ledger.granted(replace(1)).await;
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed);
+    assert_eq!(ledger.send(replace(2)).await, ClaimReply::Busy { running: 1 });
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Replaced);
+    ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Finish).await;
+    let second = ledger.granted(replace(2)).await;
+    assert_eq!(ledger.renew(&second, LONG).await, RunRenewal::Renewed);
+}
+
+/// The bound holds in the same step as the claim.
+pub async fn open_runs_are_bounded(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "allow").await;
+    let allow = |millis| ClaimRequest { overlap: TWO, ..ledger.request(ledger.instant(millis)) };
+    let first = ledger.granted(allow(1)).await;
+    ledger.granted(allow(2)).await;
+    assert_eq!(ledger.send(allow(3)).await, ClaimReply::Skipped);
+    ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    ledger.granted(allow(4)).await;
+    assert_eq!(ledger.open_runs().await.len(), 2);
+}
+
+/// A run whose node died does not stop a job for ever.
+pub async fn an_orphan_does_not_overlap(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "orphan").await;
+    ledger.orphan(h, 1).await;
+    assert_eq!(ledger.claim(2).await.attempt, 1);
+}

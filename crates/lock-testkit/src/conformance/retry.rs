@@ -1,0 +1,158 @@
+//! Retries: further attempts of a run, after a failure and after the death of a node.
+
+use super::{
+    LedgerHarness,
+    contender::{LONG, PAST_SHORT, SHORT},
+    ledger_fixture::LedgerFixture,
+};
+use lock_ledger::{
+    AfterAttempt, ClaimReply, ClaimRequest, EndReply, OverlapRule, RunOutcome, RunRenewal, RunState,
+};
+
+/// It is the same run, with the next number and a higher token; later instants do not change that.
+pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "retry").await;
+    let first = ledger.claim(1).await;
+    ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
+    let request = ledger.after(&first, 2);
+    let second = ledger.granted(request.clone()).await;
+    assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
+    assert_eq!(
+        ledger.send(request).await,
+        ClaimReply::Claimed { token: second.token, attempt: 2, failures: 1 }
+    );
+    ledger.end(&second, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Failed]);
+    assert_eq!(ledger.claim(2).await.attempt, 1);
+}
+
+/// The run of a dead node is recorded as abandoned and started again. The old attempt cannot be renewed.
+pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "abandoned").await;
+    let first = ledger.orphan(h, 1).await;
+    let states: Vec<_> = ledger.open_runs().await.iter().map(|open| (open.state, open.claim)).collect();
+    assert_eq!(states, [(RunState::Orphaned, first.claim)]);
+    let second = ledger.granted(ledger.after(&first, 3)).await;
+    assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Gone);
+    assert_eq!(ledger.renew(&second, LONG).await, RunRenewal::Renewed);
+    ledger.end(&second, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Abandoned]);
+}
+
+/// While the first attempt is renewed, no second body of the run starts.
+pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "under-way").await;
+    let first = ledger.claim(1).await;
+    assert_eq!(ledger.send(ledger.after(&first, 9)).await, ClaimReply::Busy { running: 1 });
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed);
+}
+
+/// No attempt follows the last one, or another than the one that is named.
+pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "bounded").await;
+    let first = ledger.claim(1).await;
+    ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
+    assert_eq!(ledger.send(ledger.after(&first, 0)).await, ClaimReply::Gone);
+    let second = ledger.granted(ledger.after(&first, 1)).await;
+    assert_eq!(
+        ledger.send(ledger.after(&first, 9)).await,
+        ClaimReply::Gone,
+        "the first was followed already"
+    );
+    ledger.end(&second, RunOutcome::Failed, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(ledger.after(&second, 9)).await, ClaimReply::Gone, "the run is over");
+    assert_eq!(ledger.open_runs().await, []);
+}
+
+/// A run that kills its nodes does not use the retries for failures, nor the other way round.
+pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "budgets").await;
+    let first = ledger.orphan(h, 1).await;
+    assert_eq!(
+        ledger.send(ledger.after_each(&first, 9, 0)).await,
+        ClaimReply::Gone,
+        "no orphaning is allowed"
+    );
+    let second = ledger.granted(ClaimRequest { lease: SHORT, ..ledger.after_each(&first, 0, 1) }).await;
+    assert_eq!((second.attempt, second.failures), (2, 0));
+    h.pass(PAST_SHORT).await;
+    assert_eq!(ledger.send(ledger.after_each(&second, 9, 1)).await, ClaimReply::Gone, "one is all");
+    let third = ledger.granted(ledger.after_each(&second, 0, 2)).await;
+    ledger.end(&third, RunOutcome::Failed, AfterAttempt::Retry).await;
+    assert_eq!(ledger.send(ledger.after_each(&third, 0, 9)).await, ClaimReply::Gone, "no failure is allowed");
+    let fourth = ledger.granted(ledger.after_each(&third, 1, 0)).await;
+    assert_eq!((fourth.attempt, fourth.failures), (4, 1));
+}
+
+/// An attempt that was interrupted has its record, and any node may follow it at once.
+pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "reassign").await;
+    let before = ledger.revision().await;
+    let first = ledger.claim(1).await;
+    for _ in 0..2 {
+        assert_eq!(
+            ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Reassign).await,
+            EndReply::Recorded
+        );
+    }
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled]);
+    assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Gone);
+    assert!(ledger.revision().await > before, "leaders look at once");
+    assert_eq!(
+        ledger.send(ledger.after_each(&first, 9, 0)).await,
+        ClaimReply::Gone,
+        "it counts as an orphaning"
+    );
+    let second = ledger.granted(ledger.after_each(&first, 0, 1)).await;
+    assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "it was not abandoned");
+}
+
+/// An attempt whose body has not begun leaves no record and costs nothing, whatever the budgets.
+pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "requeue").await;
+    let first = ledger.claim(1).await;
+    assert_eq!(ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Requeue).await, EndReply::Recorded);
+    assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
+    assert_eq!(ledger.send(ledger.request(first.run)).await, ClaimReply::Duplicate, "it is decided");
+    let again = ledger.granted(ledger.after_each(&first, 0, 0)).await;
+    assert!(again.attempt == 1 && again.token > first.token, "{again:?} after {first:?}");
+    assert_eq!(ledger.history().await, []);
+    ledger.end(&again, RunOutcome::Failed, AfterAttempt::Retry).await;
+    ledger.end(&again, RunOutcome::Cancelled, AfterAttempt::Requeue).await;
+    assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
+    let retry = ledger.granted(ledger.after_each(&again, 1, 0)).await;
+    assert_eq!((retry.attempt, retry.failures), (2, 1), "a requeued back-off is a retry");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
+}
+
+/// A run between two attempts is not over: the next one overlaps with it.
+pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "waits").await;
+    let first = ledger.claim(1).await;
+    ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
+    assert_eq!(ledger.open_runs().await[0].state, RunState::Waiting);
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed);
+    assert_eq!(ledger.send(ledger.request(ledger.instant(2))).await, ClaimReply::Skipped);
+    ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Finish).await;
+    assert_eq!(ledger.open_runs().await, []);
+    let outcomes = ledger.outcomes().await;
+    assert_eq!(outcomes, [RunOutcome::Skipped, RunOutcome::Failed], "giving up is no second end");
+}
+
+/// The retry of an orphan waits for the later run that took its place.
+pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "old").await;
+    let old = ledger.orphan(h, 1).await;
+    let later = ledger.claim(2).await;
+    for overlap in [OverlapRule::Skip, OverlapRule::Queue, OverlapRule::Replace] {
+        let request = ClaimRequest { overlap, ..ledger.after(&old, 2) };
+        assert_eq!(ledger.send(request).await, ClaimReply::Busy { running: 1 });
+    }
+    assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "and it is not replaced");
+    ledger.end(&later, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.granted(ledger.after(&old, 2)).await.attempt, 2);
+}

@@ -1,0 +1,52 @@
+//! Skips: instants that are decided and not started, once in the fleet.
+
+use super::{LedgerHarness, ledger_fixture::LedgerFixture};
+use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunOutcome, Skip};
+
+/// The next leader neither starts a skipped instant nor counts it again.
+pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "skip-row").await;
+    assert_eq!(ledger.skip(1, 20, 20).await, ClaimReply::Skipped);
+    assert_eq!(ledger.send(ledger.request(ledger.instant(20))).await, ClaimReply::Duplicate);
+    assert_eq!(ledger.skip(1, 20, 20).await, ClaimReply::Duplicate, "another leader counts nothing");
+    assert_eq!(ledger.skip(1, 19, 19).await, ClaimReply::Superseded);
+    let history = ledger.history().await;
+    let [row] = &history[..] else { panic!("one entry: {history:?}") };
+    assert_eq!((row.outcome, row.count, &*row.detail), (RunOutcome::Skipped, 20, "missed"));
+    assert_eq!((row.first, row.run), (ledger.instant(1), ledger.instant(20)));
+    assert_eq!(ledger.open_runs().await, []);
+    ledger.claim(21).await;
+}
+
+/// A skip whose reply was lost counts once.
+pub async fn a_repeated_row_counts_once(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "skip-repeat").await;
+    let skip = Skip { first: ledger.instant(1), count: 3, detail: "missed".to_owned() };
+    let request = ClaimRequest { skip: Some(skip), ..ledger.request(ledger.instant(3)) };
+    for _ in 0..2 {
+        assert_eq!(ledger.send(request.clone()).await, ClaimReply::Skipped);
+    }
+    let counts: Vec<_> = ledger.history().await.iter().map(|entry| entry.count).collect();
+    assert_eq!(counts, [3]);
+}
+
+/// Skips do not drive the failures before them out of the history.
+pub async fn adjacent_skips_are_one_entry(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "fold").await;
+    let first = ledger.claim(1).await;
+    for millis in 2..=48 {
+        assert_eq!(ledger.send(ledger.request(ledger.instant(millis))).await, ClaimReply::Skipped);
+    }
+    assert_eq!(ledger.skip(49, 50, 2).await, ClaimReply::Skipped, "for another reason");
+    ledger.end(&first, RunOutcome::Failed, AfterAttempt::Finish).await;
+    assert_eq!(ledger.skip(51, 51, 1).await, ClaimReply::Skipped);
+    let rows: Vec<_> = ledger.history().await.iter().map(|e| (e.outcome, e.first, e.run, e.count)).collect();
+    let (skipped, at) = (RunOutcome::Skipped, |millis| ledger.instant(millis));
+    let expected = [
+        (skipped, at(51), at(51), 1),
+        (RunOutcome::Failed, at(1), at(1), 1),
+        (skipped, at(49), at(50), 2),
+        (skipped, at(2), at(48), 47),
+    ];
+    assert_eq!(rows, expected);
+}
