@@ -28,6 +28,8 @@ use std::{fmt::Debug, sync::Arc};
 /// - **Nothing falls**: neither the watermark of a job, nor the expiry of a renewed run, nor the revision of a group's
 ///   controls, nor the fencing tokens, which follow the rules of a lock's tokens. The exception is
 ///   [`JobCommand::Reset`], by which an operator lowers a watermark.
+/// - **Revisions outlive the data.** A revision is at least the server's now in milliseconds, so that one that is given after
+///   a loss of the data is none that a node knows from before.
 /// - **The claim is the lock of its run.** Its lease begins with the execution of the claim and is extended by
 ///   [`renew`](Self::renew). A caller that measures the lease from the moment before it sent the request, on a clock that
 ///   counts suspended time, knows when the run is no longer its own without asking.

@@ -232,7 +232,10 @@ impl Run {
     }
 
     async fn read(&mut self) {
-        let known = self.random.below(3);
+        let FleetControls::Changed { revision, .. } = self.model.controls(u64::MAX) else {
+            panic!("no group has that revision")
+        };
+        let known = self.pick(&[0, revision, revision.saturating_sub(1)]);
         let orders = self.ledger.controls(self.group.clone(), known).await.unwrap();
         assert_eq!(orders.outcome, self.model.controls(known));
         let open = self.ledger.open_runs(self.group.clone()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::state::{GroupLedger, Job, from_millis};
 use crate::{
-    control::{CommandReply, FleetControls, JobCommand, Trigger},
+    control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger},
     ids::RunId,
     limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
@@ -25,18 +25,23 @@ impl GroupLedger {
                 return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
             }
             JobCommand::CancelTrigger(id) => {
-                return self.cancel(|trigger| trigger.id == *id && trigger.job == *name);
+                return self.cancel(now, |trigger| trigger.id == *id && trigger.job == *name);
             }
         }
         if next != job.controls || *command == JobCommand::Reset {
-            self.revision += 1;
-            next.revision = self.revision;
-            job.controls = next;
             if !matches!(command, JobCommand::Pause | JobCommand::Reset) {
                 job.raise_watermark(now.as_millis());
             }
+            self.set(now, name, next);
         }
         CommandReply::Accepted { revision: self.revision }
+    }
+
+    fn set(&mut self, now: ServerTime, name: &LockName, next: JobControls) {
+        let revision = self.raise_revision(now);
+        if let Some(job) = self.jobs.get_mut(name) {
+            job.controls = JobControls { revision, ..next };
+        }
     }
 
     fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
@@ -55,18 +60,16 @@ impl GroupLedger {
         }
         self.triggers.push(new);
         self.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-        self.revision += 1;
-        CommandReply::Accepted { revision: self.revision }
+        CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    fn cancel(&mut self, which: impl Fn(&Trigger) -> bool) -> CommandReply {
+    fn cancel(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
         let before = self.triggers.len();
         self.triggers.retain(|trigger| !which(trigger));
         if self.triggers.len() == before {
             return CommandReply::Gone;
         }
-        self.revision += 1;
-        CommandReply::Accepted { revision: self.revision }
+        CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
     /// Reads the controls, unless their revision is `known`.

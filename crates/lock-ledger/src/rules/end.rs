@@ -23,12 +23,12 @@ impl GroupLedger {
     /// Records the end of an attempt, also of one that was orphaned meanwhile. A run that is released raises the revision of the
     /// group, so that the leader looks at once.
     pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
-        let Some(job) = self.jobs.get_mut(&r.job.name) else { return EndReply::Gone };
-        let is_open = job.open.get(&r.run).is_some_and(|open| open.claim == r.claim);
+        let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
+        let is_open = open.is_some_and(|open| open.claim == r.claim);
         if is_open && matches!(r.then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
-            self.revision += 1;
+            self.raise_revision(now);
         }
-        job.end(now, r)
+        self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r))
     }
 }
 

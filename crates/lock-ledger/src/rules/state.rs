@@ -68,6 +68,15 @@ pub(super) struct Open {
     pub(super) replaced: bool,
 }
 
+impl GroupLedger {
+    /// Raises the revision at least to the server's now in milliseconds: after a loss of the data it must be none that a node
+    /// knows from before.
+    pub(super) fn raise_revision(&mut self, now: ServerTime) -> u64 {
+        self.revision = (self.revision + 1).max(now.as_millis());
+        self.revision
+    }
+}
+
 /// The number of an attempt, from 1, and the failures and orphanings before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Attempts {

@@ -3,9 +3,9 @@
 
 use super::GroupLedger;
 use crate::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
-    GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, Registration, RenewRun, RunId, RunOutcome,
-    RunRenewal, RunState,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
+    EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, Registration, RenewRun, RunId,
+    RunOutcome, RunRenewal, RunState,
 };
 use lock_core::{LockName, ServerTime};
 use std::time::Duration;
@@ -53,6 +53,14 @@ impl Story {
             node: String::new(),
             catch_up: CatchUp::No,
             history: DEFAULT_HISTORY,
+        }
+    }
+
+    /// Gives a command that is accepted; gives the revision.
+    fn command(&mut self, at: u64, command: &JobCommand) -> u64 {
+        match self.ledger.command(NOW + secs(at), &self.job.name, command) {
+            CommandReply::Accepted { revision } => revision,
+            other => panic!("the job is registered: {other:?}"),
         }
     }
 
@@ -132,13 +140,24 @@ fn tokens_grow_over_the_loss_of_the_data() {
 }
 
 #[test]
+fn revisions_grow_over_the_loss_of_the_data() {
+    let (mut story, mut emptied) = (Story::new(), Story::new());
+    for _ in 0..3 {
+        story.command(60, &JobCommand::Reset);
+    }
+    let known = story.command(61, &JobCommand::Pause);
+    let after: Vec<_> = (62..70).map(|at| emptied.command(at, &JobCommand::Reset)).collect();
+    assert!(after.iter().all(|revision| *revision > known), "{after:?} after {known}");
+}
+
+#[test]
 fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
     let mut story = Story::new();
-    story.ledger.command(NOW, &story.job.name, &JobCommand::Pause);
-    story.ledger.command(NOW + secs(604_800), &story.job.name, &JobCommand::Resume);
-    let missed = ClaimRequest { revision: 2, ..story.request(604_799) };
+    story.command(0, &JobCommand::Pause);
+    let revision = story.command(604_800, &JobCommand::Resume);
+    let missed = ClaimRequest { revision, ..story.request(604_799) };
     assert_eq!(story.claim(secs(604_801), &missed), ClaimReply::Superseded);
-    let due = ClaimRequest { revision: 2, ..story.request(604_801) };
+    let due = ClaimRequest { revision, ..story.request(604_801) };
     assert!(matches!(story.claim(secs(604_801), &due), ClaimReply::Claimed { .. }));
 }
 
@@ -200,14 +219,14 @@ fn a_clock_that_was_ahead_is_reset_by_an_order() {
     assert!(matches!(story.claim(secs(YEAR), &request), ClaimReply::Claimed { .. }));
     assert_eq!(story.register(61, "j", SCHEDULE), YEAR);
     assert_eq!(story.claim(secs(120), &story.request(120)), ClaimReply::Superseded);
-    story.ledger.command(NOW + secs(130), &story.job.name, &JobCommand::Reset);
+    let revision = story.command(130, &JobCommand::Reset);
     assert_eq!(story.register(131, "j", SCHEDULE), 130);
-    let due = ClaimRequest { revision: 1, ..story.request(180) };
+    let due = ClaimRequest { revision, ..story.request(180) };
     assert!(
         matches!(story.claim(secs(180), &due), ClaimReply::Claimed { attempt: 1, .. }),
         "its lease ended as well"
     );
-    let repeated = ClaimRequest { revision: 1, ..story.request(YEAR) };
+    let repeated = ClaimRequest { revision, ..story.request(YEAR) };
     assert_eq!(
         story.claim(secs(YEAR), &repeated),
         ClaimReply::Duplicate,

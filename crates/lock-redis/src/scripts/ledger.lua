@@ -7,7 +7,7 @@
 -- group: HASH   revision   seen = the last registration, ms   led = how long it had leaders, ms
 --               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
 --
--- Attempts, orders and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts,
+-- Attempts, controls and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts,
 -- and no array is empty: Lua would write it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
@@ -20,6 +20,9 @@ local now_ms = math.floor(now / 1000)
 -- Numbers are formatted, never concatenated: n..'' rounds to 14 digits.
 local function int(n) return string.format('%.0f', n) end
 local function answer(...) return {int(now), ...} end
+
+-- The next revision of a group: at least now, so that after a loss of the data it is none that a node knows from before.
+local function next_revision(revision) return math.max(tonumber(revision or 0) + 1, now_ms) end
 
 local function fields(key)
   local flat, of = redis.call('HGETALL', key), {}

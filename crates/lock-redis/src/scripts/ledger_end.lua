@@ -30,7 +30,7 @@ if was_running then
 end
 if next ~= 'retry' then
   open.expires = '0'
-  redis.call('HSET', KEYS[4], 'revision', int(tonumber(redis.call('HGET', KEYS[4], 'revision') or 0) + 1))
+  redis.call('HSET', KEYS[4], 'revision', int(next_revision(redis.call('HGET', KEYS[4], 'revision'))))
 end
 write_open(KEYS[2], name, open)
 return answer('recorded')

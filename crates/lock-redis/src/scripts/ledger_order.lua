@@ -29,7 +29,7 @@ if order == 'trigger' then
     end
   end
   if alive >= tonumber(ARGV[5]) or of_job >= tonumber(ARGV[6]) then return answer('full') end
-  revision = revision + 1
+  revision = next_revision(revision)
   local trigger = {job = name, given = int(now), ['until'] = int((now_ms + ARGV[4]) * 1000)}
   redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(trigger))
   return answer('accepted', int(revision))
@@ -38,7 +38,7 @@ end
 if order == 'cancel' then
   local trigger = decode(group[value])
   if not trigger or trigger.job ~= name then return answer('gone') end
-  revision = revision + 1
+  revision = next_revision(revision)
   redis.call('HDEL', KEYS[2], value)
   redis.call('HSET', KEYS[2], 'revision', int(revision))
   return answer('accepted', int(revision))
@@ -49,7 +49,7 @@ local before = orders.paused
 local same = order == 'pause' and before or order == 'resume' and not before
   or order == 'replace' and orders.schedule == value or order == 'restore' and not orders.schedule
 if same then return answer('accepted', int(revision)) end
-revision = revision + 1
+revision = next_revision(revision)
 orders.revision = int(revision)
 if order == 'pause' then orders.paused = true end
 if order == 'resume' then orders.paused = false end

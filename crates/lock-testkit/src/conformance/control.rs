@@ -78,6 +78,16 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
 }
 
+/// A revision is at least the server's now: one that is given after a loss of the data is none that a node knows from before.
+pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "revision").await;
+    let begin = ledger.begin.as_millis();
+    for command in [JobCommand::Pause, trigger(id()), JobCommand::Resume, JobCommand::Reset] {
+        let revision = ledger.command(command.clone()).await;
+        assert!(revision > begin, "{command:?} gave {revision}, begun at {begin}");
+    }
+}
+
 /// A triggered run is a run of its own: also while paused, and beside the instants.
 pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger").await;

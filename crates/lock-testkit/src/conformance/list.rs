@@ -160,6 +160,7 @@ macro_rules! each_ledger_property {
             control::a_paused_job_starts_and_makes_up_nothing,
             control::changed_controls_outdate_a_claim,
             control::controls_are_sent_when_changed,
+            control::a_revision_is_at_least_the_time,
             control::a_trigger_is_claimed_once_and_decides_no_instant,
             control::a_repeated_trigger_starts_once,
             control::triggers_are_bounded,

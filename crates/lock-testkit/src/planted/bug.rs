@@ -262,6 +262,8 @@ planted_bugs! {
     IgnoresPauses: [LedgerConformance],
     /// A claim that was planned before a change of orders is granted.
     IgnoresRevisions: [LedgerConformance],
+    /// Revisions are counted from 1.
+    RestartsRevisions: [LedgerConformance],
     /// A trigger that was carried out is listed again.
     RepeatsTriggers: [LedgerConformance],
 }

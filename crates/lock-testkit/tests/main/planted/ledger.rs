@@ -262,9 +262,16 @@ impl RunLedger for BuggyLedger {
         match (self.bug, &command) {
             (Some(IgnoresTriggerCancel), JobCommand::CancelTrigger(_))
             | (Some(IgnoresReset), JobCommand::Reset) => {
-                let revision = self.old.lock().unwrap().len() as u64 + 1_000;
-                let answer = CommandReply::Accepted { revision };
-                return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), answer));
+                let now = self.inner.server_now(&job.group).unwrap();
+                let revision = now.as_millis() + 1_000_000;
+                return Ok(Reply::new(now, CommandReply::Accepted { revision }));
+            }
+            (Some(RestartsRevisions), _) => {
+                let mut reply = self.inner.command(job, command).await?;
+                if let CommandReply::Accepted { revision } = &mut reply.outcome {
+                    *revision -= TestClock::WALL_AT_START.as_millis();
+                }
+                return Ok(reply);
             }
             (Some(SharedTriggerBound), JobCommand::Trigger { .. })
                 if self.old.lock().unwrap().len() > MAX_TRIGGERS_PER_JOB =>
@@ -340,5 +347,6 @@ super::caught! {
     end_that_is_forgotten: ForgetsEnds by run::a_repeated_end_is_recorded_once;
     pause_that_is_ignored: IgnoresPauses by control::a_paused_job_starts_and_makes_up_nothing;
     revision_that_is_ignored: IgnoresRevisions by control::changed_controls_outdate_a_claim;
+    revision_that_begins_at_one: RestartsRevisions by control::a_revision_is_at_least_the_time;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }
