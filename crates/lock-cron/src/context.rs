@@ -1,6 +1,6 @@
 //! What a body is told of its run.
 
-use crate::{hold::RunHold, schedule::UtcTime};
+use crate::{hold::RunHold, time::UtcTime};
 use lock_core::{FencingToken, LockName, LostReason};
 use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, time::Duration};
@@ -42,7 +42,7 @@ impl RunContext {
     /// hand, the time at which it was claimed.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
-        self.run.scheduled().map_or(self.started, crate::plan::utc)
+        self.run.scheduled().map_or(self.started, UtcTime::from)
     }
 
     /// When it was claimed, by the server's clock.

@@ -4,8 +4,9 @@ use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
     options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter, Terms},
-    schedule::{Schedule, UtcTime},
+    schedule::Schedule,
     scheduler::Scheduler,
+    time::UtcTime,
 };
 use lock_core::LockName;
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};

@@ -53,11 +53,13 @@
 //! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
 //! | `otel` | off | `OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
+mod backoff;
 mod body;
 mod builder;
 mod context;
 mod drive;
 mod error;
+mod hash;
 mod hold;
 mod job;
 mod node;
@@ -90,8 +92,9 @@ pub use otel::OtelCronObserver;
 pub use plan::SkipReason;
 pub use schedule::{
     DstPolicy, Field, Fingerprint, Fold, Gap, MAX_TEXT_BYTES, Runs, Schedule, ScheduleError,
-    ScheduleErrorKind, UtcTime,
+    ScheduleErrorKind,
 };
 pub use scheduler::{JobView, Scheduler};
+pub use time::UtcTime;
 #[cfg(feature = "axum")]
 pub use web::router;

@@ -6,11 +6,11 @@ use crate::{
     running::Running,
     store::Store,
 };
-use lock_core::{LockFactory, LockName};
+use lock_core::{__private::lock, LockFactory, LockName};
 use lock_ledger::Attempt;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 use tokio::sync::watch;
 
@@ -78,9 +78,4 @@ impl Node {
         let histories = lock(&self.local_history);
         histories.get(job).map_or_else(Vec::new, |history| history.iter().take(most).cloned().collect())
     }
-}
-
-/// A poisoned mutex guards plain data that is whole between any two statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

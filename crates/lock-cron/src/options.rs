@@ -1,5 +1,6 @@
 //! What may be chosen for a job, and what holds if nothing is.
 
+use crate::{backoff::Backoff, hash::StableHash};
 use std::time::Duration;
 
 /// What becomes of a run while others of its job are open, anywhere in the fleet.
@@ -94,10 +95,9 @@ impl Retries {
         Self { max, ..Self::default() }
     }
 
-    /// The wait after so many attempts, `random` being a number from the whole range.
+    /// Returns the wait after this many attempts, `random` being a number from the whole range.
     pub(crate) fn wait(&self, attempts: u32, random: u64) -> Duration {
-        let doubled = self.first.saturating_mul(1 << attempts.saturating_sub(1).min(20));
-        let whole = doubled.min(self.longest);
+        let whole = Backoff::new(self.first, self.longest).after(attempts.saturating_sub(1));
         whole.saturating_sub(part(whole / 4, random))
     }
 }
@@ -120,7 +120,7 @@ impl StartJitter {
     pub(crate) fn wait(self, job: &str, random: u64) -> Duration {
         match self {
             Self::None => Duration::ZERO,
-            Self::Fixed(most) => part(most, fnv(job)),
+            Self::Fixed(most) => part(most, StableHash::of(job)),
             Self::Random(most) => part(most, random),
         }
     }
@@ -131,14 +131,6 @@ fn part(whole: Duration, number: u64) -> Duration {
     let nanos = whole.as_nanos() * u128::from(number >> 32) / u128::from(u32::MAX);
     let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);
     Duration::new(secs, u32::try_from(nanos % 1_000_000_000).unwrap_or(0))
-}
-
-/// FNV-1a, spread over all bits: the same on every node and in every version.
-pub(crate) fn fnv(text: &str) -> u64 {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 /// Where a job runs.

@@ -2,12 +2,11 @@
 
 use crate::{
     error::{CronError, CronErrorKind},
-    node::lock,
     options::Scope,
     schedule::Schedule,
     scheduler::{Scheduler, registration},
 };
-use lock_core::LockName;
+use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, RunId};
 
 impl Scheduler {

@@ -13,15 +13,16 @@
 //! - each attempt whose body began has one record, except one that was lost and that the next leader may retry.
 
 use crate::{
+    backoff::RETRY_PAUSE,
     body::{self, Ended},
+    hash::StableHash,
     job::Job,
     node::{Ending, Node},
     observe::CronEvent,
-    options::{OnOrphan, Scope, fnv},
-    plan::utc,
+    options::{OnOrphan, Scope},
     running::Why,
     start::{Granted, again, end, granted},
-    store::AFTER_FAILURE,
+    time::UtcTime,
 };
 use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: Ca
 /// Waits for the jitter. Gives the end of an attempt whose body does not begin.
 async fn before_body(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Option<Ended> {
     let jitter = match granted.attempt {
-        1 => job.terms.jitter.wait(job.name.as_str(), fnv(&granted.claim.to_string())),
+        1 => job.terms.jitter.wait(job.name.as_str(), StableHash::of(&granted.claim.to_string())),
         _ => Duration::ZERO,
     };
     let waits = async {
@@ -89,7 +90,7 @@ async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> E
     let (job_name, run, attempt) = (&job.name, granted.run, granted.attempt);
     // A later one waited for its turn, and that is not lateness.
     let first = run.scheduled().filter(|_| attempt == 1);
-    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(utc(at)));
+    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(UtcTime::from(at)));
     let catch_up = granted.catch_up == CatchUp::Yes;
     node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, catch_up, lag });
     let began = tokio::time::Instant::now();
@@ -124,7 +125,7 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
         end(node, job, failed.run, failed.claim, RunOutcome::Cancelled, detail.to_owned(), then)
     };
     // A claim id is random, and fit to draw the jitter from.
-    let mut wait = job.terms.retries.wait(failed.failures + 1, fnv(&request.claim.to_string()));
+    let mut wait = job.terms.retries.wait(failed.failures + 1, StableHash::of(&request.claim.to_string()));
     loop {
         tokio::select! {
             biased;
@@ -152,7 +153,7 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
         match asked.answer {
             Ok(reply) => {
                 let hold = node.store.hold(asked.sent, node.terms.lease);
-                if let Some(next) = granted(&request, &reply.outcome, utc(reply.now), hold) {
+                if let Some(next) = granted(&request, &reply.outcome, UtcTime::from(reply.now), hold) {
                     node.running.follow(&job.name, failed.run, next.held()?);
                     return Some(next);
                 }
@@ -172,7 +173,7 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
                     finish("the store refused another attempt", AfterAttempt::Finish).await;
                     return None;
                 }
-                wait = AFTER_FAILURE;
+                wait = RETRY_PAUSE;
             }
         }
     }
@@ -180,9 +181,6 @@ async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Opti
 
 /// The record of a job of each node is this process's own.
 fn remember(node: &Node, job: &Job, granted: &Granted, ended: Ended) {
-    let micros = |time: crate::UtcTime| {
-        lock_core::ServerTime::from_micros(u64::try_from(time.as_millis()).unwrap_or(0).saturating_mul(1000))
-    };
     let attempt = Attempt {
         run: granted.run,
         first: granted.run,
@@ -192,8 +190,8 @@ fn remember(node: &Node, job: &Job, granted: &Granted, ended: Ended) {
         token: granted.token,
         node: node.name.clone(),
         catch_up: granted.catch_up,
-        started: micros(granted.started),
-        ended: micros(node.store.now()),
+        started: granted.started.to_server_time(),
+        ended: node.store.now().to_server_time(),
         outcome: ended.outcome,
         detail: ended.detail,
     };

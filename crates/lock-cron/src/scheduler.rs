@@ -6,12 +6,12 @@ use crate::{
     drive::Drive,
     error::{CronError, CronErrorKind},
     job::{Job, JobBuilder, RunResult},
-    node::{Node, lock},
+    node::Node,
     options::Scope,
-    plan::utc,
-    schedule::{Schedule, UtcTime},
+    schedule::Schedule,
+    time::UtcTime,
 };
-use lock_core::{LockFactory, LockName};
+use lock_core::{__private::lock, LockFactory, LockName};
 use lock_ledger::{Attempt, FleetControls, JobControls, OpenRun, Registration, RunLedger};
 use std::{
     collections::BTreeMap,
@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lock_core::{LockFactory, MemoryBackend, TestClock};
+/// use lock_core::{__private::lock, LockFactory, MemoryBackend, TestClock};
 /// use lock_cron::{MemoryLedger, Overlap, Schedule, Scheduler};
 /// use std::{sync::Arc, time::Duration};
 ///
@@ -259,7 +259,7 @@ impl Scheduler {
         let store = &self.inner.node.store;
         let asked = store.ask(store.ledger().watermarks(store.group.clone(), jobs.clone())).await?;
         let known = jobs.into_iter().zip(asked.outcome);
-        Ok(known.filter_map(|(job, watermark)| Some((job.job, utc(watermark?)))).collect())
+        Ok(known.filter_map(|(job, watermark)| Some((job.job, UtcTime::from(watermark?)))).collect())
     }
 
     /// The orders of the fleet, whatever this node knows of them.

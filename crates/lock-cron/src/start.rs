@@ -6,9 +6,9 @@ use crate::{
     node::{Ending, Node},
     observe::CronEvent,
     options::{OnOrphan, Overlap},
-    plan::{Answer, Due, utc},
+    plan::{Answer, Due},
     running::Held,
-    schedule::UtcTime,
+    time::UtcTime,
 };
 use lock_core::{FencingToken, LockName};
 use lock_ledger::{
@@ -105,7 +105,7 @@ pub(crate) async fn start(node: &Node, due: &mut Due) -> (Answer, Option<Granted
     match asked.answer {
         Ok(reply) => {
             let hold = node.store.hold(asked.sent, node.terms.lease);
-            let granted = granted(&request, &reply.outcome, utc(reply.now), hold);
+            let granted = granted(&request, &reply.outcome, UtcTime::from(reply.now), hold);
             (Answer::Ledger(reply.outcome), granted)
         }
         Err(error) => {
@@ -143,7 +143,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
         }
         _ => {}
     }
-    granted(&request, &reply.outcome, utc(reply.now), node.store.hold(asked.sent, node.terms.lease))
+    granted(&request, &reply.outcome, UtcTime::from(reply.now), node.store.hold(asked.sent, node.terms.lease))
 }
 
 /// The run that this answer grants. Its hold may be over already; then its body does not begin.

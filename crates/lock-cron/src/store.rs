@@ -1,6 +1,6 @@
 //! Requests to the run ledger: each has a timeout, and some are repeated until the answer is certain.
 
-use crate::{hold::RunHold, plan::utc, schedule::UtcTime};
+use crate::{backoff::Backoff, hold::RunHold, time::UtcTime};
 use futures_util::FutureExt;
 use lock_core::{Applied, BackendError, BackendErrorKind, LockName, Moment, ServerTime, backend::Reply};
 use lock_ledger::{ClaimReply, ClaimRequest, EndReply, EndRequest, GroupName, JobId, RunLedger};
@@ -12,11 +12,7 @@ use std::{
 };
 
 /// Waits between requests that were not answered.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// The wait after a failure of the store, before it is asked again.
-pub(crate) const AFTER_FAILURE: Duration = Duration::from_millis(500);
+const WAITS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// The result of a claim.
 pub(crate) struct Claiming {
@@ -48,7 +44,7 @@ impl Store {
 
     /// The server's time, as far as it is known, or else that of this node: it only decides when to ask.
     pub(crate) fn now(&self) -> UtcTime {
-        utc(self.server_now().unwrap_or_else(|| self.clock.wall()))
+        UtcTime::from(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }
 
     /// The moment now, by which leases are measured.
@@ -101,7 +97,7 @@ impl Store {
     pub(crate) async fn claim(&self, request: &ClaimRequest, give_up: impl Future<Output = ()>) -> Claiming {
         let mut in_doubt = false;
         let until_certain = async {
-            let mut wait = FIRST_WAIT;
+            let mut backoff = WAITS;
             loop {
                 let sent = self.moment();
                 match self.ask(self.ledger().claim(request.clone())).await {
@@ -113,8 +109,7 @@ impl Store {
                         }
                     }
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
+                tokio::time::sleep(backoff.next()).await;
             }
         };
         let answer = tokio::select! {
@@ -133,7 +128,7 @@ impl Store {
     /// Records an end, for at most the lease of the run: afterwards it is an orphan anyway.
     pub(crate) async fn end(&self, request: EndRequest, within: Duration) -> Option<EndReply> {
         let until_recorded = async {
-            let mut wait = FIRST_WAIT;
+            let mut backoff = WAITS;
             loop {
                 match self.ask(self.ledger().end(request.clone())).await {
                     Ok(reply) => return Some(reply.outcome),
@@ -143,8 +138,7 @@ impl Store {
                     }
                     Err(_) => {}
                 }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(LONGEST_WAIT);
+                tokio::time::sleep(backoff.next()).await;
             }
         };
         tokio::time::timeout(within, until_recorded).await.unwrap_or(None)

@@ -2,8 +2,8 @@
 
 use crate::{
     error::{CronError, CronErrorKind},
-    plan::utc,
     scheduler::{JobView, Scheduler},
+    time::UtcTime,
 };
 use axum::{
     Router,
@@ -88,7 +88,7 @@ fn job(view: &JobView, next: &[String]) -> Value {
 }
 
 fn at(time: ServerTime) -> String {
-    utc(time).to_string()
+    UtcTime::from(time).to_string()
 }
 
 fn open(run: &OpenRun) -> Value {

@@ -2,6 +2,7 @@
 
 use super::{Drive, Effect, Phase};
 use crate::{
+    backoff::RETRY_PAUSE,
     job::Job,
     observe::CronEvent,
     options::Scope,
@@ -10,7 +11,6 @@ use crate::{
     running::Why,
     scheduler::effective,
     start::{Granted, start, take_over},
-    store::AFTER_FAILURE,
 };
 use lock_core::{ErrorKind, FencingToken, LockError, LockGuard, LockName};
 use lock_ledger::{ClaimId, FleetControls, JobControls, OpenRun, RunId, RunState};
@@ -79,7 +79,7 @@ impl Drive {
         let mut commands = Vec::new();
         match effect {
             Effect::Elected(elected) => self.elected(*elected),
-            Effect::NotElected => self.elect(AFTER_FAILURE),
+            Effect::NotElected => self.elect(RETRY_PAUSE),
             Effect::Resigned => {
                 self.resigning = false;
                 self.elect(Duration::ZERO);
@@ -91,7 +91,7 @@ impl Drive {
                 let waits = |job: &LockName| self.planner.waits_for_watermark(job);
                 let jobs: Vec<_> = registrations.into_iter().map(|r| r.job).filter(waits).collect();
                 if self.leadership.is_some() && !jobs.is_empty() {
-                    self.register(jobs, AFTER_FAILURE);
+                    self.register(jobs, RETRY_PAUSE);
                 }
             }
             Effect::Orders(asked) => {
@@ -109,7 +109,7 @@ impl Drive {
                     Ok(answers) => self.inner.node.running.kept(sent, &held, &answers),
                     // One failed renewal is no loss: there is time for another.
                     Err(error) => {
-                        self.next_keep = Instant::now() + AFTER_FAILURE;
+                        self.next_keep = Instant::now() + RETRY_PAUSE;
                         self.inner.node.store_failed(&error);
                     }
                 }
@@ -147,7 +147,7 @@ impl Drive {
             }
             Err(error) => {
                 self.inner.node.store_failed(&error);
-                self.elect(AFTER_FAILURE);
+                self.elect(RETRY_PAUSE);
             }
         }
     }

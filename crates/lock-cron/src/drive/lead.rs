@@ -1,11 +1,7 @@
 //! Leadership: one leader for all nodes that know the same jobs.
 
 use super::{Drive, Effect, Leadership, Phase, of_length, panicked, unowned::Unowned};
-use crate::{
-    observe::CronEvent,
-    options::{Scope, fnv},
-    plan::utc,
-};
+use crate::{hash::StableHash, observe::CronEvent, options::Scope, time::UtcTime};
 use lock_core::{LockGuard, LockName};
 use lock_ledger::{JobStatus, RegisteredJob, Registration};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -43,7 +39,7 @@ impl Drive {
     fn fingerprint(&self) -> u64 {
         let fleet = self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet);
         let lines = fleet.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
-        fnv(&lines.collect::<String>())
+        StableHash::of(&lines.collect::<String>())
     }
 
     pub(super) fn lead(&mut self, guard: LockGuard) {
@@ -114,7 +110,7 @@ impl Drive {
         }
         let now = self.now();
         for (registration, answer) in registrations.iter().zip(answers) {
-            let (job, watermark) = (&registration.job, utc(answer.watermark));
+            let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
             let known = !self.registered.insert(job.clone());
             if known && answer.status == JobStatus::New {
                 self.inner.node.observers.tell(&CronEvent::DataLost { job });

@@ -10,7 +10,7 @@ mod unowned;
 use crate::{
     error::CronError,
     job::Job,
-    node::{Ending, lock},
+    node::Ending,
     observe::CronEvent,
     options::Scope,
     plan::{Answer, Budget, Due, Planner},
@@ -20,7 +20,8 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::{
-    Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason, Moment,
+    __private::lock, Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason,
+    Moment,
 };
 use lock_ledger::{FleetControls, OpenRun, RegisteredJob, Registration, RenewRun, RunId, RunRenewal};
 use std::{

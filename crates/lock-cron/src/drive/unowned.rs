@@ -5,7 +5,7 @@
 //! much longer belongs to a job that no living node has registered.
 
 use super::Drive;
-use crate::observe::CronEvent;
+use crate::{observe::CronEvent, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{OpenRun, RunId, RunState, Trigger};
 use std::{
@@ -63,7 +63,7 @@ impl Drive {
         let now = self.now();
         let Unowned { triggers, busy, told, .. } = &self.unowned;
         let overdue = triggers.iter().filter(|trigger| {
-            now.since(crate::plan::utc(trigger.given)) > LONGEST_WAIT
+            now.since(UtcTime::from(trigger.given)) > LONGEST_WAIT
                 && !busy.contains(&trigger.job)
                 && !told.contains(&trigger.job)
         });

@@ -1,7 +1,7 @@
 //! The agenda of a job: the runs and the rows of skips that the store is to be asked for, in ascending order.
 
-use super::{SkipReason, missed, utc};
-use crate::schedule::UtcTime;
+use super::{SkipReason, missed};
+use crate::time::UtcTime;
 use lock_ledger::{CatchUp, ClaimId, RunId};
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub(super) struct Row {
 }
 
 fn run_at(at: UtcTime) -> RunId {
-    RunId::at_millis(u64::try_from(at.as_millis()).unwrap_or(0))
+    RunId::Scheduled(at.to_server_time())
 }
 
 impl Entry {
@@ -55,7 +55,7 @@ impl Entry {
 
     /// What the store may already know of is not taken back.
     fn can_be_missed(&self) -> Option<UtcTime> {
-        let at = self.run.scheduled().map(utc)?;
+        let at = self.run.scheduled().map(UtcTime::from)?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
     }
 }
@@ -111,7 +111,7 @@ impl Agenda {
     /// Drops the entries in front that are decided up to this watermark, except one that was asked for.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         let front = usize::from(self.in_flight);
-        let decided = |entry: &Entry| entry.run.scheduled().is_some_and(|at| utc(at) <= watermark);
+        let decided = |entry: &Entry| entry.run.scheduled().is_some_and(|at| UtcTime::from(at) <= watermark);
         while self.entries.get(front).is_some_and(decided) {
             self.entries.remove(front);
         }

@@ -1,14 +1,16 @@
 //! What is planned of one job: its agenda.
 
 use super::{
-    BUSY, Command, Due, LONGEST_BUSY, SkipReason,
+    Command, Due, PAUSE, SkipReason,
     agenda::{Agenda, Entry},
     missed,
     missed::Budget,
 };
 use crate::{
+    backoff::Backoff,
     options::{Overlap, Scope, Terms},
-    schedule::{Schedule, UtcTime},
+    schedule::Schedule,
+    time::UtcTime,
 };
 use lock_core::LockName;
 use lock_ledger::{CatchUp, Skip};
@@ -33,8 +35,8 @@ pub(super) struct Job {
     pub(super) agenda: Agenda,
     /// Not to be asked for before.
     pub(super) not_before: UtcTime,
-    /// The wait after the next answer that other runs are open.
-    pub(super) busy: Duration,
+    /// The waits while other runs are open.
+    pub(super) busy: Backoff,
     /// Of a job of each node: how many run here.
     pub(super) running: u32,
 }
@@ -56,13 +58,13 @@ impl Job {
 
     /// Nothing is in the way any more, as far as is known.
     pub(super) fn ask_at_once(&mut self) {
-        (self.not_before, self.busy) = (UtcTime::from_millis(i64::MIN), BUSY);
+        self.not_before = UtcTime::from_millis(i64::MIN);
+        self.busy.reset();
     }
 
     /// Other runs are in the way: each answer doubles the wait for the next one.
     pub(super) fn ask_later(&mut self, now: UtcTime) {
-        self.not_before = now.saturating_add(self.busy);
-        self.busy = (self.busy * 2).min(LONGEST_BUSY);
+        self.not_before = now.saturating_add(self.busy.next());
     }
 
     /// What was planned is void, until the watermark is told again.
@@ -178,7 +180,7 @@ impl Job {
         // Of each node: the rule for overlaps is kept here.
         match overlap {
             Overlap::QueueOne | Overlap::CancelPrevious if self.running > 0 => {
-                self.not_before = now.saturating_add(BUSY);
+                self.not_before = now.saturating_add(PAUSE);
                 if overlap == Overlap::CancelPrevious {
                     out.push(Command::EndRunning(name.clone()));
                 }

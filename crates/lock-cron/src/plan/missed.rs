@@ -5,7 +5,8 @@
 
 use crate::{
     options::{Misfire, Terms},
-    schedule::{Schedule, UtcTime},
+    schedule::Schedule,
+    time::UtcTime,
 };
 use lock_ledger::CatchUp;
 use std::time::Duration;

@@ -21,8 +21,10 @@ mod job;
 mod missed;
 
 use crate::{
+    backoff::Backoff,
     options::{Overlap, Scope, Terms},
-    schedule::{Schedule, UtcTime},
+    schedule::Schedule,
+    time::UtcTime,
 };
 use agenda::{Agenda, Entry};
 use job::Job;
@@ -31,12 +33,11 @@ use lock_ledger::{CatchUp, ClaimId, ClaimReply, Registration, RunId, Skip};
 pub(crate) use missed::Budget;
 use std::{collections::BTreeMap, time::Duration};
 
-/// The first wait of a claim that other runs are in the way of. It doubles up to [`LONGEST_BUSY`], and is over when a run of
-/// this node ends.
-const BUSY: Duration = Duration::from_millis(250);
+/// The wait before a claim is sent again.
+const PAUSE: Duration = Duration::from_millis(250);
 
-/// The longest wait of such a claim.
-const LONGEST_BUSY: Duration = Duration::from_secs(5);
+/// The waits of a claim while other runs are open. They are over when a run of this node ends.
+const BUSY: Backoff = Backoff::new(PAUSE, Duration::from_secs(5));
 
 /// A run to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -281,7 +282,7 @@ impl Planner {
                 }
             }
             Answer::Ledger(ClaimReply::Paused | ClaimReply::Outdated) => {
-                job.not_before = now.saturating_add(BUSY);
+                job.not_before = now.saturating_add(PAUSE);
                 out.push(Command::ReadOrders);
             }
             Answer::Ledger(ClaimReply::Unregistered) => {
@@ -289,7 +290,7 @@ impl Planner {
                 job.forget();
                 out.push(Command::Register(due.job.clone()));
             }
-            _ => job.not_before = now.saturating_add(BUSY),
+            _ => job.not_before = now.saturating_add(PAUSE),
         }
     }
 
@@ -314,11 +315,6 @@ impl Planner {
     fn fleet_jobs(&mut self) -> impl Iterator<Item = &mut Job> {
         self.jobs.values_mut().filter(|job| job.terms.scope == Scope::Fleet)
     }
-}
-
-/// The server's time in the whole milliseconds of schedules.
-pub(crate) fn utc(time: lock_core::ServerTime) -> UtcTime {
-    UtcTime::from_millis(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Whether two nodes mean the same by a schedule: its text, and the zone data that they have.
 
-use super::{UtcTime, dst::DstPolicy, hash::StableHash, zone::Zone};
+use super::{dst::DstPolicy, zone::Zone};
+use crate::{hash::StableHash, time::UtcTime};
 use std::fmt;
 
 /// The days of zone data that a fingerprint covers: a year, and some more.
@@ -29,7 +30,7 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     pub(crate) fn of(what: &[String], policy: DstPolicy, zone: Option<&Zone>, from: UtcTime) -> Self {
-        let words = what.iter().fold(StableHash::new(), |hash, words| hash.bytes(words.as_bytes()));
+        let words = what.iter().fold(StableHash::new(), |hash, words| hash.text(words));
         let schedule = words.number(policy.gap.code()).number(policy.fold.code()).finish();
         let zone = zone.map_or(0, |zone| offsets(zone, from.second()));
         Self { schedule, zone }

@@ -3,10 +3,10 @@
 use super::{
     error::{Problem, ScheduleErrorKind},
     field::Field,
-    hash::StableHash,
     list::List,
     token::{Token, word},
 };
+use crate::hash::StableHash;
 
 /// Seven fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Pattern {
 
     /// In numbers alone, `H` being a hash of `job`, another one in each field.
     pub(crate) fn numbers(&self, job: &str) -> String {
-        let hash = StableHash::new().bytes(job.as_bytes());
+        let hash = StableHash::new().text(job);
         let field = |(at, list): (usize, &List)| list.numbers(hash.number(at as i64).finish());
         self.0.iter().enumerate().map(field).collect::<Vec<_>>().join(" ")
     }

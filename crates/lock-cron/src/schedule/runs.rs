@@ -1,6 +1,7 @@
 //! The runs of a schedule, one after the other.
 
-use super::{Schedule, UtcTime};
+use super::Schedule;
+use crate::time::UtcTime;
 use std::iter::FusedIterator;
 
 /// The runs of a schedule after an instant, strictly increasing; from [`Schedule::after`].
