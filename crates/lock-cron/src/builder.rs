@@ -4,7 +4,7 @@ use crate::{
     error::{CronError, CronErrorKind},
     job::MAX_JOB_NAME,
     node::Node,
-    observe::{CronObserver, Observers},
+    observer::{CronObserver, Observers},
     scheduler::{Inner, Scheduler},
     store::Store,
 };
@@ -181,7 +181,7 @@ impl SchedulerBuilder {
         let shorter = self.leadership_lease.min(self.run_lease);
         let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(LONGEST_REQUEST));
         let store = Store::new(self.ledger, clock, group, timeout);
-        let observers = Observers { group: self.group.into(), all: self.observers.into() };
+        let observers = Observers::new(&self.group, self.observers);
         let terms =
             RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life };
         let node = Node::new(name, self.locks, store, terms, observers);

@@ -51,7 +51,7 @@
 //! | --- | --- | --- |
 //! | `axum` | off | `router`, the jobs and their history as JSON and as a page |
 //! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
-//! | `otel` | off | `OtelCronObserver`, on the OpenTelemetry API 0.33 |
+//! | `otel` | off | `observer::OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
 mod backoff;
 mod body;
@@ -63,11 +63,9 @@ mod hash;
 mod hold;
 mod job;
 mod node;
-mod observe;
+pub mod observer;
 mod options;
 mod orders;
-#[cfg(feature = "otel")]
-mod otel;
 mod plan;
 mod run;
 mod running;
@@ -85,11 +83,7 @@ pub use error::{CronError, CronErrorKind};
 pub use job::{JobBuilder, RunResult};
 #[doc(no_inline)]
 pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
-pub use observe::{CronEvent, CronObserver};
 pub use options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter};
-#[cfg(feature = "otel")]
-pub use otel::OtelCronObserver;
-pub use plan::SkipReason;
 pub use schedule::{
     DstPolicy, Field, Fingerprint, Fold, Gap, MAX_TEXT_BYTES, Runs, Schedule, ScheduleError,
     ScheduleErrorKind,

@@ -2,7 +2,7 @@
 
 use crate::{
     builder::RunTerms,
-    observe::{CronEvent, Observers},
+    observer::{CronEvent, Observers},
     running::Running,
     store::Store,
 };
@@ -63,8 +63,8 @@ impl Node {
     }
 
     pub(crate) fn store_failed(&self, error: &dyn std::error::Error) {
-        tracing::debug!(cron.group = %self.store.group, %error, "the store did not answer");
-        self.observers.tell(&CronEvent::StoreFailed);
+        tracing::debug!(cron.group = self.observers.group(), %error, "store request failed");
+        self.observers.notify(|group| CronEvent::StoreFailed { group });
     }
 
     pub(crate) fn remember(&self, job: &LockName, attempt: Attempt) {

@@ -18,7 +18,7 @@ use crate::{
     hash::StableHash,
     job::Job,
     node::{Ending, Node},
-    observe::CronEvent,
+    observer::{CronEvent, attempt_span},
     options::{OnOrphan, Scope},
     running::Why,
     start::{Granted, again, end, granted},
@@ -27,6 +27,7 @@ use crate::{
 use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
 use tokio::sync::watch;
+use tracing::{Instrument, Span};
 
 /// Told to end, with the reason.
 pub(crate) type Cancel = watch::Receiver<Option<Why>>;
@@ -85,35 +86,38 @@ async fn before_body(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) 
         .then(|| Ended::new(RunOutcome::Cancelled, "its body had not begun", Some(AfterAttempt::Requeue)))
 }
 
-/// One attempt of the body, and what comes after it.
+/// Runs one attempt in a span of its own.
 async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Ended {
-    let (job_name, run, attempt) = (&job.name, granted.run, granted.attempt);
+    let span = attempt_span(node.observers.group(), &job.name, granted.run, granted.attempt, granted.token);
+    attempt_in(&span, node, job, granted, cancel).instrument(span.clone()).await
+}
+
+/// Runs the body, and decides the state of the run after it.
+async fn attempt_in(span: &Span, node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Ended {
+    let (run, attempt) = (granted.run, granted.attempt);
     // A later one waited for its turn, and that is not lateness.
     let first = run.scheduled().filter(|_| attempt == 1);
     let lag = first.map_or(Duration::ZERO, |at| granted.started.since(UtcTime::from(at)));
     let catch_up = granted.catch_up == CatchUp::Yes;
-    node.observers.tell(&CronEvent::Started { job: job_name, run, attempt, catch_up, lag });
+    let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
+    node.observers.notify(started);
     let began = tokio::time::Instant::now();
     let body::Verdict { outcome, detail, told } = body::supervised(job, granted, cancel).await;
     let took = began.elapsed();
+    span.record("cron.outcome", outcome.as_str());
     let is_failure = matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
-    let retried = job.terms.on_orphan != OnOrphan::Skip;
+    let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
     let then = match (outcome, told) {
-        (RunOutcome::Abandoned, _) if retried => None,
-        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retried => Some(AfterAttempt::Reassign),
+        (RunOutcome::Abandoned, _) if retries_orphans => None,
+        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retries_orphans => Some(AfterAttempt::Reassign),
         _ if is_failure && granted.failures < job.terms.retries.max => Some(AfterAttempt::Retry),
         _ => Some(AfterAttempt::Finish),
     };
-    let again = then == Some(AfterAttempt::Retry);
-    node.observers.tell(&CronEvent::Ended {
-        job: job_name,
-        run,
-        attempt,
-        outcome,
-        detail: &detail,
-        again,
-        took,
-    });
+    let retried = then == Some(AfterAttempt::Retry);
+    let (job, detail) = (&job.name, &*detail);
+    let ended = |group| CronEvent::Ended { group, job, run, attempt, outcome, detail, retried, took };
+    node.observers.notify(ended);
+    let detail = detail.to_owned();
     Ended { outcome, detail, then }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     hold::RunHold,
     job::Job,
     node::{Ending, Node},
-    observe::CronEvent,
+    observer::CronEvent,
     options::{OnOrphan, Overlap},
     plan::{Answer, Due},
     running::Held,
@@ -135,11 +135,11 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
                 end(node, job, left.run, left.claim, RunOutcome::Abandoned, detail, AfterAttempt::Finish)
                     .await;
             if orphaned && ended == Some(EndReply::Recorded) {
-                node.observers.tell(&CronEvent::Orphan { job: &job.name, again: false });
+                node.observers.notify(|group| CronEvent::Orphaned { group, job: &job.name, retried: false });
             }
         }
         ClaimReply::Claimed { .. } if orphaned => {
-            node.observers.tell(&CronEvent::Orphan { job: &job.name, again: true });
+            node.observers.notify(|group| CronEvent::Orphaned { group, job: &job.name, retried: true });
         }
         _ => {}
     }

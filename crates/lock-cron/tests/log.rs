@@ -1,8 +1,8 @@
-//! What the log says of a run that fails. Alone in its process: a scoped subscriber does not hear of call sites that another
-//! thread reaches first.
+//! The log of a scheduler, and the span of an attempt. Alone in their process: a scoped subscriber does not see call sites that
+//! a thread without one reaches first.
 
 use lock_core::{LockFactory, MemoryBackend, TestClock};
-use lock_cron::{MemoryLedger, Schedule, Scheduler};
+use lock_cron::{Attempt, MemoryLedger, Retries, Schedule, Scheduler};
 use std::{
     io,
     sync::{Arc, Mutex},
@@ -23,16 +23,22 @@ impl io::Write for Log {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_failure_is_logged_with_its_cause_and_a_skip_for_overlap_only_for_debugging() {
+/// A scheduler in virtual time, and the log of this thread.
+fn logged() -> (Scheduler, Log, tracing::subscriber::DefaultGuard) {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let _default = tracing::subscriber::set_default(subscriber);
+    let guard = tracing::subscriber::set_default(subscriber);
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
     let locks = LockFactory::builder(memory).clock(clock.clone()).build().expect("good options");
     let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).build().expect("good options");
+    (cron, log, guard)
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_warnings_and_overlaps_are_not() {
+    let (cron, log, _guard) = logged();
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, |_| async {
         let cause = "x".parse::<u8>().expect_err("no number");
@@ -51,12 +57,38 @@ async fn a_failure_is_logged_with_its_cause_and_a_skip_for_overlap_only_for_debu
     let skips = cron.history("slow", 100).await.expect("a store in memory");
     assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
     let log = log.0.lock().expect("nobody panicked").clone();
-    assert!(!log.contains("Overlap"), "{log}");
+    assert!(!log.contains("overlap"), "{log}");
     let never: Vec<_> = log.lines().filter(|line| line.contains("no instant left")).collect();
     assert!(matches!(never[..], [line] if line.contains("cron.job=past")), "{never:?}");
-    let line = log.lines().find(|line| line.contains("run ended")).expect("a failure is logged");
+    let line =
+        log.lines().find(|line| line.contains("run ended without success")).expect("a failure is logged");
     let which = format!("cron.job=job cron.run={run} cron.attempt=1");
-    for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "again=false"] {
+    for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "retried=false"] {
         assert!(line.contains(word), "{word} in {line}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_runs_in_the_span_of_its_attempt() {
+    let (cron, log, _guard) = logged();
+    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    let job = cron.job("job", once, |run| async move {
+        tracing::info!("in the body");
+        if run.attempt() == 1 { Err("no".into()) } else { Ok(()) }
+    });
+    job.retries(Retries::times(1)).register().expect("a store in memory");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
+    let history = cron.history("job", 2).await.expect("a store in memory");
+    let log = log.0.lock().expect("nobody panicked").clone();
+    let lines: Vec<_> = log.lines().filter(|line| line.ends_with("in the body")).collect();
+    assert_eq!(lines.len(), history.len(), "{log}");
+    for (attempt, line) in history.iter().rev().zip(&lines) {
+        let Attempt { run, attempt, token, .. } = attempt;
+        let span = format!(
+            "cron.run{{cron.group=\"default\" cron.job=job cron.run={run} cron.attempt={attempt} cron.token={token}}}"
+        );
+        assert!(line.contains(&span), "{span} in {line}");
+    }
+    let failure = log.lines().find(|line| line.contains("run ended without success")).expect("a failure");
+    assert!(failure.contains("cron.outcome=\"failed\"}"), "the span has the outcome: {failure}");
 }

@@ -92,7 +92,7 @@ impl OtelObserver {
     }
 }
 
-/// Makes instruments whose durations all have the same buckets.
+/// Makes instruments.
 #[derive(Debug)]
 pub struct Instruments<'a>(pub &'a Meter);
 
@@ -100,8 +100,14 @@ impl Instruments<'_> {
     /// Makes a histogram of durations, in seconds.
     #[must_use]
     pub fn seconds(&self, name: &'static str, about: &'static str) -> Histogram<f64> {
+        self.seconds_within(name, about, &SECONDS)
+    }
+
+    /// Makes a histogram of durations, in seconds, with buckets of its own.
+    #[must_use]
+    pub fn seconds_within(&self, name: &'static str, about: &'static str, buckets: &[f64]) -> Histogram<f64> {
         let histogram = self.0.f64_histogram(name).with_unit("s").with_description(about);
-        histogram.with_boundaries(SECONDS.to_vec()).build()
+        histogram.with_boundaries(buckets.to_vec()).build()
     }
 
     /// Makes a counter.

@@ -4,7 +4,7 @@ use super::{Drive, Effect, Phase};
 use crate::{
     backoff::RETRY_PAUSE,
     job::Job,
-    observe::CronEvent,
+    observer::CronEvent,
     options::Scope,
     plan::{Answer, Command, Due},
     run,
@@ -43,7 +43,12 @@ impl Drive {
                 // The store does not have those that are known here, whatever their number says.
                 Command::ReadOrders => self.read_all_orders(),
                 Command::Skipped { job, reason, count } => {
-                    self.inner.node.observers.tell(&CronEvent::Skipped { job: &job, reason, count });
+                    self.inner.node.observers.notify(|group| CronEvent::Skipped {
+                        group,
+                        job: &job,
+                        reason,
+                        count,
+                    });
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Leadership: one leader for all nodes that know the same jobs.
 
 use super::{Drive, Effect, Leadership, Phase, of_length, panicked, unowned::Unowned};
-use crate::{hash::StableHash, observe::CronEvent, options::Scope, time::UtcTime};
+use crate::{hash::StableHash, observer::CronEvent, options::Scope, time::UtcTime};
 use lock_core::{LockGuard, LockName};
 use lock_ledger::{JobStatus, RegisteredJob, Registration};
 use std::{sync::atomic::Ordering, time::Duration};
@@ -46,7 +46,7 @@ impl Drive {
         let token = guard.fencing_token();
         self.leadership = Some(Leadership { lost: Box::pin(guard.lost()), guard });
         self.inner.leading.store(true, Ordering::SeqCst);
-        self.inner.node.observers.tell(&CronEvent::Leading { token });
+        self.inner.node.observers.notify(|group| CronEvent::Elected { group, token });
         self.planner.led();
         self.read_all_orders();
         self.next_open = Instant::now();
@@ -73,7 +73,7 @@ impl Drive {
     pub(super) fn follow(&mut self) -> Option<LockGuard> {
         let Leadership { guard, .. } = self.leadership.take()?;
         self.inner.leading.store(false, Ordering::SeqCst);
-        self.inner.node.observers.tell(&CronEvent::Resigned);
+        self.inner.node.observers.notify(|group| CronEvent::Resigned { group });
         self.planner.resigned();
         Some(guard)
     }
@@ -113,11 +113,11 @@ impl Drive {
             let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
             let known = !self.registered.insert(job.clone());
             if known && answer.status == JobStatus::New {
-                self.inner.node.observers.tell(&CronEvent::DataLost { job });
+                self.inner.node.observers.notify(|group| CronEvent::DataLost { group, job });
             }
             let by = watermark.since(now);
             if by > AHEAD {
-                self.inner.node.observers.tell(&CronEvent::Ahead { job, by });
+                self.inner.node.observers.notify(|group| CronEvent::WatermarkAhead { group, job, by });
             }
             self.planner.registered(registration, watermark);
         }

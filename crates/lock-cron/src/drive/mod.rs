@@ -11,7 +11,7 @@ use crate::{
     error::CronError,
     job::Job,
     node::Ending,
-    observe::CronEvent,
+    observer::CronEvent,
     options::Scope,
     plan::{Answer, Budget, Due, Planner},
     running::{Held, Why},
@@ -248,8 +248,8 @@ impl Drive {
         let (node, known) = (self.inner.node.clone(), self.known_orders);
         let ask = async move {
             let asked = node.store.ask(node.store.ledger().controls(node.store.group.clone(), known)).await;
-            if let Some(seconds) = node.store.clock_offset() {
-                node.observers.tell(&CronEvent::ClockOffset { seconds });
+            if let Some(offset) = node.store.clock_offset() {
+                node.observers.notify(|group| CronEvent::ClockCompared { group, offset });
             }
             Effect::Orders(asked.map(|reply| reply.outcome))
         };

@@ -5,7 +5,7 @@
 //! much longer belongs to a job that no living node has registered.
 
 use super::Drive;
-use crate::{observe::CronEvent, time::UtcTime};
+use crate::{observer::CronEvent, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{OpenRun, RunId, RunState, Trigger};
 use std::{
@@ -73,7 +73,7 @@ impl Drive {
     /// Once for each job and leadership.
     fn tell_unowned(&mut self, job: LockName) {
         if !self.unowned.told.contains(&job) {
-            self.inner.node.observers.tell(&CronEvent::Unowned { job: &job });
+            self.inner.node.observers.notify(|group| CronEvent::Unowned { group, job: &job });
             self.unowned.told.insert(job);
         }
     }

@@ -160,7 +160,7 @@ impl Job {
         let skip = skip.map(|row| Skip {
             first: row.first,
             count: row.count,
-            detail: row.reason.as_str().to_owned(),
+            detail: row.reason.detail().to_owned(),
         });
         let due = Due {
             job: name.clone(),

@@ -22,6 +22,7 @@ mod missed;
 
 use crate::{
     backoff::Backoff,
+    observer::SkipReason,
     options::{Overlap, Scope, Terms},
     schedule::Schedule,
     time::UtcTime,
@@ -70,38 +71,6 @@ pub(crate) enum Command {
     ReadOrders,
     /// Count runs that will not be.
     Skipped { job: LockName, reason: SkipReason, count: u32 },
-}
-
-/// Why a run was not started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum SkipReason {
-    /// Other runs of the job were open.
-    Overlap,
-    /// It was missed, and the misfire policy or the grace says so.
-    Missed,
-    /// It waited in the queue, and a later one took its place.
-    Queue,
-    /// It was triggered, and waited for longer than the life of a trigger.
-    Expired,
-    /// Another leader had decided this instant, or a later one.
-    DecidedElsewhere,
-    /// The store lost the watermark of the job, so nobody knows what was run.
-    DataLoss,
-}
-
-impl SkipReason {
-    /// The reason in words, as the history has it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Overlap => "other runs were open",
-            Self::Missed => "missed",
-            Self::Queue => "a later run took its place",
-            Self::Expired => "the trigger expired",
-            Self::DecidedElsewhere => "decided elsewhere",
-            Self::DataLoss => "the store lost its data",
-        }
-    }
 }
 
 /// The answer to a [`Command::Claim`].

@@ -1,7 +1,7 @@
 //! Deployments: changed schedules, jobs that come and go, and shutdowns that lose nothing.
 
 use crate::fleet::{Fleet, Node, Running, secs};
-use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, SkipReason, StartJitter};
+use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, StartJitter, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op};
 use std::time::Duration;

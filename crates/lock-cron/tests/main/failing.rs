@@ -1,7 +1,7 @@
 //! A store that fails: replies that are lost, outages, and everything at random.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{Misfire, OnOrphan, Overlap, Retries, RunContext, Schedule, SkipReason};
+use lock_cron::{Misfire, OnOrphan, Overlap, Retries, RunContext, Schedule, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op, Phase, Seed};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};

@@ -2,7 +2,8 @@
 
 use lock_core::{Clock, LockFactory, MemoryBackend, TestClock};
 use lock_cron::{
-    Attempt, CronEvent, CronObserver, JobBuilder, RunContext, RunId, Schedule, Scheduler, SkipReason,
+    Attempt, JobBuilder, RunContext, RunId, Schedule, Scheduler,
+    observer::{CronEvent, CronObserver, SkipReason},
 };
 use lock_ledger::{MemoryLedger, RunOutcome};
 use lock_testkit::FaultyBackend;
@@ -55,17 +56,17 @@ pub(crate) struct Start {
 }
 
 impl CronObserver for Log {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         let mut written = self.0.lock().expect("no test panics while it writes");
         match event {
             CronEvent::Skipped { reason, count, .. } => *written.skips.entry(*reason).or_default() += count,
             CronEvent::Ended { outcome, .. } => *written.ends.entry(outcome.as_str()).or_default() += 1,
-            CronEvent::Orphan { .. } => written.orphans += 1,
-            CronEvent::Leading { .. } => written.leaders += 1,
-            CronEvent::Unowned { job } => written.unowned.push(job.to_string()),
-            CronEvent::Ahead { .. } => written.ahead += 1,
+            CronEvent::Orphaned { .. } => written.orphans += 1,
+            CronEvent::Elected { .. } => written.leaders += 1,
+            CronEvent::Unowned { job, .. } => written.unowned.push(job.to_string()),
+            CronEvent::WatermarkAhead { .. } => written.ahead += 1,
             CronEvent::DataLost { .. } => written.data_lost += 1,
-            CronEvent::StoreFailed => written.failures += 1,
+            CronEvent::StoreFailed { .. } => written.failures += 1,
             _ => {}
         }
     }

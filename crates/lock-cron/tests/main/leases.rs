@@ -2,7 +2,9 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{BackendErrorKind, LockFactory, TestClock};
-use lock_cron::{CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, Scheduler, SkipReason};
+use lock_cron::{
+    CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, Scheduler, observer::SkipReason,
+};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{

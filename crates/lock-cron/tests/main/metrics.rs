@@ -2,7 +2,7 @@
 
 use crate::fleet::Fleet;
 use lock_core::LockFactory;
-use lock_cron::{OtelCronObserver, Schedule, Scheduler};
+use lock_cron::{Schedule, Scheduler, observer::OtelCronObserver};
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
     data::{AggregatedMetrics, MetricData},

@@ -1,7 +1,7 @@
 //! Instants that nobody could start: outages, leaders that change, and a store that lost its data.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{Misfire, Overlap, Schedule, SkipReason};
+use lock_cron::{Misfire, Overlap, Schedule, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op};
 use std::{sync::Arc, time::Duration};

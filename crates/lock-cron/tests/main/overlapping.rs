@@ -1,7 +1,7 @@
 //! A job that takes longer than its period: the documented counts, and two leaders at once.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{Overlap, SkipReason};
+use lock_cron::{Overlap, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use std::time::Duration;
 use tokio::time::sleep;

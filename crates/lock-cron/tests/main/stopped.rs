@@ -2,7 +2,10 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{Clock, LockFactory, Moment, ServerTime, TestClock};
-use lock_cron::{CronEvent, CronObserver, Schedule, Scheduler};
+use lock_cron::{
+    Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
 use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
@@ -26,16 +29,16 @@ impl Clock for Process {
 }
 
 impl CronObserver for Process {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         let mut stopped_at = self.stopped_at.lock().expect("no test panics while it writes");
         let due = self.clock.now() > Moment::START + secs(5);
         match event {
             // Told by a task of the scheduler, whose next step is to plan.
-            CronEvent::ClockOffset { .. } if due && stopped_at.is_none() => {
+            CronEvent::ClockCompared { .. } if due && stopped_at.is_none() => {
                 *stopped_at = Some(self.clock.now());
                 self.clock.step_wall(30_000_000);
             }
-            CronEvent::ClockOffset { .. } => {}
+            CronEvent::ClockCompared { .. } => {}
             _ if stopped_at.is_some() => {
                 self.events.lock().expect("no test panics while it writes").push(format!("{event:?}"));
             }

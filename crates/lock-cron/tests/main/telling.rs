@@ -2,7 +2,10 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::LockFactory;
-use lock_cron::{CronErrorKind, CronEvent, CronObserver, Retries, RunResult, Schedule, Scheduler};
+use lock_cron::{
+    CronErrorKind, Retries, RunResult, Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
 use std::{
     error::Error,
     fmt,
@@ -49,11 +52,11 @@ struct Heard {
 }
 
 impl CronObserver for Heard {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         let line = match event {
             CronEvent::Started { run, attempt, lag, .. } => format!("{run} #{attempt}, {lag:?} late"),
-            CronEvent::Ended { run, attempt, outcome, detail, again, .. } => {
-                format!("{run} #{attempt} {outcome}: {detail}; again: {again}")
+            CronEvent::Ended { run, attempt, outcome, detail, retried, .. } => {
+                format!("{run} #{attempt} {outcome}: {detail}; retried: {retried}")
             }
             _ => return,
         };
@@ -90,9 +93,9 @@ async fn a_failure_says_which_run_and_why_to_the_observer() {
     assert_eq!(
         events[1..],
         [
-            format!("{run} #1 failed: no invoice was written: disk full; again: true"),
+            format!("{run} #1 failed: no invoice was written: disk full; retried: true"),
             format!("{run} #2, 0ns late"),
-            format!("{run} #2 succeeded: ; again: false"),
+            format!("{run} #2 succeeded: ; retried: false"),
         ],
         "the wait of a retry is not lateness"
     );
@@ -110,7 +113,7 @@ async fn the_history_keeps_an_error_with_its_causes_each_once_and_never_without_
     .await;
     assert_eq!(details, ["the import failed: no rates: connect: refused", "no end of it"]);
     let last = heard.events.lock().expect("no test panics while it writes").last().cloned();
-    assert!(last.is_some_and(|line| line.ends_with("#2 failed: no end of it; again: false")));
+    assert!(last.is_some_and(|line| line.ends_with("#2 failed: no end of it; retried: false")));
     let (_, details) = told(|_| Err(because("a cause", alone("x".repeat(5_000).leak())).into())).await;
     assert_eq!(details[0].chars().count(), 300);
 }

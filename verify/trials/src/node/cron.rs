@@ -3,7 +3,10 @@
 use super::{Failure, Orders};
 use crate::{fenced::FencedTable, line::say};
 use lock_core::LockFactory;
-use lock_cron::{CronEvent, CronObserver, OnOrphan, RunContext, RunResult, Schedule, Scheduler};
+use lock_cron::{
+    OnOrphan, RunContext, RunResult, Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
 use lock_fred::RedisBackend;
 use lock_ledger::{GroupName, RunLedger as _};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -25,10 +28,10 @@ pub(super) struct Work {
 struct Says;
 
 impl CronObserver for Says {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         match event {
-            CronEvent::Leading { .. } => say("leading"),
-            CronEvent::Resigned => say("resigned"),
+            CronEvent::Elected { .. } => say("leading"),
+            CronEvent::Resigned { .. } => say("resigned"),
             _ => {}
         }
     }

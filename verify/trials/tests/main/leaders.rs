@@ -1,7 +1,10 @@
 //! What is safe although the scheduler cannot know better: two leaders at once, and a server that loses everything.
 
 use lock_core::LockFactory;
-use lock_cron::{CronEvent, CronObserver, Overlap, RunId, Schedule, Scheduler};
+use lock_cron::{
+    Overlap, RunId, Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use std::{
@@ -22,13 +25,13 @@ type Starts = Arc<Mutex<BTreeMap<RunId, Vec<u64>>>>;
 struct Leads(Arc<AtomicBool>, Arc<AtomicU32>);
 
 impl CronObserver for Leads {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         match event {
-            CronEvent::Leading { .. } => {
+            CronEvent::Elected { .. } => {
                 self.0.store(true, SeqCst);
                 self.1.fetch_add(1, SeqCst);
             }
-            CronEvent::Resigned => self.0.store(false, SeqCst),
+            CronEvent::Resigned { .. } => self.0.store(false, SeqCst),
             _ => {}
         }
     }

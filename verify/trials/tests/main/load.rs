@@ -1,7 +1,10 @@
 //! Many jobs on one node: their requests while nothing is due, and their starts while a tenth of them is due each second.
 
 use lock_core::{LockFactory, LockName};
-use lock_cron::{CronEvent, CronObserver, Schedule, Scheduler};
+use lock_cron::{
+    Schedule, Scheduler,
+    observer::{CronEvent, CronObserver},
+};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use lock_trials::process::PATIENCE;
@@ -41,7 +44,7 @@ impl Lags {
 }
 
 impl CronObserver for Lags {
-    fn observe(&self, _: &str, event: &CronEvent<'_>) {
+    fn on_event(&self, event: &CronEvent<'_>) {
         if let CronEvent::Started { job, lag, .. } = event {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).push((LockName::clone(job), *lag));
         }

@@ -1,0 +1,197 @@
+//! The events of a scheduler, and the trait of those who observe them.
+
+use super::SkipReason;
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{RunId, RunOutcome};
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+/// Observes a scheduler.
+///
+/// It is called on the task of the scheduler, also from Drop: return quickly and do not block. A panic is caught and ends
+/// this call alone. For events of the leadership's lock, see [`LockObserver`](lock_core::LockObserver).
+///
+/// ```
+/// use lock_cron::observer::{CronEvent, CronObserver};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+///
+/// #[derive(Debug, Default)]
+/// struct Failures(AtomicU64);
+///
+/// impl CronObserver for Failures {
+///     fn on_event(&self, event: &CronEvent<'_>) {
+///         if let CronEvent::Ended { outcome: lock_cron::RunOutcome::Failed, .. } = event {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+/// let failures = Arc::new(Failures::default()); // keep one to read it
+/// let cron = lock_cron::Scheduler::builder(locks, lock_cron::MemoryLedger::new()).observer(failures.clone()).build()?;
+/// # let _ = cron;
+/// # Ok(()) }
+/// ```
+pub trait CronObserver: Debug + Send + Sync + 'static {
+    /// Called for each event.
+    fn on_event(&self, event: &CronEvent<'_>);
+}
+
+impl<O: CronObserver + ?Sized> CronObserver for Arc<O> {
+    fn on_event(&self, event: &CronEvent<'_>) {
+        (**self).on_event(event);
+    }
+}
+
+/// Something that happened to a scheduler or its jobs.
+///
+/// `group` is the [group](crate::SchedulerBuilder::group) of the scheduler, `job` the name of a job, and `run` the
+/// [id](crate::RunContext::id) by which the history has a run.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum CronEvent<'a> {
+    /// This node was elected leader.
+    Elected {
+        /// The group.
+        group: &'a str,
+        /// The fencing token of the leadership.
+        token: FencingToken,
+    },
+    /// This node is no longer leader. There is one for each [`Elected`](Self::Elected).
+    Resigned {
+        /// The group.
+        group: &'a str,
+    },
+    /// The body of an attempt begins.
+    Started {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// The run.
+        run: RunId,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// Whether the run makes up for a missed instant.
+        catch_up: bool,
+        /// The time from the instant of the run to its claim. Zero for a run without an instant, and for an attempt after the
+        /// first.
+        lag: Duration,
+    },
+    /// Runs are skipped. Each is counted once in the fleet, except those that were decided elsewhere.
+    Skipped {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// The reason.
+        reason: SkipReason,
+        /// The number of runs.
+        count: u32,
+    },
+    /// An attempt ended. There is one for each [`Started`](Self::Started).
+    Ended {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// The run.
+        run: RunId,
+        /// The number of the attempt, from 1.
+        attempt: u32,
+        /// The outcome.
+        outcome: RunOutcome,
+        /// The reason, as the history has it: an error with its causes, at most 300 characters. Empty if it succeeded.
+        detail: &'a str,
+        /// Whether this node makes another attempt. The leader decides about an abandoned run, see
+        /// [`Orphaned`](Self::Orphaned).
+        retried: bool,
+        /// The time from the beginning of the body to its end.
+        took: Duration,
+    },
+    /// A run was found whose node died, or lost it.
+    Orphaned {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// Whether it is run again.
+        retried: bool,
+    },
+    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job. Each leader
+    /// reports a job once.
+    Unowned {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+    },
+    /// The watermark of a job is in the future: the server's clock was ahead, and the job starts nothing until then. Reported
+    /// every minute. [`Scheduler::reset`](crate::Scheduler::reset) ends it.
+    WatermarkAhead {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// The time until the watermark.
+        by: Duration,
+    },
+    /// The store no longer had a job that this node had registered as a leader: it lost its data. The job begins again now. Its
+    /// history, a pause and a replaced schedule are gone.
+    DataLost {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+    },
+    /// A request to the store failed.
+    StoreFailed {
+        /// The group.
+        group: &'a str,
+    },
+    /// The clock of this node was compared with the server's.
+    ClockCompared {
+        /// The group.
+        group: &'a str,
+        /// The clock of this node minus that of the server, in seconds.
+        offset: f64,
+    },
+}
+
+impl<'a> CronEvent<'a> {
+    /// Returns the group of the scheduler.
+    #[must_use]
+    pub fn group(&self) -> &'a str {
+        match self {
+            Self::Elected { group, .. }
+            | Self::Resigned { group }
+            | Self::Started { group, .. }
+            | Self::Skipped { group, .. }
+            | Self::Ended { group, .. }
+            | Self::Orphaned { group, .. }
+            | Self::Unowned { group, .. }
+            | Self::WatermarkAhead { group, .. }
+            | Self::DataLost { group, .. }
+            | Self::StoreFailed { group }
+            | Self::ClockCompared { group, .. } => group,
+        }
+    }
+
+    /// Returns the job, if the event is about one.
+    #[must_use]
+    pub fn job(&self) -> Option<&'a LockName> {
+        match self {
+            Self::Started { job, .. }
+            | Self::Skipped { job, .. }
+            | Self::Ended { job, .. }
+            | Self::Orphaned { job, .. }
+            | Self::Unowned { job, .. }
+            | Self::WatermarkAhead { job, .. }
+            | Self::DataLost { job, .. } => Some(job),
+            Self::Elected { .. }
+            | Self::Resigned { .. }
+            | Self::StoreFailed { .. }
+            | Self::ClockCompared { .. } => None,
+        }
+    }
+}

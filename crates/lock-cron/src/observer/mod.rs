@@ -1,0 +1,27 @@
+//! Events of a scheduler: for observers of your own, as OpenTelemetry metrics, and as `tracing` events and spans.
+//!
+//! Each attempt of a run has a span `cron.run`, in which its body runs:
+//!
+//! | field | value |
+//! | --- | --- |
+//! | `cron.group` | the group of the scheduler |
+//! | `cron.job` | the name of the job |
+//! | `cron.run` | the [id](crate::RunContext::id) of the run |
+//! | `cron.attempt` | the number of the attempt, from 1 |
+//! | `cron.token` | the fencing token of the attempt |
+//! | `cron.outcome` | the word of the [`RunOutcome`](crate::RunOutcome), once it is known |
+
+mod event;
+mod observers;
+#[cfg(feature = "otel")]
+mod otel;
+mod skip_reason;
+mod trace;
+
+pub use event::{CronEvent, CronObserver};
+#[cfg(feature = "otel")]
+pub use otel::OtelCronObserver;
+pub use skip_reason::SkipReason;
+
+pub(crate) use observers::Observers;
+pub(crate) use trace::attempt_span;

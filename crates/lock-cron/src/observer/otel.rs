@@ -1,0 +1,129 @@
+//! The metrics of this crate as OpenTelemetry instruments.
+
+use super::event::{CronEvent, CronObserver};
+use lock_core::{__private::Instruments, LockName};
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter},
+};
+use std::fmt;
+
+/// Bucket boundaries of lags and durations, in seconds: 1 ms to an hour.
+const SECONDS: [f64; 14] =
+    [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
+
+/// Records metrics on a `Meter` of the application; only the OpenTelemetry API is used, the SDK is yours.
+///
+/// | instrument | kind, unit | attributes beside `cron.group` |
+/// | --- | --- | --- |
+/// | `cron.leader` | up-down counter: 1 on the node that leads | |
+/// | `cron.start` | counter | `cron.job` |
+/// | `cron.start.lag` | histogram, s: from the instant of a run to its claim, without catch-up runs | |
+/// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
+/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, decided_elsewhere, data_loss |
+/// | `cron.orphan` | counter | `cron.job`, `cron.retried`: yes, no |
+/// | `cron.unowned` | counter: jobs that no leader has registered | `cron.job` |
+/// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |
+/// | `cron.data_lost` | counter: jobs whose data the store lost | `cron.job` |
+/// | `cron.store.failure` | counter | |
+/// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
+///
+/// A job is an attribute, since the names of jobs are few.
+///
+/// ```
+/// use lock_core::{LockFactory, MemoryBackend};
+/// use lock_cron::{MemoryLedger, Scheduler, observer::OtelCronObserver};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let meter = opentelemetry::global::meter("shop");
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let cron = Scheduler::builder(locks, MemoryLedger::new()).observer(OtelCronObserver::new(&meter)).build()?;
+/// # let _ = cron;
+/// # Ok(()) }
+/// ```
+pub struct OtelCronObserver {
+    leader: UpDownCounter<i64>,
+    start: Counter<u64>,
+    lag: Histogram<f64>,
+    duration: Histogram<f64>,
+    skipped: Counter<u64>,
+    orphan: Counter<u64>,
+    unowned: Counter<u64>,
+    ahead: Counter<u64>,
+    data_lost: Counter<u64>,
+    failure: Counter<u64>,
+    offset: Gauge<f64>,
+}
+
+impl OtelCronObserver {
+    /// Creates the instruments on this meter.
+    #[must_use]
+    pub fn new(meter: &Meter) -> Self {
+        let make = Instruments(meter);
+        Self {
+            leader: make.up_down_counter("cron.leader", "Groups that this node leads"),
+            start: make.counter("cron.start", "Bodies that began"),
+            lag: make.seconds_within("cron.start.lag", "From the instant of a run to its claim", &SECONDS),
+            duration: make.seconds_within(
+                "cron.run.duration",
+                "From the beginning of a body to its end",
+                &SECONDS,
+            ),
+            skipped: make.counter("cron.skipped", "Runs that were skipped"),
+            orphan: make.counter("cron.orphan", "Runs whose node died, or lost them"),
+            unowned: make.counter("cron.unowned", "Jobs that no leader has registered"),
+            ahead: make.counter("cron.ahead", "Minutes in which the watermark of a job was in the future"),
+            data_lost: make.counter("cron.data_lost", "Jobs whose data the store lost"),
+            failure: make.counter("cron.store.failure", "Requests that the store did not answer"),
+            offset: meter
+                .f64_gauge("cron.clock.offset")
+                .with_unit("s")
+                .with_description("The clock of this node minus that of the server")
+                .build(),
+        }
+    }
+}
+
+impl fmt::Debug for OtelCronObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OtelCronObserver").finish_non_exhaustive()
+    }
+}
+
+impl CronObserver for OtelCronObserver {
+    fn on_event(&self, event: &CronEvent<'_>) {
+        let group = [KeyValue::new("cron.group", event.group().to_owned())];
+        let of_job = |job: &LockName| {
+            let [group] = group.clone();
+            [group, KeyValue::new("cron.job", job.to_string())]
+        };
+        let with = |job: &LockName, key: &'static str, value: &'static str| {
+            let [group, job] = of_job(job);
+            [group, job, KeyValue::new(key, value)]
+        };
+        match *event {
+            CronEvent::Elected { .. } => self.leader.add(1, &group),
+            CronEvent::Resigned { .. } => self.leader.add(-1, &group),
+            CronEvent::Started { job, lag, attempt, catch_up, .. } => {
+                self.start.add(1, &of_job(job));
+                if attempt == 1 && !catch_up {
+                    self.lag.record(lag.as_secs_f64(), &group);
+                }
+            }
+            CronEvent::Skipped { job, reason, count, .. } => {
+                self.skipped.add(count.into(), &with(job, "cron.reason", reason.as_str()));
+            }
+            CronEvent::Ended { job, outcome, took, .. } => {
+                self.duration.record(took.as_secs_f64(), &with(job, "cron.outcome", outcome.as_str()));
+            }
+            CronEvent::Orphaned { job, retried, .. } => {
+                self.orphan.add(1, &with(job, "cron.retried", if retried { "yes" } else { "no" }));
+            }
+            CronEvent::Unowned { job, .. } => self.unowned.add(1, &of_job(job)),
+            CronEvent::WatermarkAhead { job, .. } => self.ahead.add(1, &of_job(job)),
+            CronEvent::DataLost { job, .. } => self.data_lost.add(1, &of_job(job)),
+            CronEvent::StoreFailed { .. } => self.failure.add(1, &group),
+            CronEvent::ClockCompared { offset, .. } => self.offset.record(offset, &group),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The reasons for which runs are not started.
+
+use std::fmt;
+
+/// The reason for which a run was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SkipReason {
+    /// Other runs of the job were open.
+    Overlap,
+    /// It was missed, and the misfire policy or the grace skips it.
+    Missed,
+    /// It waited in the queue, and a later one took its place.
+    Queue,
+    /// It was triggered, and waited for longer than the life of a trigger.
+    Expired,
+    /// Another leader had decided this instant, or a later one.
+    DecidedElsewhere,
+    /// The store lost the watermark of the job, so it is unknown which runs were started.
+    DataLoss,
+}
+
+impl SkipReason {
+    /// Returns the word of the reason, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Overlap => "overlap",
+            Self::Missed => "missed",
+            Self::Queue => "queue",
+            Self::Expired => "expired",
+            Self::DecidedElsewhere => "decided_elsewhere",
+            Self::DataLoss => "data_loss",
+        }
+    }
+
+    /// The reason for people, as the history has it.
+    pub(crate) const fn detail(self) -> &'static str {
+        match self {
+            Self::Overlap => "other runs were open",
+            Self::Missed => "missed",
+            Self::Queue => "a later run took its place",
+            Self::Expired => "the trigger expired",
+            Self::DecidedElsewhere => "decided elsewhere",
+            Self::DataLoss => "the store lost its data",
+        }
+    }
+}
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

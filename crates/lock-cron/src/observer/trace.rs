@@ -1,0 +1,83 @@
+//! The events of a scheduler in the log, and the span of an attempt.
+
+use super::{CronEvent, SkipReason};
+use lock_core::{FencingToken, LockName};
+use lock_ledger::{RunId, RunOutcome};
+use tracing::{Span, field::Empty};
+
+/// Opens the span of an attempt. It has no parent: the request that triggered a run may have ended on another node.
+pub(crate) fn attempt_span(
+    group: &str,
+    job: &LockName,
+    run: RunId,
+    attempt: u32,
+    token: FencingToken,
+) -> Span {
+    tracing::info_span!(
+        parent: None,
+        "cron.run",
+        cron.group = group,
+        cron.job = %job,
+        cron.run = %run,
+        cron.attempt = attempt,
+        cron.token = token.get(),
+        cron.outcome = Empty,
+    )
+}
+
+/// Logs an event.
+pub(super) fn event(event: &CronEvent<'_>) {
+    match *event {
+        CronEvent::Elected { group, token } => {
+            tracing::info!(cron.group = group, cron.token = token.get(), "leadership acquired");
+        }
+        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership resigned"),
+        CronEvent::Started { group, job, run, attempt, lag, .. } => {
+            let lag_ms = (attempt == 1).then_some(lag.as_millis() as u64);
+            tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");
+        }
+        CronEvent::Skipped { group, job, reason, count } => skipped(group, job, reason, count),
+        CronEvent::Ended { group, job, run, attempt, outcome: RunOutcome::Succeeded, took, .. } => {
+            let took_ms = took.as_millis() as u64;
+            tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, took_ms, "run succeeded");
+        }
+        CronEvent::Ended { group, job, run, attempt, outcome, detail, retried, took } => {
+            let took_ms = took.as_millis() as u64;
+            tracing::warn!(
+                cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt,
+                %outcome, error = detail, retried, took_ms, "run ended without success"
+            );
+        }
+        CronEvent::Orphaned { group, job, retried } => {
+            tracing::warn!(cron.group = group, cron.job = %job, retried, "run abandoned by its node");
+        }
+        CronEvent::Unowned { group, job } => {
+            tracing::error!(cron.group = group, cron.job = %job, "no leader has registered this job");
+        }
+        CronEvent::WatermarkAhead { group, job, by } => {
+            let ahead_s = by.as_secs();
+            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until then, unless the job is reset");
+        }
+        CronEvent::DataLost { group, job } => {
+            tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job begins again");
+        }
+        // The error itself is logged where it is known.
+        CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}
+    }
+}
+
+fn skipped(group: &str, job: &LockName, reason: SkipReason, count: u32) {
+    let reason_word = reason.as_str();
+    match reason {
+        // Two leaders for a moment are harmless, and the overlap policy may skip a run each second.
+        SkipReason::DecidedElsewhere | SkipReason::Overlap | SkipReason::Queue => {
+            tracing::debug!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
+        }
+        SkipReason::DataLoss => {
+            tracing::error!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped: the store lost the watermark");
+        }
+        SkipReason::Missed | SkipReason::Expired => {
+            tracing::warn!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
+        }
+    }
+}
