@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_lost_by_the_clock_before_the_lease_ends() {
+    async fn hold_is_lost_before_its_lease_ends() {
         let (_, hold) = hold();
         let begin = Instant::now();
         assert_eq!(hold.lost().await, LostReason::Expired);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_counts_from_the_moment_it_was_sent_and_revives_nothing() {
+    async fn renewal_counts_from_its_sending_and_revives_nothing() {
         let (clock, hold) = hold();
         advance(Duration::from_secs(20)).await;
         let sent = clock.now();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hold_that_the_ledger_does_not_have_is_lost_at_once() {
+    async fn hold_gone_from_the_ledger_is_lost_at_once() {
         let (_, hold) = hold();
         let waiting = hold.clone();
         let lost = tokio::spawn(async move { waiting.lost().await });

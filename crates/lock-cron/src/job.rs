@@ -3,7 +3,7 @@
 use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
-    options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter, Terms},
+    options::{JobTerms, Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter},
     schedule::Schedule,
     scheduler::Scheduler,
     time::UtcTime,
@@ -21,7 +21,7 @@ type Body = Arc<dyn Fn(RunContext) -> Pin<Box<dyn Future<Output = RunResult> + S
 pub(crate) struct Job {
     pub(crate) name: LockName,
     pub(crate) schedule: Schedule,
-    pub(crate) terms: Terms,
+    pub(crate) terms: JobTerms,
     pub(crate) body: Body,
 }
 
@@ -51,7 +51,7 @@ pub struct JobBuilder {
     scheduler: Scheduler,
     name: String,
     schedule: Schedule,
-    terms: Terms,
+    terms: JobTerms,
     body: BodySlot,
 }
 
@@ -70,7 +70,7 @@ impl JobBuilder {
         W: Future<Output = RunResult> + Send + 'static,
     {
         let body: Body = Arc::new(move |run| Box::pin(body(run)));
-        Self { scheduler, name: name.to_owned(), schedule, terms: Terms::default(), body: BodySlot(body) }
+        Self { scheduler, name: name.to_owned(), schedule, terms: JobTerms::default(), body: BodySlot(body) }
     }
 
     /// What becomes of a run while others of this job are open.
@@ -180,7 +180,7 @@ fn check_jitter(jitter: StartJitter, schedule: &Schedule, now: UtcTime) -> Resul
     }
 }
 
-fn check(terms: &Terms) -> Result<(), CronError> {
+fn check(terms: &JobTerms) -> Result<(), CronError> {
     let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
     if terms.overlap == (Overlap::Allow { max: 0 }) {
         return refuse("`Overlap::Allow { max: 0 }` would run nothing: use at least 1");

@@ -146,7 +146,7 @@ pub enum Scope {
 
 /// All that is chosen for a job.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct JobTerms {
     pub(crate) scope: Scope,
     pub(crate) overlap: Overlap,
     pub(crate) misfire: Misfire,
@@ -159,7 +159,7 @@ pub(crate) struct Terms {
     pub(crate) cancel_grace: Duration,
 }
 
-impl Default for Terms {
+impl Default for JobTerms {
     fn default() -> Self {
         Self {
             scope: Scope::Fleet,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_lose_at_most_a_quarter() {
+    fn waits_double_and_lose_at_most_a_quarter() {
         let retries = Retries { max: 9, first: Duration::from_secs(1), longest: Duration::from_secs(5) };
         for (attempts, whole) in [(1, 1), (2, 2), (3, 4), (4, 5), (60, 5)] {
             let whole = Duration::from_secs(whole);

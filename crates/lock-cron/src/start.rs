@@ -6,7 +6,7 @@ use crate::{
     node::{Ending, Node},
     observer::CronEvent,
     options::{OnOrphan, Overlap},
-    plan::{Answer, Due},
+    plan::{ClaimOutcome, Due},
     running::Held,
     time::UtcTime,
 };
@@ -75,7 +75,7 @@ pub(crate) fn again(node: &Node, job: &Job, run: RunId, catch_up: CatchUp, claim
 }
 
 /// Claims a run that is due, or has it skipped.
-pub(crate) async fn start(node: &Node, due: &mut Due) -> (Answer, Option<Granted>) {
+pub(crate) async fn start(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<Granted>) {
     // A request that was not answered may still be carried out: asked with its id, the run is ours then. With another, it would
     // be decided, and no node would run it.
     let before = due.in_doubt.take();
@@ -106,11 +106,11 @@ pub(crate) async fn start(node: &Node, due: &mut Due) -> (Answer, Option<Granted
         Ok(reply) => {
             let hold = node.store.hold(asked.sent, node.terms.lease);
             let granted = granted(&request, &reply.outcome, UtcTime::from(reply.now), hold);
-            (Answer::Ledger(reply.outcome), granted)
+            (ClaimOutcome::Answered(reply.outcome), granted)
         }
         Err(error) => {
             node.store_failed(&error);
-            (Answer::Failed, None)
+            (ClaimOutcome::Failed, None)
         }
     }
 }

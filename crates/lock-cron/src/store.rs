@@ -152,7 +152,7 @@ mod tests {
     use lock_ledger::MemoryLedger;
 
     #[tokio::test(start_paused = true)]
-    async fn a_backend_that_panics_is_one_that_did_not_answer() {
+    async fn panicking_ledger_counts_as_unanswered() {
         let (ledger, clock) = (Arc::new(MemoryLedger::new()), Arc::new(TestClock::new()));
         let store = Store::new(ledger, clock, GroupName::new("g").unwrap(), Duration::from_secs(1));
         let asked = store.ask::<()>(async { panic!("out of order") }).await;

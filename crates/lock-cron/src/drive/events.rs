@@ -6,7 +6,7 @@ use crate::{
     job::Job,
     observer::CronEvent,
     options::Scope,
-    plan::{Answer, Command, Due},
+    plan::{ClaimOutcome, Command, Due, EffectiveControls},
     run,
     running::Why,
     scheduler::effective,
@@ -36,12 +36,12 @@ impl Drive {
                     };
                     self.start(&job, granted);
                 }
-                Command::EndRunning(job) => {
+                Command::CancelRunning(job) => {
                     self.inner.node.running.cancel(|name, _| *name == job, Why::Replaced)
                 }
                 Command::Register(job) => self.register(vec![job], Duration::ZERO),
                 // The store does not have those that are known here, whatever their number says.
-                Command::ReadOrders => self.read_all_orders(),
+                Command::ReadControls => self.read_all_orders(),
                 Command::Skipped { job, reason, count } => {
                     self.inner.node.observers.notify(|group| CronEvent::Skipped {
                         group,
@@ -57,7 +57,7 @@ impl Drive {
     pub(super) fn claim(&mut self, mut due: Due) {
         let node = self.inner.node.clone();
         self.claims += 1;
-        let failed = Effect::Claimed(due.clone(), Answer::Failed, None);
+        let failed = Effect::Claimed(due.clone(), ClaimOutcome::Failed, None);
         let claim = async move {
             let (answer, granted) = start(&node, &mut due).await;
             Effect::Claimed(due, answer, granted.map(Box::new))
@@ -121,7 +121,7 @@ impl Drive {
             }
             Effect::Claimed(due, answer, granted) => {
                 self.claims -= 1;
-                self.planner.answered(self.now(), &due, answer, &mut commands);
+                self.planner.claim_answered(self.now(), &due, answer, &mut commands);
                 if let (Some(granted), Some(job)) = (granted, self.jobs.get(&due.job).cloned()) {
                     self.start(&job, *granted);
                 }
@@ -135,7 +135,7 @@ impl Drive {
             }
             Effect::Over(job, run) => {
                 self.inner.node.running.over(&job, run);
-                self.planner.ended(&job);
+                self.planner.run_ended(&job);
             }
         }
         self.obey(commands);
@@ -164,7 +164,8 @@ impl Drive {
         for job in self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet) {
             let of_job = orders.get(&job.name);
             let (revision, paused) = of_job.map_or((0, false), |orders| (orders.revision, orders.paused));
-            self.planner.ordered(&job.name, revision, paused, effective(job, of_job), commands);
+            let controls = EffectiveControls { revision, paused, schedule: effective(job, of_job) };
+            self.planner.controls_changed(&job.name, controls, commands);
         }
         if self.leadership.is_some() {
             self.see_triggers(&triggers);

@@ -47,7 +47,7 @@ impl Drive {
         self.leadership = Some(Leadership { lost: Box::pin(guard.lost()), guard });
         self.inner.leading.store(true, Ordering::SeqCst);
         self.inner.node.observers.notify(|group| CronEvent::Elected { group, token });
-        self.planner.led();
+        self.planner.elected();
         self.read_all_orders();
         self.next_open = Instant::now();
         self.unowned = Unowned::default();

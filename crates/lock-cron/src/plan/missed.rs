@@ -1,10 +1,10 @@
-//! Looking back: which of the instants that have come are started, and how many are not.
+//! Looking back at the instants that have come: which are started, and how many are skipped.
 //!
 //! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy starts; the
 //! others are counted up to a limit. A tick spends a [`Budget`] on it; jobs that are left over are looked at by the next tick.
 
 use crate::{
-    options::{Misfire, Terms},
+    options::{JobTerms, Misfire},
     schedule::Schedule,
     time::UtcTime,
 };
@@ -45,35 +45,35 @@ impl Budget {
     }
 }
 
-/// An instant that is to be started.
+/// An instant to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Come {
+pub(super) struct DueInstant {
     pub(super) at: UtcTime,
     pub(super) catch_up: CatchUp,
-    /// The end of its grace.
+    /// The end of its grace period.
     pub(super) until: UtcTime,
 }
 
 #[derive(Debug)]
 pub(super) struct LookBack {
     /// In ascending order.
-    pub(super) start: Vec<Come>,
+    pub(super) start: Vec<DueInstant>,
     /// Before those that are started.
-    pub(super) skipped: Option<Skipped>,
+    pub(super) skipped: Option<SkippedInstants>,
     /// The first instant that has not come yet.
     pub(super) next: Option<UtcTime>,
 }
 
 /// Instants that are not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Skipped {
+pub(super) struct SkippedInstants {
     pub(super) first: UtcTime,
     /// The last of them, or a time after it and before the first that is started.
     pub(super) last: UtcTime,
     pub(super) count: u32,
 }
 
-impl Skipped {
+impl SkippedInstants {
     fn one(at: UtcTime) -> Self {
         Self { first: at, last: at, count: 1 }
     }
@@ -84,14 +84,14 @@ impl Skipped {
 }
 
 /// Decides about `first`, the only instant that has come; `next` is its successor.
-pub(super) fn one(terms: &Terms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
+pub(super) fn one(terms: &JobTerms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
     decide(terms, vec![first], None, next, now)
 }
 
 /// Decides about the instants after `cursor` up to `now`. `distance` is that of the first two of them.
 pub(super) fn look_back(
     schedule: &Schedule,
-    terms: &Terms,
+    terms: &JobTerms,
     cursor: UtcTime,
     now: UtcTime,
     distance: Duration,
@@ -103,9 +103,9 @@ pub(super) fn look_back(
     };
     let latest = latest(schedule, cursor, now, most, distance, budget);
     let before = latest.first().map_or(now, |first| first.saturating_sub(Duration::from_millis(1)));
-    let mut skipped: Option<Skipped> = None;
+    let mut skipped: Option<SkippedInstants> = None;
     for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
-        skipped = Some(skipped.map_or(Skipped::one(at), |skipped| skipped.and(at)));
+        skipped = Some(skipped.map_or(SkippedInstants::one(at), |skipped| skipped.and(at)));
     }
     // Also those that were not counted are skipped.
     if let Some(skipped) = skipped.as_mut().filter(|skipped| skipped.count as usize == MAX_COUNTED) {
@@ -117,9 +117,9 @@ pub(super) fn look_back(
 
 /// The last of `come` is late while it is within its grace, and every other instant is missed.
 fn decide(
-    terms: &Terms,
+    terms: &JobTerms,
     come: Vec<UtcTime>,
-    skipped: Option<Skipped>,
+    skipped: Option<SkippedInstants>,
     next: Option<UtcTime>,
     now: UtcTime,
 ) -> LookBack {
@@ -128,12 +128,12 @@ fn decide(
     let until = last.saturating_add(grace);
     let is_late = now <= until;
     if !is_late && terms.misfire == Misfire::Skip {
-        let skipped = Some(skipped.map_or(Skipped::one(last), |skipped| skipped.and(last)));
+        let skipped = Some(skipped.map_or(SkippedInstants::one(last), |skipped| skipped.and(last)));
         return LookBack { start: vec![], skipped, next };
     }
     let flagged = |at| {
         let catch_up = if is_late && at == last { CatchUp::No } else { CatchUp::Yes };
-        Come { at, catch_up, until }
+        DueInstant { at, catch_up, until }
     };
     LookBack { start: come.into_iter().map(flagged).collect(), skipped, next }
 }

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_longer_than_the_time_after_it_neither_loses_nor_repeats_a_run() {
+    fn long_gap_neither_loses_nor_repeats_a_run() {
         let [shifted, once] = [Gap::ShiftForward, Gap::RunOnce].map(|gap| {
             let policy = DstPolicy { gap, fold: Fold::First };
             let hours = runs(&absurd(), "0 30 2,8,12 * * * *", policy);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fold_longer_than_the_time_before_it_is_not_jumped_over() {
+    fn long_fold_is_not_jumped_over() {
         // The summer of five hours begins at 10:00, and is followed by 05:00.
         let policy = DstPolicy { gap: Gap::Skip, fold: Fold::First };
         assert_eq!(runs(&absurd(), "0 30 8 10 1 * 1970", policy), [9 * DAY + 8 * HOUR + HOUR / 2]);

@@ -1,14 +1,14 @@
-//! What is planned of one job: its agenda.
+//! The plan of one job: its pending runs.
 
 use super::{
-    Command, Due, PAUSE, SkipReason,
-    agenda::{Agenda, Entry},
-    missed,
-    missed::Budget,
+    command::{Command, Due},
+    missed::{self, Budget},
+    pending::{PendingRun, PendingRuns},
 };
 use crate::{
     backoff::Backoff,
-    options::{Overlap, Scope, Terms},
+    observer::SkipReason,
+    options::{JobTerms, Overlap, Scope},
     schedule::Schedule,
     time::UtcTime,
 };
@@ -16,32 +16,38 @@ use lock_core::LockName;
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
+/// The wait before a claim is sent again.
+pub(super) const PAUSE: Duration = Duration::from_millis(250);
+
+/// The waits of a claim while other runs are open. They are over when a run of this node ends.
+pub(super) const BUSY: Backoff = Backoff::new(PAUSE, Duration::from_secs(5));
+
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct PlannedJob {
     pub(super) schedule: Schedule,
     /// The fingerprint by which the store knows the schedule.
     pub(super) identity: u64,
-    pub(super) terms: Terms,
+    pub(super) terms: JobTerms,
     pub(super) revision: u64,
     pub(super) paused: bool,
-    /// Decided, or put on the agenda, up to here; `None` before it is registered.
+    /// Instants up to here are decided or pending; `None` before the job is registered.
     pub(super) cursor: Option<UtcTime>,
     /// The first instant after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// Several instants have come that no tick has looked back at yet: the distance of the first two.
+    /// The distance of the first two of several instants that have come and that no tick has looked back at yet.
     pub(super) behind: Option<Duration>,
     /// The next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
-    pub(super) agenda: Agenda,
-    /// Not to be asked for before.
+    pub(super) pending: PendingRuns,
+    /// The time before which nothing is claimed.
     pub(super) not_before: UtcTime,
     /// The waits while other runs are open.
     pub(super) busy: Backoff,
-    /// Of a job of each node: how many run here.
+    /// The number of runs on this node; counted for a job of each node.
     pub(super) running: u32,
 }
 
-impl Job {
+impl PlannedJob {
     pub(super) fn decided_up_to(&mut self, cursor: UtcTime) {
         self.go_on_from(cursor, self.schedule.next_after(cursor));
     }
@@ -50,33 +56,33 @@ impl Job {
         (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
     }
 
-    /// The entry that was asked for is decided.
+    /// The pending run in front is decided.
     pub(super) fn decided(&mut self) {
-        self.agenda.pop();
-        self.ask_at_once();
+        self.pending.pop();
+        self.clear_backoff();
     }
 
-    /// Nothing is in the way any more, as far as is known.
-    pub(super) fn ask_at_once(&mut self) {
+    /// Allows the next claim at once.
+    pub(super) fn clear_backoff(&mut self) {
         self.not_before = UtcTime::from_millis(i64::MIN);
         self.busy.reset();
     }
 
-    /// Other runs are in the way: each answer doubles the wait for the next one.
-    pub(super) fn ask_later(&mut self, now: UtcTime) {
+    /// Delays the next claim: other runs are open, and each such answer doubles the wait.
+    pub(super) fn back_off(&mut self, now: UtcTime) {
         self.not_before = now.saturating_add(self.busy.next());
     }
 
-    /// What was planned is void, until the watermark is told again.
+    /// Discards the plan, until the watermark is known again.
     pub(super) fn forget(&mut self) {
-        self.agenda.clear();
+        self.pending.clear();
         (self.cursor, self.next, self.behind, self.follows_catch_up) = (None, None, None, false);
-        self.ask_at_once();
+        self.clear_backoff();
     }
 
-    /// Puts the instant that has come on the agenda, as the policies say. Several of them are left to [`look_back`](Self::look_back).
-    pub(super) fn list_due(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
-        self.take_back_what_is_late(now);
+    /// Makes the instant that has come pending, by the policies. Several of them are left to [`look_back`](Self::look_back).
+    pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
+        self.requeue_late(now);
         let Some(first) = self.next.filter(|next| *next <= now && self.behind.is_none()) else { return };
         if self.paused {
             self.decided_up_to(now);
@@ -85,11 +91,11 @@ impl Job {
         let second = self.schedule.next_after(first);
         match second.filter(|second| *second <= now) {
             Some(second) => self.behind = Some(second.since(first)),
-            None => self.list(name, now, missed::one(&self.terms, first, second, now), out),
+            None => self.add_pending(name, now, missed::one(&self.terms, first, second, now), out),
         }
     }
 
-    /// Puts the latest of several instants on the agenda, as the policies say, and counts the others.
+    /// Makes the latest of several instants pending, by the policies, and counts the others.
     pub(super) fn look_back(
         &mut self,
         name: &LockName,
@@ -99,32 +105,32 @@ impl Job {
     ) {
         if let (Some(cursor), Some(distance)) = (self.cursor, self.behind) {
             let come = missed::look_back(&self.schedule, &self.terms, cursor, now, distance, budget);
-            self.list(name, now, come, out);
+            self.add_pending(name, now, come, out);
         }
     }
 
-    fn list(&mut self, name: &LockName, now: UtcTime, come: missed::LookBack, out: &mut Vec<Command>) {
+    fn add_pending(&mut self, name: &LockName, now: UtcTime, come: missed::LookBack, out: &mut Vec<Command>) {
         self.go_on_from(now, come.next);
         if let Some(row) = come.skipped {
-            self.agenda.push(Entry::skipped(row.first, row.last, row.count, SkipReason::Missed));
+            self.pending.push(PendingRun::skipped(row.first, row.last, row.count, SkipReason::Missed));
         }
         for instant in &come.start {
             let is_catch_up = instant.catch_up == CatchUp::Yes;
             let queues = is_catch_up || mem::take(&mut self.follows_catch_up);
             self.follows_catch_up |= is_catch_up;
-            self.agenda.push(Entry::scheduled(instant, queues));
+            self.pending.push(PendingRun::scheduled(instant, queues));
         }
         match self.overlap_room() {
-            None => self.agenda.keep_the_latest_on_time(),
-            Some(room) => self.agenda.keep_the_first_on_time(room),
+            None => self.pending.coalesce_on_time(),
+            Some(room) => self.pending.skip_on_time_beyond(room),
         }
         if self.terms.scope == Scope::PerNode {
-            let told = self.agenda.take_skips().into_iter();
-            out.extend(told.map(|(reason, count)| Command::Skipped { job: name.clone(), reason, count }));
+            let skips = self.pending.take_skips().into_iter();
+            out.extend(skips.map(|(reason, count)| Command::Skipped { job: name.clone(), reason, count }));
         }
     }
 
-    /// How many runs that are on time wait behind catch-up runs; `None` if the overlap policy keeps the latest.
+    /// The number of on-time runs that may wait behind catch-up runs; `None` if the overlap policy keeps the latest.
     fn overlap_room(&self) -> Option<usize> {
         match self.terms.overlap {
             Overlap::QueueOne | Overlap::CancelPrevious => None,
@@ -135,25 +141,27 @@ impl Job {
         }
     }
 
-    /// Takes back the entries that the store was not asked for in time: the misfire policy decides about them again. Entries that wait
-    /// for a run to end stay, since a policy of their own says so.
-    fn take_back_what_is_late(&mut self, now: UtcTime) {
-        if self.overlap_room().is_none() || self.agenda.has_queue() {
+    /// Takes back the pending runs that were not claimed in time: the misfire policy decides about them again. Those that wait for
+    /// a run to end stay, by the overlap policy.
+    fn requeue_late(&mut self, now: UtcTime) {
+        if self.overlap_room().is_none() || self.pending.has_queue() {
             return;
         }
         let overtaken = self.next.is_some_and(|next| next <= now);
         if let Some(first) =
-            self.agenda.take_back(|until| overtaken || until.is_some_and(|until| until < now))
+            self.pending.take_late(|until| overtaken || until.is_some_and(|until| until < now))
         {
             self.decided_up_to(first.saturating_sub(Duration::from_millis(1)));
         }
     }
 
-    pub(super) fn ask(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
-        if self.agenda.in_flight || self.not_before > now {
+    /// Claims the pending run in front.
+    pub(super) fn claim_next(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
+        if self.pending.in_flight || self.not_before > now {
             return;
         }
-        let Some(Entry { run, catch_up, queues, in_doubt, skip, .. }) = self.agenda.front().copied() else {
+        let Some(PendingRun { run, catch_up, queues, in_doubt, skip, .. }) = self.pending.front().copied()
+        else {
             return;
         };
         let overlap = if queues { Overlap::QueueOne } else { self.terms.overlap };
@@ -173,16 +181,16 @@ impl Job {
             in_doubt,
         };
         if self.terms.scope == Scope::Fleet {
-            self.agenda.in_flight = true;
+            self.pending.in_flight = true;
             out.push(Command::Claim(due));
             return;
         }
-        // Of each node: the rule for overlaps is kept here.
+        // The overlaps of a job of each node are decided here.
         match overlap {
             Overlap::QueueOne | Overlap::CancelPrevious if self.running > 0 => {
                 self.not_before = now.saturating_add(PAUSE);
                 if overlap == Overlap::CancelPrevious {
-                    out.push(Command::EndRunning(name.clone()));
+                    out.push(Command::CancelRunning(name.clone()));
                 }
                 return;
             }
@@ -197,8 +205,8 @@ impl Job {
     }
 
     pub(super) fn wake_at(&self) -> Option<UtcTime> {
-        let asks = (!self.agenda.is_empty() && !self.agenda.in_flight).then_some(self.not_before);
-        asks.into_iter().chain(self.next.filter(|_| !self.paused)).min()
+        let claims = (!self.pending.is_empty() && !self.pending.in_flight).then_some(self.not_before);
+        claims.into_iter().chain(self.next.filter(|_| !self.paused)).min()
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn terms(misfire: Misfire, grace: Option<u64>) -> Terms {
-    Terms { misfire, grace: grace.map(Duration::from_secs), ..Terms::default() }
+fn terms(misfire: Misfire, grace: Option<u64>) -> JobTerms {
+    JobTerms { misfire, grace: grace.map(Duration::from_secs), ..JobTerms::default() }
 }
 
 fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(RunId, CatchUp)> {
@@ -11,7 +11,7 @@ fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(Ru
 }
 
 /// The planned runs and the missed ones of a job that runs each minute, after half an hour.
-fn after_half_an_hour(terms: Terms) -> (Vec<(RunId, CatchUp)>, u32) {
+fn after_half_an_hour(terms: JobTerms) -> (Vec<(RunId, CatchUp)>, u32) {
     let mut story = Story::led("* * * * *", terms);
     let now = at(30 * 60 + 20);
     let told = story.tick(now);
@@ -26,14 +26,14 @@ fn after_half_an_hour(terms: Terms) -> (Vec<(RunId, CatchUp)>, u32) {
     let (mut asked, missed): (Vec<_>, u32) = (claims.collect(), missed.sum());
     if let [(run, _)] = asked[..] {
         story.answer(now, run, granted());
-        asked.extend(story.all_asked(now));
+        asked.extend(story.all_claims(now));
     }
-    assert_eq!(story.all_asked(at(31 * 60)), minutes(31..=31, CatchUp::No), "and then the next one");
+    assert_eq!(story.all_claims(at(31 * 60)), minutes(31..=31, CatchUp::No), "and then the next one");
     (asked, missed)
 }
 
 #[test]
-fn the_latest_instant_within_its_grace_is_late_and_others_are_missed() {
+fn latest_within_its_grace_is_late_and_others_missed() {
     let late = minutes(30..=30, CatchUp::No);
     let and_late = |from| [minutes(from..=29, CatchUp::Yes), late.clone()].concat();
     for grace in [None, Some(30), Some(3600)] {
@@ -50,7 +50,7 @@ fn the_latest_instant_within_its_grace_is_late_and_others_are_missed() {
 }
 
 #[test]
-fn beyond_the_grace_the_misfire_policy_decides() {
+fn misfire_policy_decides_beyond_the_grace() {
     for (misfire, from) in [(Misfire::Skip, 31), (Misfire::FireOnce, 30), (Misfire::FireAll { max: 5 }, 26)] {
         let asked = minutes(from..=30, CatchUp::Yes);
         let missed = 30 - u32::try_from(asked.len()).unwrap();
@@ -59,7 +59,7 @@ fn beyond_the_grace_the_misfire_policy_decides() {
 }
 
 #[test]
-fn the_default_grace_is_half_the_distance_and_a_day_without_a_successor() {
+fn default_grace_is_half_the_distance_or_a_day() {
     const NOON: i64 = 12 * 3600;
     const DAY: i64 = 24 * 3600;
     for (schedule, instant, grace) in
@@ -67,31 +67,31 @@ fn the_default_grace_is_half_the_distance_and_a_day_without_a_successor() {
     {
         for (late, asked) in [(grace, 1), (grace + 1, 0)] {
             let mut story = Story::led(schedule, terms(Misfire::Skip, None));
-            assert_eq!(story.asks(at(instant + late)).len(), asked, "{schedule}, {late} s late");
+            assert_eq!(story.claims(at(instant + late)).len(), asked, "{schedule}, {late} s late");
             assert_eq!(story.missed, u32::from(asked == 0));
         }
     }
 }
 
 #[test]
-fn a_run_that_the_store_was_not_asked_for_is_late_within_its_grace_and_missed_after_it() {
+fn unclaimed_run_is_late_within_its_grace_then_missed() {
     for (misfire, missed, asked) in
         [(Misfire::Skip, 1, vec![]), (Misfire::FireOnce, 0, vec![(run_at(60), CatchUp::Yes)])]
     {
         let mut story = Story::led("* * * * *", terms(misfire, None));
-        story.asks(at(60));
-        story.answer(at(61), run_at(60), Answer::Failed);
-        assert_eq!(story.asks(at(89)), [(run_at(60), CatchUp::No)], "{misfire:?}");
-        story.answer(at(90), run_at(60), Answer::Failed);
-        assert_eq!(story.asks(at(91)), asked, "{misfire:?}");
+        story.claims(at(60));
+        story.answer(at(61), run_at(60), ClaimOutcome::Failed);
+        assert_eq!(story.claims(at(89)), [(run_at(60), CatchUp::No)], "{misfire:?}");
+        story.answer(at(90), run_at(60), ClaimOutcome::Failed);
+        assert_eq!(story.claims(at(91)), asked, "{misfire:?}");
         assert_eq!(story.missed, missed, "{misfire:?}");
     }
 }
 
 #[test]
-fn catch_up_runs_and_the_first_on_time_run_behind_them_queue_under_each_overlap_policy() {
+fn catch_up_runs_and_the_first_on_time_run_queue() {
     for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
-        let terms = Terms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
+        let terms = JobTerms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
         let mut story = Story::led("* * * * *", terms);
         let claims = |story: &mut Story, now| {
             let claims = story.tick(now).into_iter().filter_map(|command| match command {
@@ -116,22 +116,22 @@ fn catch_up_runs_and_the_first_on_time_run_behind_them_queue_under_each_overlap_
 }
 
 #[test]
-fn behind_catch_up_runs_the_overlap_policy_holds_from_the_second_on_time_run_on() {
+fn overlap_policy_holds_from_the_second_on_time_run() {
     for (overlap, reason, kept) in [
         (Overlap::Skip, SkipReason::Overlap, vec![360]),
         (Overlap::Allow { max: 2 }, SkipReason::Overlap, vec![360, 420]),
         (Overlap::QueueOne, SkipReason::Queue, vec![480]),
     ] {
-        let terms = Terms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
+        let terms = JobTerms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
         let mut story = Story::led("* * * * *", terms);
-        story.asks(at(330));
+        story.claims(at(330));
         story.answer(at(330), run_at(240), granted());
-        story.asks(at(330));
+        story.claims(at(330));
         for now in [360, 420, 480] {
-            story.answer(at(now), run_at(300), Answer::Ledger(Busy { running: 1 }));
+            story.answer(at(now), run_at(300), ClaimOutcome::Answered(Busy { running: 1 }));
             story.tick(at(now));
         }
-        let entries = &story.planner.jobs[&name()].agenda.entries;
+        let entries = &story.planner.jobs[&name()].pending.entries;
         let waiting = entries.iter().filter(|entry| entry.skip.is_none()).map(|entry| entry.run);
         let waiting: Vec<_> = waiting.collect();
         let rows: Vec<_> = entries.iter().filter_map(|entry| entry.skip).collect();
@@ -144,23 +144,23 @@ fn behind_catch_up_runs_the_overlap_policy_holds_from_the_second_on_time_run_on(
 }
 
 /// All jobs of a fleet are one week behind, but for one that runs each second.
-fn a_week_behind(jobs: usize, schedule: &str, terms: Terms) -> (Planner, LockName, UtcTime) {
+fn a_week_behind(jobs: usize, schedule: &str, terms: JobTerms) -> (Planner, LockName, UtcTime) {
     const WEEK: i64 = 7 * 86_400;
     let every_second = LockName::new("zz-every-second").unwrap();
     let mut planner = Planner::default();
-    planner.led();
+    planner.elected();
     for number in 0..jobs {
         let name = LockName::new(format!("job-{number:04}")).unwrap();
         planner.add(at(0), name.clone(), Schedule::cron(schedule).unwrap(), terms);
         register(&mut planner, &name, at(0));
     }
-    planner.add(at(0), every_second.clone(), Schedule::cron("* * * * * *").unwrap(), Terms::default());
+    planner.add(at(0), every_second.clone(), Schedule::cron("* * * * * *").unwrap(), JobTerms::default());
     register(&mut planner, &every_second, at(WEEK - 1));
     (planner, every_second, at(WEEK))
 }
 
 #[test]
-fn a_tick_looks_back_for_a_bounded_number_of_searches_and_plans_what_is_on_time() {
+fn tick_is_bounded_and_plans_on_time_runs_first() {
     let jobs = if std::env::var_os("LOCK_LONG").is_some() { 2_000 } else { 100 };
     let all = Misfire::FireAll { max: u32::MAX };
     for (schedule, terms, one_job) in [
@@ -196,7 +196,7 @@ fn a_tick_looks_back_for_a_bounded_number_of_searches_and_plans_what_is_on_time(
 }
 
 #[test]
-fn a_look_back_over_years_finds_the_latest_instants_of_any_pattern() {
+fn look_back_over_years_finds_the_latest_instants() {
     let now = UtcTime::from_millis(1_774_746_000_123);
     let schedules = [
         "* * * * * *",
@@ -223,7 +223,7 @@ fn a_look_back_over_years_finds_the_latest_instants_of_any_pattern() {
                 let found =
                     missed::look_back(&schedule, &terms, cursor, now, distance, &mut Budget::default());
                 let kept = all.len().min(max as usize);
-                let started: Vec<_> = found.start.iter().map(|come| come.at).collect();
+                let started: Vec<_> = found.start.iter().map(|due| due.at).collect();
                 assert_eq!(started, all[all.len() - kept..], "{text}, {back:?}, {max}");
                 let missed = all.len() - kept;
                 let row = found.skipped;

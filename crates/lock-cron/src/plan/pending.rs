@@ -1,30 +1,30 @@
-//! The agenda of a job: the runs and the rows of skips that the store is to be asked for, in ascending order.
+//! The pending runs of a job: the claims that are to be sent, runs and rows of skips, in ascending order.
 
-use super::{SkipReason, missed};
-use crate::time::UtcTime;
+use super::missed;
+use crate::{observer::SkipReason, time::UtcTime};
 use lock_ledger::{CatchUp, ClaimId, RunId};
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Of a row the last one.
+pub(super) struct PendingRun {
+    /// The run; of a row the last one.
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
     /// The end of the grace; a trigger has none.
     until: Option<UtcTime>,
     /// It waits for the open runs of the job to end, whatever the overlap policy.
     pub(super) queues: bool,
-    /// It is not to be started.
-    pub(super) skip: Option<Row>,
+    /// The row of skips that it is, and not a run to start.
+    pub(super) skip: Option<SkippedRow>,
     /// The claim of an earlier request that may still be carried out.
     pub(super) in_doubt: Option<ClaimId>,
-    /// The store has said that it comes yet.
+    /// The store replied that it has not come yet.
     pub(super) early: bool,
 }
 
 /// Instants that are decided and not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct SkippedRow {
     pub(super) first: RunId,
     pub(super) count: u32,
     pub(super) reason: SkipReason,
@@ -34,18 +34,25 @@ fn run_at(at: UtcTime) -> RunId {
     RunId::Scheduled(at.to_server_time())
 }
 
-impl Entry {
+impl PendingRun {
     pub(super) fn triggered(run: RunId) -> Self {
-        let (until, queues, skip, in_doubt, early) = (None, false, None, None, false);
-        Self { run, catch_up: CatchUp::No, until, queues, skip, in_doubt, early }
+        Self {
+            run,
+            catch_up: CatchUp::No,
+            until: None,
+            queues: false,
+            skip: None,
+            in_doubt: None,
+            early: false,
+        }
     }
 
-    pub(super) fn scheduled(come: &missed::Come, queues: bool) -> Self {
-        Self { catch_up: come.catch_up, until: Some(come.until), queues, ..Self::triggered(run_at(come.at)) }
+    pub(super) fn scheduled(due: &missed::DueInstant, queues: bool) -> Self {
+        Self { catch_up: due.catch_up, until: Some(due.until), queues, ..Self::triggered(run_at(due.at)) }
     }
 
     pub(super) fn skipped(first: UtcTime, last: UtcTime, count: u32, reason: SkipReason) -> Self {
-        let row = Row { first: run_at(first), count, reason };
+        let row = SkippedRow { first: run_at(first), count, reason };
         Self { skip: Some(row), ..Self::triggered(run_at(last)) }
     }
 
@@ -53,7 +60,7 @@ impl Entry {
         self.catch_up == CatchUp::No && self.skip.is_none() && self.run.scheduled().is_some()
     }
 
-    /// What the store may already know of is not taken back.
+    /// Returns its instant, unless the store may already have the claim.
     fn can_be_missed(&self) -> Option<UtcTime> {
         let at = self.run.scheduled().map(UtcTime::from)?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
@@ -61,23 +68,23 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Agenda {
-    pub(super) entries: VecDeque<Entry>,
-    /// The entry at the front was asked for.
+pub(super) struct PendingRuns {
+    pub(super) entries: VecDeque<PendingRun>,
+    /// The claim of the run in front was sent.
     pub(super) in_flight: bool,
 }
 
-impl Agenda {
-    pub(super) fn push(&mut self, entry: Entry) {
+impl PendingRuns {
+    pub(super) fn push(&mut self, entry: PendingRun) {
         self.entries.push_back(entry);
         self.join_rows();
     }
 
-    pub(super) fn front(&self) -> Option<&Entry> {
+    pub(super) fn front(&self) -> Option<&PendingRun> {
         self.entries.front()
     }
 
-    pub(super) fn front_mut(&mut self) -> Option<&mut Entry> {
+    pub(super) fn front_mut(&mut self) -> Option<&mut PendingRun> {
         self.entries.front_mut()
     }
 
@@ -94,7 +101,7 @@ impl Agenda {
         self.entries.is_empty()
     }
 
-    /// The number of instants and triggers on it.
+    /// Counts the instants and triggers.
     pub(super) fn count(&self) -> u32 {
         let counts = self.entries.iter().map(|entry| entry.skip.map_or(1, |row| row.count));
         counts.fold(0, u32::saturating_add)
@@ -108,16 +115,17 @@ impl Agenda {
         self.entries.iter().any(|entry| entry.queues)
     }
 
-    /// Drops the entries in front that are decided up to this watermark, except one that was asked for.
+    /// Drops the runs in front that are decided up to this watermark, except one whose claim is in flight.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         let front = usize::from(self.in_flight);
-        let decided = |entry: &Entry| entry.run.scheduled().is_some_and(|at| UtcTime::from(at) <= watermark);
+        let decided =
+            |entry: &PendingRun| entry.run.scheduled().is_some_and(|at| UtcTime::from(at) <= watermark);
         while self.entries.get(front).is_some_and(decided) {
             self.entries.remove(front);
         }
     }
 
-    /// Takes the rows of skips off it.
+    /// Removes the rows of skips, and returns them.
     pub(super) fn take_skips(&mut self) -> Vec<(SkipReason, u32)> {
         let rows = self.entries.iter().filter_map(|entry| entry.skip);
         let skips = rows.map(|row| (row.reason, row.count)).collect();
@@ -125,14 +133,14 @@ impl Agenda {
         skips
     }
 
-    /// Takes all that can be missed back if one of the entries is late, and gives the first instant of it.
-    pub(super) fn take_back(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
+    /// If a run is late, removes all that can be missed and returns the first instant of them.
+    pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);
         let waiting = || self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
         if !waiting().any(|entry| entry.catch_up == CatchUp::No && is_late(entry.until)) {
             return None;
         }
-        let first = waiting().filter_map(Entry::can_be_missed).min();
+        let first = waiting().filter_map(PendingRun::can_be_missed).min();
         let mut at = 0;
         self.entries.retain(|entry| {
             at += 1;
@@ -141,8 +149,8 @@ impl Agenda {
         first
     }
 
-    /// Skips the entries that are on time behind the first `room` of them, while entries queue.
-    pub(super) fn keep_the_first_on_time(&mut self, room: usize) {
+    /// Skips the on-time runs behind the first `room` of them, while runs queue.
+    pub(super) fn skip_on_time_beyond(&mut self, room: usize) {
         if !self.has_queue() {
             return;
         }
@@ -150,26 +158,26 @@ impl Agenda {
         for entry in &mut self.entries {
             on_time += usize::from(entry.is_on_time());
             if entry.is_on_time() && on_time > room && entry.can_be_missed().is_some() {
-                entry.skip = Some(Row { first: entry.run, count: 1, reason: SkipReason::Overlap });
+                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::Overlap });
             }
         }
         self.join_rows();
     }
 
-    /// Skips each scheduled entry that is not in flight, and behind which another one that is on time stands.
-    pub(super) fn keep_the_latest_on_time(&mut self) {
-        let Some(last) = self.entries.iter().rposition(Entry::is_on_time) else { return };
+    /// Skips each on-time run that is not in flight and is followed by another one.
+    pub(super) fn coalesce_on_time(&mut self) {
+        let Some(last) = self.entries.iter().rposition(PendingRun::is_on_time) else { return };
         let front = usize::from(self.in_flight);
         for entry in self.entries.range_mut(front.min(last)..last) {
             if entry.is_on_time() {
-                entry.skip = Some(Row { first: entry.run, count: 1, reason: SkipReason::Queue });
+                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::Queue });
                 (entry.queues, entry.early) = (false, false);
             }
         }
         self.join_rows();
     }
 
-    /// Rows for one reason that follow one another are one, so that an agenda stays short.
+    /// Joins adjacent rows of one reason, so that the queue stays short.
     fn join_rows(&mut self) {
         let front = usize::from(self.in_flight);
         let mut at = front + 1;
@@ -180,7 +188,7 @@ impl Agenda {
                     if a.reason == b.reason && before.in_doubt.is_none() && entry.in_doubt.is_none() =>
                 {
                     let count = a.count.saturating_add(b.count);
-                    self.entries[at].skip = Some(Row { first: a.first, count, reason: a.reason });
+                    self.entries[at].skip = Some(SkippedRow { first: a.first, count, reason: a.reason });
                     self.entries.remove(at - 1);
                 }
                 _ => at += 1,

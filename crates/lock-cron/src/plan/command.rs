@@ -1,0 +1,57 @@
+//! The commands of the planner, and what they are about.
+
+use crate::{observer::SkipReason, options::Overlap, schedule::Schedule};
+use lock_core::LockName;
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId, Skip};
+
+/// A run to claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) job: LockName,
+    pub(crate) run: RunId,
+    pub(crate) catch_up: CatchUp,
+    /// The overlap policy of this run: catch-up runs queue.
+    pub(crate) overlap: Overlap,
+    /// Decides the run without starting it.
+    pub(crate) skip: Option<Skip>,
+    pub(crate) schedule: u64,
+    pub(crate) revision: u64,
+    /// The claim of an earlier request that may still be carried out.
+    pub(crate) in_doubt: Option<ClaimId>,
+}
+
+/// What the run loop is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Claim it, or have it skipped.
+    Claim(Due),
+    /// Start it on this node, without a claim.
+    StartHere(Due),
+    /// Ask the runs of this job on this node to end.
+    CancelRunning(LockName),
+    /// Register the job again, and read its watermark.
+    Register(LockName),
+    /// Read the controls.
+    ReadControls,
+    /// Count skipped runs.
+    Skipped { job: LockName, reason: SkipReason, count: u32 },
+}
+
+/// The outcome of a [`Command::Claim`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClaimOutcome {
+    /// The reply of the ledger.
+    Answered(ClaimReply),
+    /// The store could not be asked; nothing was claimed.
+    Failed,
+}
+
+/// The controls of a job as they apply on this node.
+#[derive(Debug, Clone)]
+pub(crate) struct EffectiveControls {
+    /// Their revision; 0 before the first command.
+    pub(crate) revision: u64,
+    pub(crate) paused: bool,
+    /// The replaced schedule, or that of the program.
+    pub(crate) schedule: Schedule,
+}

@@ -1,0 +1,223 @@
+//! The planner of a group of jobs: its events.
+
+use super::{
+    command::{ClaimOutcome, Command, Due, EffectiveControls},
+    missed::Budget,
+    pending::{PendingRun, PendingRuns},
+    planned_job::{BUSY, PAUSE, PlannedJob},
+};
+use crate::{
+    observer::SkipReason,
+    options::{JobTerms, Overlap, Scope},
+    schedule::Schedule,
+    time::UtcTime,
+};
+use lock_core::LockName;
+use lock_ledger::{ClaimReply, Registration, RunId};
+use std::collections::BTreeMap;
+
+/// The plan of a group of jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Planner {
+    pub(super) jobs: BTreeMap<LockName, PlannedJob>,
+    leading: bool,
+    draining: bool,
+}
+
+impl Planner {
+    /// Adds a job. One of each node begins at once.
+    pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
+        let mut job = PlannedJob {
+            identity: schedule.identity(),
+            schedule,
+            terms,
+            revision: 0,
+            paused: false,
+            cursor: None,
+            next: None,
+            behind: None,
+            follows_catch_up: false,
+            pending: PendingRuns::default(),
+            not_before: UtcTime::from_millis(i64::MIN),
+            busy: BUSY,
+            running: 0,
+        };
+        if job.terms.scope == Scope::PerNode {
+            job.decided_up_to(now);
+        }
+        self.jobs.insert(name, job);
+    }
+
+    /// This node leads from now on; the watermarks come with [`registered`](Self::registered).
+    pub(crate) fn elected(&mut self) {
+        self.leading = true;
+    }
+
+    /// This node is no longer leader. A claim in flight is answered all the same.
+    pub(crate) fn resigned(&mut self) {
+        self.leading = false;
+        for job in self.fleet_jobs() {
+            job.forget();
+        }
+    }
+
+    /// Nothing is started from now on.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Returns the registration of a job.
+    pub(crate) fn registration(&self, name: &LockName) -> Option<Registration> {
+        let job = self.jobs.get(name)?;
+        Some(Registration { job: name.clone(), schedule: job.identity })
+    }
+
+    /// Returns whether the watermark of the job is unknown, so that nothing is planned.
+    pub(crate) fn waits_for_watermark(&self, name: &LockName) -> bool {
+        self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
+    }
+
+    /// Takes the watermark of a job with this schedule. Instants before it are no longer claimed.
+    pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime) {
+        let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
+        else {
+            return;
+        };
+        // The controls have changed it meanwhile: another registration is under way.
+        if job.identity != registration.schedule {
+            return;
+        }
+        if job.cursor.is_none_or(|cursor| cursor < watermark) {
+            job.decided_up_to(watermark);
+        }
+        job.pending.drop_decided(watermark);
+    }
+
+    /// Takes the controls of a job. With others than before, the plan is discarded, and the watermark has to be read again.
+    pub(crate) fn controls_changed(
+        &mut self,
+        name: &LockName,
+        controls: EffectiveControls,
+        out: &mut Vec<Command>,
+    ) {
+        let leading = self.leading;
+        let EffectiveControls { revision, paused, schedule } = controls;
+        let Some(job) = self.jobs.get_mut(name).filter(|job| job.revision != revision) else { return };
+        job.identity = schedule.identity();
+        (job.revision, job.paused, job.schedule) = (revision, paused, schedule);
+        job.forget();
+        if leading {
+            out.push(Command::Register(name.clone()));
+        }
+    }
+
+    /// Adds a triggered run.
+    pub(crate) fn triggered(&mut self, name: &LockName, run: RunId) {
+        let leading = self.leading;
+        let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
+        if leading && !job.pending.has(run) {
+            job.pending.push(PendingRun::triggered(run));
+        }
+    }
+
+    /// Plans due runs. Jobs that are left over when the budget is spent are due at once in [`wake_at`](Self::wake_at).
+    pub(crate) fn tick(&mut self, now: UtcTime, budget: &mut Budget, out: &mut Vec<Command>) {
+        if self.draining {
+            return;
+        }
+        let leading = self.leading;
+        let mut behind = Vec::new();
+        for (name, job) in &mut self.jobs {
+            if leading || job.terms.scope == Scope::PerNode {
+                job.select_due(name, now, out);
+                job.claim_next(name, now, out);
+                behind.extend(job.behind.map(|distance| (distance, name, job)));
+            }
+        }
+        // A job whose instants are close to each other loses the most by waiting for another tick.
+        behind.sort_by_key(|(distance, ..)| *distance);
+        for (_, name, job) in behind {
+            if budget.is_spent() {
+                return;
+            }
+            job.look_back(name, now, budget, out);
+            job.claim_next(name, now, out);
+        }
+    }
+
+    /// Takes the outcome of a claim.
+    pub(crate) fn claim_answered(
+        &mut self,
+        now: UtcTime,
+        due: &Due,
+        outcome: ClaimOutcome,
+        out: &mut Vec<Command>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&due.job) else { return };
+        let was_in_flight = std::mem::take(&mut job.pending.in_flight);
+        if !was_in_flight || job.pending.front().is_none_or(|entry| entry.run != due.run) {
+            return;
+        }
+        if let Some(front) = job.pending.front_mut() {
+            front.in_doubt = due.in_doubt;
+            front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
+        }
+        let row = job.pending.front().and_then(|entry| entry.skip);
+        let (reason, count) = row.map_or((SkipReason::Overlap, 1), |row| (row.reason, row.count));
+        let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
+        match outcome {
+            ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => job.decided(),
+            ClaimOutcome::Answered(ClaimReply::Skipped) => {
+                skipped(reason, count);
+                job.decided();
+            }
+            ClaimOutcome::Answered(ClaimReply::Expired) => {
+                skipped(SkipReason::Expired, 1);
+                job.decided();
+            }
+            ClaimOutcome::Answered(ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone) => {
+                skipped(SkipReason::DecidedElsewhere, count);
+                job.decided();
+            }
+            ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now.saturating_add(wait),
+            ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
+                job.back_off(now);
+                if due.overlap == Overlap::CancelPrevious {
+                    out.push(Command::CancelRunning(due.job.clone()));
+                }
+            }
+            ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
+                job.not_before = now.saturating_add(PAUSE);
+                out.push(Command::ReadControls);
+            }
+            ClaimOutcome::Answered(ClaimReply::Unregistered) => {
+                skipped(SkipReason::DataLoss, job.pending.count());
+                job.forget();
+                out.push(Command::Register(due.job.clone()));
+            }
+            _ => job.not_before = now.saturating_add(PAUSE),
+        }
+    }
+
+    /// A run of this node has ended: runs that waited for it may be claimed at once.
+    pub(crate) fn run_ended(&mut self, name: &LockName) {
+        if let Some(job) = self.jobs.get_mut(name) {
+            job.running = job.running.saturating_sub(1);
+            job.clear_backoff();
+        }
+    }
+
+    /// Returns the time of the next [`tick`](Self::tick).
+    pub(crate) fn wake_at(&self) -> Option<UtcTime> {
+        if self.draining {
+            return None;
+        }
+        let leading = self.leading;
+        let led = |job: &&PlannedJob| leading || job.terms.scope == Scope::PerNode;
+        self.jobs.values().filter(led).filter_map(PlannedJob::wake_at).min()
+    }
+
+    fn fleet_jobs(&mut self) -> impl Iterator<Item = &mut PlannedJob> {
+        self.jobs.values_mut().filter(|job| job.terms.scope == Scope::Fleet)
+    }
+}
