@@ -53,7 +53,7 @@ async fn jobs_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_runs_once_and_takes_no_job_while_it_does() {
+async fn scheduler_runs_once_and_takes_no_job_meanwhile() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "@daily", secs(1)).await;
     tokio::time::sleep(secs(1)).await;
@@ -65,7 +65,7 @@ async fn a_scheduler_runs_once_and_takes_no_job_while_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn registering_a_job_asks_no_store_and_the_leader_waits_for_one() {
+async fn register_does_no_io_and_the_leader_waits_for_the_store() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.faulty.always_all(lock_testkit::Fault::Hang);
@@ -79,7 +79,7 @@ async fn registering_a_job_asks_no_store_and_the_leader_waits_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_for_a_job_that_no_leader_has_made_known_makes_it_known() {
+async fn command_registers_a_job_that_no_leader_has_registered() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "@yearly", secs(0)).register().unwrap();

@@ -17,7 +17,7 @@ async fn two(fleet: &Fleet) -> (Running, Running) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_holds_at_once_in_the_fleet_and_over_a_restart_of_all() {
+async fn pause_holds_at_once_and_outlives_a_restart_of_all() {
     let fleet = Fleet::new();
     let (leader, follower) = two(&fleet).await;
     sleep(secs(5)).await;
@@ -40,7 +40,7 @@ async fn a_pause_holds_at_once_in_the_fleet_and_over_a_restart_of_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_schedule_holds_in_the_fleet_and_over_a_restart_of_all() {
+async fn replaced_schedule_outlives_a_restart_of_all() {
     let fleet = Fleet::new();
     let (leader, follower) = two(&fleet).await;
     sleep(secs(3)).await;
@@ -102,7 +102,7 @@ async fn a_trigger_runs_the_job_once_also_while_it_is_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trigger_that_no_leader_heard_is_carried_out_by_the_next() {
+async fn trigger_without_a_leader_waits_for_the_next() {
     let fleet = Fleet::new();
     let leader = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(1)).await;
@@ -130,7 +130,7 @@ async fn a_job_that_nobody_has_takes_no_orders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trigger_that_is_under_way_and_read_once_more_stands_in_nobodys_way() {
+async fn trigger_read_again_while_it_runs_is_harmless() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "@yearly", secs(100)).overlap(Overlap::Allow { max: 9 }).register().unwrap();

@@ -52,7 +52,7 @@ async fn a_changed_zone_never_runs_for_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_of_a_rolling_deployment_keep_the_beginnings_of_their_schedules() {
+async fn rolling_deployment_keeps_the_beginning_of_each_schedule() {
     let fleet = Fleet::new();
     let old = node(&fleet, "a", "*/10 * * * *");
     sleep(secs(1_300)).await;
@@ -66,7 +66,7 @@ async fn nodes_of_a_rolling_deployment_keep_the_beginnings_of_their_schedules() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_comes_back_never_runs_for_the_past_and_an_outage_of_all_is_made_up() {
+async fn returning_job_skips_the_past_but_not_an_outage_of_all() {
     for gone in [true, false] {
         let fleet = Fleet::new();
         let first = node(&fleet, "a", "0 12 * * *");
@@ -97,7 +97,7 @@ async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_a_shutdown_cancels_is_adopted_at_once_if_orphans_are_retried() {
+async fn body_cancelled_by_a_shutdown_is_taken_over_at_once() {
     for (on_orphan, starts) in [(OnOrphan::Retry { max: 1 }, 2), (OnOrphan::Skip, 1)] {
         let fleet = Fleet::new();
         let describe = |node: &Node| {
@@ -117,7 +117,7 @@ async fn a_body_that_a_shutdown_cancels_is_adopted_at_once_if_orphans_are_retrie
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_hands_a_run_in_its_jitter_over_at_once() {
+async fn shutdown_requeues_a_run_in_its_jitter() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(StartJitter::Random(secs(HOUR)));
@@ -135,7 +135,7 @@ async fn a_shutdown_hands_a_run_in_its_jitter_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_hands_a_run_in_its_back_off_over_at_once() {
+async fn shutdown_requeues_a_run_in_its_back_off() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let write = node.writer();
@@ -181,7 +181,7 @@ async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missed_instant_is_counted_once_however_many_leaders_come() {
+async fn missed_instant_is_counted_once_across_leaders() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let job = node.job("job", "0 12 * * *", secs(1)).misfire(Misfire::Skip).grace(secs(60));
@@ -205,7 +205,7 @@ async fn a_missed_instant_is_counted_once_however_many_leaders_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_registries_with_different_schedules_of_a_job_keep_their_leaders() {
+async fn registries_with_different_schedules_keep_their_leaders() {
     let fleet = Fleet::new();
     let _even = node(&fleet, "a", "*/2 * * * *");
     sleep(secs(1)).await;
@@ -217,7 +217,7 @@ async fn two_registries_with_different_schedules_of_a_job_keep_their_leaders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poison_pill_kills_as_many_nodes_as_the_orphan_policy_says() {
+async fn poison_pill_kills_as_many_nodes_as_orphan_retries() {
     let fleet = Fleet::new();
     let mut nodes: Vec<Running> = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
@@ -250,7 +250,7 @@ async fn a_shutdown_fits_while_the_store_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_outage_of_all_missed_is_made_up_in_each_registry() {
+async fn outage_of_all_is_made_up_in_each_registry() {
     let fleet = Fleet::new();
     let start = |name: &str, job: &str| {
         let node = fleet.node(name);
@@ -271,7 +271,7 @@ async fn what_an_outage_of_all_missed_is_made_up_in_each_registry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_outage_missed_of_a_replaced_schedule_is_made_up() {
+async fn outage_of_a_replaced_schedule_is_made_up() {
     for slow in [false, true] {
         let fleet = Fleet::new();
         let first = fleet.simple("a", "0 0 1 1 *", secs(1)).await;

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_reply_is_lost_is_neither_lost_nor_doubled() {
+async fn lost_claim_reply_starts_once() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * * *", secs(0)).await;
     let _other = fleet.simple("b", "* * * * * *", secs(0)).await;
@@ -24,7 +24,7 @@ async fn a_claim_whose_reply_is_lost_is_neither_lost_nor_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_reply_is_lost_is_not_run_again_by_the_next_leader() {
+async fn lost_claim_reply_starts_once_across_leaders() {
     let fleet = Fleet::new();
     let first = fleet.simple("a", "* * * * *", secs(1)).await;
     sleep(secs(1)).await;
@@ -42,7 +42,7 @@ async fn a_claim_whose_reply_is_lost_is_not_run_again_by_the_next_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_store_nothing_starts_and_afterwards_it_goes_on() {
+async fn nothing_starts_without_a_store() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * * *", secs(0)).await;
     sleep(Duration::from_millis(10_500)).await;
@@ -118,7 +118,7 @@ async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_outlives_a_renewal_that_was_meant_for_the_one_before() {
+async fn attempt_outlives_a_renewal_for_the_one_before() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
@@ -134,7 +134,7 @@ async fn an_attempt_outlives_a_renewal_that_was_meant_for_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_outlives_a_renewal_between_its_claim_and_the_answer() {
+async fn attempt_outlives_a_renewal_during_its_claim() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
@@ -164,7 +164,7 @@ async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_still_run() {
+async fn claim_applied_after_its_timeout_is_still_run() {
     let fleet = Fleet::new();
     let node = |name: &'static str| {
         let node = fleet.node(name);
@@ -192,7 +192,7 @@ async fn a_claim_that_arrives_when_nobody_waits_for_it_any_more_is_still_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_late_because_the_store_was_away_is_missed_also_for_a_leader_that_stayed() {
+async fn unclaimed_run_is_missed_also_for_the_same_leader() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "* * * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
@@ -224,7 +224,7 @@ async fn a_scheduler_that_is_dropped_leads_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_faults_deaths_and_retries_no_attempt_starts_twice_and_nothing_is_left() {
+async fn faults_and_deaths_start_no_attempt_twice() {
     let seed = Seed::of_this_run();
     let mut numbers = seed.stream();
     let rules = [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 3 }];

@@ -23,7 +23,7 @@ async fn one_of_five_leads_and_each_instant_is_started_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_dies_is_followed_within_its_lease_and_a_second() {
+async fn dead_leader_is_followed_within_its_lease_and_a_second() {
     let fleet = Fleet::new();
     let leader = fleet.simple("a", "* * * * * *", secs(0)).await;
     sleep(secs(1)).await;
@@ -40,7 +40,7 @@ async fn a_leader_that_dies_is_followed_within_its_lease_and_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_leaves_is_followed_within_a_second_and_its_runs_finish() {
+async fn resigned_leader_is_followed_within_a_second() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "*/5 * * * * *", secs(8))
@@ -72,7 +72,7 @@ async fn a_leader_that_leaves_is_followed_within_a_second_and_its_runs_finish() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_outlast_the_grace_of_the_shutdown_are_told_to_end() {
+async fn bodies_beyond_the_shutdown_grace_are_cancelled() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(3600)).await;
     sleep(secs(61)).await;
@@ -97,7 +97,7 @@ async fn a_node_that_leaves_while_it_waits_leaves_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_nobody_has_any_more_is_told_once() {
+async fn unowned_job_is_reported_once_by_each_leader() {
     let fleet = Fleet::new();
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     let before = fleet.node("b");
@@ -116,7 +116,7 @@ async fn a_job_that_nobody_has_any_more_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_another_leader_has_is_not_told_as_unowned() {
+async fn job_of_another_leader_is_not_unowned() {
     let fleet = Fleet::new();
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     let node = fleet.node("b");
@@ -131,7 +131,7 @@ async fn a_job_that_another_leader_has_is_not_told_as_unowned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_never_answered_does_not_keep_the_scheduler_from_ending() {
+async fn unanswered_claim_does_not_delay_the_end() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(59)).await;
@@ -142,7 +142,7 @@ async fn a_claim_that_is_never_answered_does_not_keep_the_scheduler_from_ending(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_that_is_never_answered_does_not_keep_the_scheduler_from_ending() {
+async fn unanswered_retry_does_not_delay_the_end() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let job =

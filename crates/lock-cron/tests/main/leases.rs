@@ -85,7 +85,7 @@ async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_was_ahead_is_told_and_a_reset_ends_the_silence() {
+async fn reset_ends_the_silence_after_a_clock_was_ahead() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(90)).await;
@@ -112,7 +112,7 @@ async fn a_clock_that_was_ahead_is_told_and_a_reset_ends_the_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn registrations_that_fail_are_not_repeated_beside_one_another() {
+async fn failed_registrations_are_not_repeated_in_parallel() {
     for known in [false, true] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
@@ -134,7 +134,7 @@ async fn registrations_that_fail_are_not_repeated_beside_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_of_the_data_is_told_within_a_minute_also_of_a_job_that_is_not_due() {
+async fn data_loss_is_reported_within_a_minute() {
     let fleet = Fleet::new();
     let _running = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(70)).await;
@@ -145,7 +145,7 @@ async fn the_loss_of_the_data_is_told_within_a_minute_also_of_a_job_that_is_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn triggers_expire_are_capped_per_job_and_can_be_cancelled() {
+async fn triggers_expire_are_bounded_and_can_be_cancelled() {
     let fleet = Fleet::new();
     let gone = fleet.node("gone");
     gone.job("gone", "@yearly", secs(0)).register().expect("a good job");
@@ -174,7 +174,7 @@ async fn triggers_expire_are_capped_per_job_and_can_be_cancelled() {
 
 /// The body of a lost attempt takes its grace, and the same node begins the next attempt meanwhile.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
+async fn attempt_after_a_lost_one_on_its_node_is_renewed() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let write = node.writer();
@@ -203,7 +203,7 @@ async fn an_attempt_that_follows_a_lost_one_on_its_node_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_hangs_is_no_loss_however_long_the_leadership_lasts() {
+async fn hanging_renewal_is_no_loss_under_a_long_leadership() {
     let fleet = Fleet::new();
     let faulty = FaultyBackend::new(fleet.memory.clone());
     let locks =

@@ -1,20 +1,20 @@
 //! The scheduler: in virtual time with faults planned, and in real time on real servers.
 
 mod building;
-mod deploying;
+mod controls;
+mod deployment;
 mod durations;
-mod failing;
+mod faults;
 mod fleet;
-mod leading;
+mod leadership;
 mod leases;
 #[cfg(feature = "otel")]
 mod metrics;
-mod missing;
-mod ordering;
-mod overlapping;
+mod misfires;
+mod overlap;
 #[cfg(feature = "axum")]
 mod page;
-mod panicking;
-mod running;
-mod stopped;
-mod telling;
+mod panics;
+mod reports;
+mod runs;
+mod suspension;

@@ -69,7 +69,7 @@ async fn after_an_outage_fire_once_runs_the_latest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_fire_all_runs_the_latest_in_ascending_order_under_each_overlap_policy() {
+async fn fire_all_runs_the_latest_in_order_under_each_overlap() {
     for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
         let fleet = Fleet::new();
         let node = || async {
@@ -119,7 +119,7 @@ async fn a_daily_job_is_late_for_half_a_day_and_missed_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_around_the_instant_costs_no_run_within_the_grace() {
+async fn short_outage_costs_no_run_within_the_grace() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "* * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
@@ -135,7 +135,7 @@ async fn a_store_that_is_away_around_the_instant_costs_no_run_within_the_grace()
 /// 500 jobs that run each minute, and one that runs each second and is the last of them by its name, after a week without a node.
 /// The scheduler is told to end when the job of each second has started.
 #[tokio::test(start_paused = true)]
-async fn after_a_week_away_an_on_time_run_and_the_signal_wait_for_no_look_back() {
+async fn look_back_delays_neither_on_time_runs_nor_the_signal() {
     const JOBS: usize = 500;
     let (fleet, started) = (Fleet::new(), Arc::new(Notify::new()));
     let node = || async {

@@ -47,7 +47,7 @@ async fn queue_one_runs_without_a_pause_and_keeps_the_latest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancel_previous_starts_every_one_and_ends_the_one_before() {
+async fn cancel_previous_starts_each_and_ends_the_one_before() {
     let (fleet, running) = minute(Overlap::CancelPrevious).await;
     assert_eq!(fleet.log.instants(), (1..=60).collect::<Vec<_>>());
     let history = running.history().await;

@@ -23,7 +23,7 @@ async fn json(app: &mut axum::Router, path: &str) -> (StatusCode, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_list_and_the_history_are_told_and_the_page_is_there() {
+async fn router_serves_list_history_and_page() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(90)).await;
     let mut app = axum::Router::new().nest_service("/cron", lock_cron::router(running.cron.clone()));
@@ -49,7 +49,7 @@ async fn the_list_and_the_history_are_told_and_the_page_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_job_is_not_found_and_a_silent_store_is_unavailable() {
+async fn unknown_job_is_404_and_silent_store_is_503() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(1)).await;
     let mut app = lock_cron::router(running.cron.clone());
@@ -65,7 +65,7 @@ async fn an_unknown_job_is_not_found_and_a_silent_store_is_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_of_many_jobs_is_no_more_questions_than_one_of_few() {
+async fn list_of_many_jobs_costs_no_more_requests() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     for number in 0..50 {

@@ -82,7 +82,7 @@ async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_says_which_run_and_why_to_the_observer() {
+async fn observer_gets_run_and_reason_of_a_failure() {
     let (heard, _) = told(|attempt| match attempt {
         1 => Err(because("no invoice was written", alone("disk full")).into()),
         _ => Ok(()),
@@ -102,7 +102,7 @@ async fn a_failure_says_which_run_and_why_to_the_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_keeps_an_error_with_its_causes_each_once_and_never_without_end() {
+async fn history_has_each_cause_of_an_error_once() {
     let (heard, details) = told(|attempt| match attempt {
         1 => {
             let connect = because("connect: refused", alone("refused"));
@@ -119,7 +119,7 @@ async fn the_history_keeps_an_error_with_its_causes_each_once_and_never_without_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_without_the_job_finds_its_history_and_says_what_it_cannot_tell() {
+async fn node_without_the_job_reads_its_history_only() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(1)).await;
     tokio::time::sleep(secs(130)).await;

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_run_is_tried_again_with_growing_waits_and_tokens() {
+async fn failed_run_is_retried_with_growing_waits_and_tokens() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let write = node.writer();
@@ -59,7 +59,7 @@ async fn a_panic_is_the_runs_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_takes_too_long_is_told_and_then_dropped() {
+async fn body_beyond_its_timeout_is_cancelled_then_dropped() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let told = Arc::new(AtomicU32::new(0));
@@ -121,7 +121,7 @@ async fn the_run_of_a_dead_node_is_abandoned_or_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_loses_its_lease_is_told_and_not_recorded_as_done() {
+async fn body_without_its_lease_is_cancelled_and_not_recorded() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let lost = Arc::new(AtomicU32::new(0));
@@ -214,7 +214,7 @@ impl Drop for Spiteful {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_and_a_body_that_panic_when_they_are_looked_at_or_dropped_block_nobody() {
+async fn panics_of_errors_and_dropped_bodies_block_nothing() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let every_minute = || Schedule::cron("* * * * *").unwrap();

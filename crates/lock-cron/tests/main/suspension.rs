@@ -48,7 +48,7 @@ impl CronObserver for Process {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_stopped_resigns_before_it_plans() {
+async fn suspended_leader_resigns_before_it_plans() {
     let fleet = Fleet::new();
     let process = Process { clock: fleet.clock.clone(), stopped_at: Arc::default(), events: Arc::default() };
     let locks = LockFactory::builder(fleet.memory.clone()).clock(Arc::new(process.clone()));

@@ -4,7 +4,7 @@ use crate::support::instant;
 use lock_cron::{DstPolicy, Gap, Schedule};
 
 #[test]
-fn a_release_must_not_change_the_fingerprint_of_a_schedule() {
+fn fingerprint_is_the_same_in_every_release() {
     let schedule = Schedule::cron("0 2 * * *").unwrap();
     let from = instant("2026-01-01T00:00:00Z");
     assert_eq!(schedule.fingerprint(from).to_string(), "28a373b66454669d-e849e8bb6ffe2567");

@@ -73,7 +73,7 @@ fn history(node: &mut Process) -> Vec<(u64, u64, String)> {
 }
 
 #[test]
-fn differing_clocks_start_each_instant_once_and_on_time() {
+fn nodes_with_different_clocks_start_each_instant_once() {
     let server = RedisServer::start();
     let clocks: Vec<_> = [-2, 0, 2, 30, 0]
         .map(|offset| {
@@ -192,7 +192,7 @@ fn leader_of(nodes: &mut [Process]) -> usize {
 }
 
 #[test]
-fn ended_leader_hands_over_and_finishes_its_runs() {
+fn terminated_leader_resigns_at_once_and_its_runs_finish() {
     // Nobody could wait for the end of that.
     const LEASE: u64 = 600 * SECOND;
     let server = RedisServer::start();
@@ -259,7 +259,7 @@ fn rfc3339(second: u64) -> String {
 }
 
 #[test]
-fn orders_hold_on_every_node_and_over_restarts() {
+fn commands_to_one_node_hold_on_all_and_outlive_a_restart() {
     let server = RedisServer::start();
     let both = || {
         let mut leader = cron(&server, 5 * SECOND, &["* * * * * *"]);

@@ -103,7 +103,7 @@ async fn two_leaders_at_once_start_each_instant_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loses_everything_again_and_again_starts_nothing_twice() {
+async fn repeated_data_loss_starts_nothing_twice() {
     let (server, starts) = (RedisServer::start(), Starts::default());
     let (first, _) = node(&server, &[], &starts).await;
     let (second, _) = node(&server, &[], &starts).await;
