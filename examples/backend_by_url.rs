@@ -2,7 +2,7 @@
 //!
 //! `LOCK_URL=memory:shop cargo run -p examples --bin backend_by_url`, or `LOCK_URL=redis://127.0.0.1:6379`.
 
-use lock_core::{Connectors, ErrorKind, LockFactory};
+use lock_core::{Connectors, LockErrorKind, LockFactory};
 use std::{env, error::Error};
 
 #[tokio::main(flavor = "current_thread")]
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let Err(error) = connectors.connect(wrong).await else {
             return Err(format!("{wrong} was accepted").into());
         };
-        assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+        assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
         assert!(!error.to_string().contains("secret"));
         println!("refused: {error}");
     }

@@ -1,6 +1,6 @@
 //! How do I feed my own metrics, without OpenTelemetry or with a version of it that this crate does not use?
 
-use lock_core::{AcquireOutcome, By, LockEvent, LockFactory, LockObserver, MemoryBackend};
+use lock_core::{AcquireOutcome, LockEvent, LockFactory, LockObserver, MemoryBackend, ReleaseKind};
 use std::{
     error::Error,
     sync::{
@@ -27,7 +27,7 @@ impl LockObserver for Counts {
             LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.acquired, 1),
             LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.timed_out, 1),
             LockEvent::Granted { .. } => count(&self.held_now, 1),
-            LockEvent::Released { by: By::Drop, .. } => count(&self.dropped, 1),
+            LockEvent::GuardReleased { by: ReleaseKind::Dropped, .. } => count(&self.dropped, 1),
             LockEvent::Ended { .. } => {
                 count(&self.held_now, -1);
                 count(&self.lost, i64::from(event.lost_reason().is_some()));

@@ -2,7 +2,7 @@
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis`, with a server of your own.
 
-use lock_core::{ErrorKind, LockFactory};
+use lock_core::{LockErrorKind, LockFactory};
 use lock_fred::RedisBackend;
 use std::{env, error::Error, time::Duration};
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let busy = there.named("stock:42")?.acquire_timeout(Duration::from_millis(200)).await;
     let error = busy.err().ok_or("two processes hold one lock")?;
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.kind(), LockErrorKind::Timeout);
     println!("there: {error}");
 
     // A waiter is told of the release by a message; it does not poll.

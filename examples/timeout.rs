@@ -1,6 +1,6 @@
 //! How do I wait for a lock, but not for ever, and tell a busy lock from a broken store?
 
-use lock_core::{ErrorKind, LockError, LockFactory, MemoryBackend};
+use lock_core::{LockError, LockErrorKind, LockFactory, MemoryBackend};
 use std::{
     error::Error,
     time::{Duration, Instant},
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(began.elapsed() >= PATIENCE);
     println!("gave up: {error}");
     println!("what to answer: {}", answer(&error));
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.kind(), LockErrorKind::Timeout);
     assert!(error.is_retryable(), "the same call may succeed later");
 
     // Whoever waits gets the lock as soon as it is released, not at the end of the patience.
@@ -38,8 +38,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// What a web service would say.
 fn answer(error: &LockError) -> &'static str {
     match error.kind() {
-        ErrorKind::Timeout | ErrorKind::TooManyWaiters => "409: others are at it, try again",
-        ErrorKind::Unavailable => "503: the lock store does not answer",
+        LockErrorKind::Timeout | LockErrorKind::TooManyWaiters => "409: others are at it, try again",
+        LockErrorKind::Unavailable => "503: the lock store does not answer",
         _ if error.is_retryable() => "503: try again",
         _ => "500: somebody has to look at this",
     }

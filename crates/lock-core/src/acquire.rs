@@ -3,9 +3,9 @@
 use crate::{
     backend::Applied,
     driver::{Entering, Handle, HoldState, Seated, Verdict},
-    error::{ErrorKind, LockError},
+    error::{LockError, LockErrorKind},
     guard::LockGuard,
-    machine::{HoldId, MAX_OPEN_UNDOS, Patience, Refusal},
+    machine::{HoldId, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
     name::LockName,
     options::OptionsError,
     owner::Owner,
@@ -50,7 +50,7 @@ pub struct AcquireFuture {
     wanted: Wanted,
     wait: Wait,
     /// Until when it waits, from the first poll on.
-    patience: Option<Patience>,
+    patience: Option<WaitPolicy>,
     join: Option<HoldId>,
     seated: Option<Seated>,
     done: bool,
@@ -71,9 +71,9 @@ impl AcquireFuture {
         let named = self.wanted.owner.or_else(|| Owner::ambient(driver.process));
         let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
         let patience = *self.patience.get_or_insert_with(|| match self.wait {
-            Wait::For(Duration::ZERO) | Wait::Once => Patience::Once,
-            Wait::For(wait) => Patience::Until(driver.clock.now() + wait),
-            Wait::Forever => Patience::Forever,
+            Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
+            Wait::For(wait) => WaitPolicy::Deadline(driver.clock.now() + wait),
+            Wait::Forever => WaitPolicy::Unbounded,
         });
         let Wanted { name, terms, .. } = self.wanted.clone();
         Entering { name, owner, owned: named.is_some(), terms, patience, join: self.join }
@@ -144,24 +144,24 @@ impl AcquireFuture {
     fn error(&self, refusal: Refusal, error: Option<Arc<crate::BackendError>>) -> LockError {
         let limits = &self.handle.limits;
         let error = match refusal {
-            Refusal::Busy => LockError::new(ErrorKind::Timeout),
-            Refusal::Timeout(applied) => LockError::new(ErrorKind::Timeout).applied(applied),
-            Refusal::TooManyWaiters => LockError::new(ErrorKind::TooManyWaiters)
+            Refusal::Busy => LockError::new(LockErrorKind::Timeout),
+            Refusal::Timeout(applied) => LockError::new(LockErrorKind::Timeout).applied(applied),
+            Refusal::TooManyWaiters => LockError::new(LockErrorKind::TooManyWaiters)
                 .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
-            Refusal::Outage => LockError::backend(ErrorKind::Unavailable, error),
+            Refusal::Outage => LockError::backend(LockErrorKind::Unavailable, error),
             Refusal::Unanswered => {
-                LockError::backend(ErrorKind::Unavailable, error).applied(Applied::Unknown)
+                LockError::backend(LockErrorKind::Unavailable, error).applied(Applied::Unknown)
             }
             Refusal::Failed(applied) => {
-                let kind = error.as_ref().map_or(ErrorKind::Unavailable, |error| ErrorKind::of(error));
+                let kind = error.as_ref().map_or(LockErrorKind::Unavailable, |error| LockErrorKind::of(error));
                 LockError::backend(kind, error).applied(applied)
             }
-            Refusal::TooManyUndos => LockError::new(ErrorKind::Unavailable).detail(format!(
+            Refusal::TooManyUndos => LockError::new(LockErrorKind::Unavailable).detail(format!(
                 "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the store answers"
             )),
-            Refusal::Lost => LockError::new(ErrorKind::Lost),
+            Refusal::Lost => LockError::new(LockErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
-            Refusal::ShutDown => LockError::new(ErrorKind::ShutDown),
+            Refusal::ShutDown => LockError::new(LockErrorKind::ShutDown),
         };
         error.of(&self.wanted.name)
     }

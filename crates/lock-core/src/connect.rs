@@ -63,7 +63,7 @@ impl Connectors {
     /// Makes the store of that URL.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidUrl`](crate::ErrorKind::InvalidUrl) if the scheme is unknown (the text lists the
+    /// [`LockErrorKind::InvalidUrl`](crate::LockErrorKind::InvalidUrl) if the scheme is unknown (the text lists the
     /// known ones and names the crate to add) or the connector refuses the rest.
     ///
     /// # Cancel safety

@@ -17,7 +17,7 @@ pub struct LockError(Box<Inner>);
 
 #[derive(Clone)]
 struct Inner {
-    kind: ErrorKind,
+    kind: LockErrorKind,
     name: Option<LockName>,
     detail: Option<String>,
     source: Option<Arc<dyn Error + Send + Sync>>,
@@ -27,7 +27,7 @@ struct Inner {
 /// What kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ErrorKind {
+pub enum LockErrorKind {
     /// The text is no lock name; the source is a [`NameError`].
     InvalidName,
     /// Options do not fit together; the source is an [`OptionsError`].
@@ -58,7 +58,7 @@ pub enum ErrorKind {
     Unconfirmed,
 }
 
-impl ErrorKind {
+impl LockErrorKind {
     pub(crate) fn of(error: &BackendError) -> Self {
         match error.kind() {
             BackendErrorKind::Unavailable | BackendErrorKind::Timeout => Self::Unavailable,
@@ -96,8 +96,8 @@ impl ErrorKind {
 }
 
 impl LockError {
-    pub(crate) fn new(kind: ErrorKind) -> Self {
-        let ambiguous = kind == ErrorKind::Unconfirmed;
+    pub(crate) fn new(kind: LockErrorKind) -> Self {
+        let ambiguous = kind == LockErrorKind::Unconfirmed;
         Self(Box::new(Inner { kind, name: None, detail: None, source: None, ambiguous }))
     }
 
@@ -116,7 +116,7 @@ impl LockError {
         self
     }
 
-    pub(crate) fn backend(kind: ErrorKind, error: Option<Arc<BackendError>>) -> Self {
+    pub(crate) fn backend(kind: LockErrorKind, error: Option<Arc<BackendError>>) -> Self {
         let mut this = Self::new(kind);
         if let Some(error) = error {
             this.0.ambiguous = error.applied() == Applied::Unknown;
@@ -134,12 +134,12 @@ impl LockError {
     /// A backend's connector refuses a URL; `detail` says why and what to do, without secrets.
     #[must_use]
     pub fn invalid_url(detail: impl Into<String>) -> Self {
-        Self::new(ErrorKind::InvalidUrl).detail(detail)
+        Self::new(LockErrorKind::InvalidUrl).detail(detail)
     }
 
     /// What kind of failure.
     #[must_use]
-    pub fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> LockErrorKind {
         self.0.kind
     }
 
@@ -149,21 +149,21 @@ impl LockError {
         self.0.name.as_ref()
     }
 
-    /// Whether the same call may succeed later without anybody changing something. An [`Unconfirmed`](ErrorKind::Unconfirmed)
+    /// Whether the same call may succeed later without anybody changing something. An [`Unconfirmed`](LockErrorKind::Unconfirmed)
     /// release is not retryable: the work under the lock is done, and must not be done again because of it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.0.kind {
-            ErrorKind::Timeout | ErrorKind::TooManyWaiters | ErrorKind::Unavailable => true,
-            ErrorKind::Backend => self.backend_error().is_some_and(BackendError::is_retryable),
-            ErrorKind::InvalidName
-            | ErrorKind::InvalidOptions
-            | ErrorKind::InvalidUrl
-            | ErrorKind::Lost
-            | ErrorKind::ForeignOwner
-            | ErrorKind::ShutDown
-            | ErrorKind::NoRuntime
-            | ErrorKind::Unconfirmed => false,
+            LockErrorKind::Timeout | LockErrorKind::TooManyWaiters | LockErrorKind::Unavailable => true,
+            LockErrorKind::Backend => self.backend_error().is_some_and(BackendError::is_retryable),
+            LockErrorKind::InvalidName
+            | LockErrorKind::InvalidOptions
+            | LockErrorKind::InvalidUrl
+            | LockErrorKind::Lost
+            | LockErrorKind::ForeignOwner
+            | LockErrorKind::ShutDown
+            | LockErrorKind::NoRuntime
+            | LockErrorKind::Unconfirmed => false,
         }
     }
 
@@ -223,19 +223,19 @@ impl Error for LockError {
 
 impl From<NameError> for LockError {
     fn from(e: NameError) -> Self {
-        Self::new(ErrorKind::InvalidName).because(Arc::new(e))
+        Self::new(LockErrorKind::InvalidName).because(Arc::new(e))
     }
 }
 
 impl From<OptionsError> for LockError {
     fn from(e: OptionsError) -> Self {
-        Self::new(ErrorKind::InvalidOptions).because(Arc::new(e))
+        Self::new(LockErrorKind::InvalidOptions).because(Arc::new(e))
     }
 }
 
 impl From<BackendError> for LockError {
     fn from(e: BackendError) -> Self {
-        Self::backend(ErrorKind::of(&e), Some(Arc::new(e)))
+        Self::backend(LockErrorKind::of(&e), Some(Arc::new(e)))
     }
 }
 

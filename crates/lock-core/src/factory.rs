@@ -1,16 +1,19 @@
 //! Where locks come from: one factory per process, with one UUID.
 
 #[cfg(doc)]
-use crate::error::ErrorKind;
+use crate::error::LockErrorKind;
 use crate::{
-    backend::{Applied, BackendError, BackendErrorKind, ForceRelease, Forced, Inspected, Store, StoredHold},
+    backend::{
+        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, Store,
+        StoredHold,
+    },
     clock::{BootClock, Clock},
     driver::{Driver, Handle, Parts, SHUTDOWN, ShutdownReport},
     error::LockError,
     ids::ProcessId,
-    inspect::{ForceOutcome, Inspection},
+    inspect::{ForceReleaseOutcome, Inspection},
     lock::Lock,
-    machine::Rules,
+    machine::MachineConfig,
     name::{LockName, NameError},
     observe::{LockObserver, Observers},
     options::{Limits, LockOptions},
@@ -64,9 +67,10 @@ impl LockFactory {
     fn with_parts(b: LockFactoryBuilder) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
-        let rules = Rules { max_waiters: b.limits.waiters_per_name, push, ..Rules::default() };
+        let rules =
+            MachineConfig { max_waiters: b.limits.waiters_per_name, push, ..MachineConfig::default() };
         let limits = match capabilities.max_lease {
-            Some(most) => b.limits.longest_lease(most.min(b.limits.longest_lease)),
+            Some(most) => b.limits.max_lease(most.min(b.limits.max_lease)),
             None => b.limits,
         };
         let observers = Observers::new(b.observers, capabilities.name);
@@ -82,7 +86,7 @@ impl LockFactory {
     /// The lock of that name, without any IO.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken; [`ErrorKind::InvalidOptions`]
+    /// [`LockErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken; [`LockErrorKind::InvalidOptions`]
     /// if the terms of a factory made by [`new`](Self::new) exceed what its backend accepts.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
@@ -101,7 +105,7 @@ impl LockFactory {
     /// Checks that locks of this factory accept these options, for libraries that take options before they know a name.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits.
+    /// [`LockErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits.
     #[doc(hidden)]
     pub fn check_options(&self, options: &LockOptions) -> Result<(), LockError> {
         self.handle.terms(options)?;
@@ -112,7 +116,7 @@ impl LockFactory {
     /// they use it.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] above [`Limits::longest_wait`].
+    /// [`LockErrorKind::InvalidOptions`] above [`Limits::max_wait`].
     #[doc(hidden)]
     pub fn check_wait(&self, wait: Duration) -> Result<(), LockError> {
         Ok(self.handle.limits.check_wait(wait)?)
@@ -140,7 +144,7 @@ impl LockFactory {
     /// What is known of a name: who holds it in the store, and who holds it or waits in this process.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails, or does
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store fails, or does
     /// not answer within the operation timeout.
     ///
     /// # Cancel safety
@@ -163,28 +167,28 @@ impl LockFactory {
     /// fencing token alone.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`]; [`ErrorKind::Unavailable`] or [`ErrorKind::Backend`] if the store fails; it may
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store fails; it may
     /// then have been freed.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have freed the lock; repeating it frees no later holder unseen.
-    pub async fn force_release<N>(&self, name: N) -> Result<ForceOutcome, LockError>
+    pub async fn force_release<N>(&self, name: N) -> Result<ForceReleaseOutcome, LockError>
     where
         N: TryInto<LockName>,
         NameError: From<N::Error>,
     {
         let name = parse(name)?;
         let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await? else {
-            return Ok(ForceOutcome::NotHeld);
+            return Ok(ForceReleaseOutcome::NotHeld);
         };
-        let request = ForceRelease { name: name.clone(), seen: lease.clone() };
+        let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
         let freed = self.in_time(&name, Applied::Unknown, self.handle.backend.force_release(request));
         let reply = freed.await?;
         // If it was ours, the holder is told at once instead of at its next renewal.
         self.handle.suspect(&name);
         Ok(match reply.outcome {
-            Forced::Forced => ForceOutcome::Forced { lease },
-            Forced::Changed => ForceOutcome::Changed,
+            ForceReleased::Released => ForceReleaseOutcome::Released { lease },
+            ForceReleased::HolderChanged => ForceReleaseOutcome::HolderChanged,
         })
     }
 
@@ -214,7 +218,7 @@ impl LockFactory {
 
     /// How many names this process holds or waits for; zero when nothing is left of past work.
     #[must_use]
-    pub fn names_in_use(&self) -> usize {
+    pub fn active_locks(&self) -> usize {
         self.handle.cell_count()
     }
 
@@ -226,12 +230,12 @@ impl LockFactory {
         self.shutdown_within(SHUTDOWN).await
     }
 
-    /// Shuts the factory down: waiters fail with [`ErrorKind::ShutDown`], holds end as
+    /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It completes as soon as the
     /// store has confirmed every release, and after `within` at the latest; the report names the locks whose release was
     /// not confirmed by then. Their leases end by themselves.
     ///
-    /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
+    /// Env of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
     /// It does not wait for work under locks, which learns of it as of any loss. To drain, stop taking in work, await
     /// your tasks, then shut down.
@@ -323,7 +327,7 @@ impl LockFactoryBuilder {
     }
 
     /// For simulations: this process id, and these numbers as lease ids and jitter, so that a run can be repeated.
-    #[cfg(feature = "unstable-model")]
+    #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn repeatable(
         mut self,
@@ -338,7 +342,7 @@ impl LockFactoryBuilder {
     /// Makes the factory, without any IO.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits, or those of the
+    /// [`LockErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits, or those of the
     /// backend.
     pub fn build(self) -> Result<LockFactory, LockError> {
         self.limits.check()?;

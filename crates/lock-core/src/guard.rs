@@ -3,7 +3,7 @@
 use crate::{
     acquire::{AcquireFuture, Wanted},
     driver::{Cell, Handle, HoldState},
-    error::{ErrorKind, LockError},
+    error::{LockError, LockErrorKind},
     hold::Hold,
     machine::{LostReason, ReleaseOutcome, Unconfirmed},
     name::LockName,
@@ -99,7 +99,7 @@ impl LockGuard {
     /// same length goes on to end when it said.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
+    /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves the depth as it was.
@@ -114,7 +114,7 @@ impl LockGuard {
     /// background until the lease has ended by itself. A hold that was lost answers at once.
     ///
     /// # Errors
-    /// [`ErrorKind::Unconfirmed`] if the store did not confirm the release in time, or if its answer was lost: when the
+    /// [`LockErrorKind::Unconfirmed`] if the store did not confirm the release in time, or if its answer was lost: when the
     /// release is repeated and finds nothing, nobody can tell what it freed from what was lost before.
     ///
     /// # Cancel safety
@@ -123,7 +123,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
         let answer = self.handle.release(&cell, self.hold.id()).await;
-        answer.map_err(|Unconfirmed| LockError::new(ErrorKind::Unconfirmed).of(self.hold.name()))
+        answer.map_err(|Unconfirmed| LockError::new(LockErrorKind::Unconfirmed).of(self.hold.name()))
     }
 }
 

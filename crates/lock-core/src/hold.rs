@@ -3,7 +3,7 @@
 use crate::{
     driver::HoldState,
     ids::LeaseId,
-    machine::{Ended, HoldId, LostReason},
+    machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
     token::FencingToken,
@@ -69,7 +69,7 @@ impl Hold {
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping it.
-    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+    pub fn ended(&self) -> impl Future<Output = HoldEnd> + Send + 'static {
         let state = self.state.clone();
         state.wait_ended()
     }
@@ -82,8 +82,8 @@ impl Hold {
         let ended = self.ended();
         async move {
             match ended.await {
-                Ended::Lost(reason) => reason,
-                Ended::Released => std::future::pending().await,
+                HoldEnd::Lost(reason) => reason,
+                HoldEnd::Released => std::future::pending().await,
             }
         }
     }
@@ -94,7 +94,7 @@ impl Hold {
 
     pub(crate) fn lost_reason(&self) -> Option<LostReason> {
         match self.state.ended() {
-            Some(Ended::Lost(reason)) => Some(reason),
+            Some(HoldEnd::Lost(reason)) => Some(reason),
             _ => None,
         }
     }
@@ -102,7 +102,7 @@ impl Hold {
     /// A token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Env of a tokio runtime.
     #[cfg(feature = "cancellation-token")]
     #[must_use]
     pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {

@@ -104,29 +104,29 @@ impl fmt::Debug for LeaseId {
 /// A text is not the lease id of a process of ours; the holder is another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ForeignLeaseId;
+pub struct ParseLeaseIdError;
 
-impl fmt::Display for ForeignLeaseId {
+impl fmt::Display for ParseLeaseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a lease id is not of the form `<uuid>:<number>`")
     }
 }
 
-impl std::error::Error for ForeignLeaseId {}
+impl std::error::Error for ParseLeaseIdError {}
 
-impl From<ParseIntError> for ForeignLeaseId {
+impl From<ParseIntError> for ParseLeaseIdError {
     fn from(_: ParseIntError) -> Self {
         Self
     }
 }
 
 impl FromStr for LeaseId {
-    type Err = ForeignLeaseId;
-    fn from_str(text: &str) -> Result<Self, ForeignLeaseId> {
-        let (process, number) = text.split_once(':').ok_or(ForeignLeaseId)?;
-        let process = Uuid::try_parse(process).map_err(|_| ForeignLeaseId)?;
+    type Err = ParseLeaseIdError;
+    fn from_str(text: &str) -> Result<Self, ParseLeaseIdError> {
+        let (process, number) = text.split_once(':').ok_or(ParseLeaseIdError)?;
+        let process = Uuid::try_parse(process).map_err(|_| ParseLeaseIdError)?;
         let number = i64::from_str(number)?;
-        let number = u64::try_from(number).map_err(|_| ForeignLeaseId)?;
+        let number = u64::try_from(number).map_err(|_| ParseLeaseIdError)?;
         Ok(Self::new(ProcessId(process), LeaseNumber::new(number)))
     }
 }
@@ -151,7 +151,7 @@ mod tests {
             "67e55044-10b1-426f-9247-bb680e5fe0c8:-4",
             "67e55044-10b1-426f-9247-bb680e5fe0c8",
         ] {
-            assert_eq!(text.parse::<LeaseId>(), Err(ForeignLeaseId), "{text}");
+            assert_eq!(text.parse::<LeaseId>(), Err(ParseLeaseIdError), "{text}");
         }
     }
 }

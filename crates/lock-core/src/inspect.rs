@@ -42,14 +42,14 @@ pub struct LocalHold {
 /// What became of a forced release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ForceOutcome {
+pub enum ForceReleaseOutcome {
     /// The lock is free.
-    Forced {
+    Released {
         /// Who held it, as the store knows it.
         lease: String,
     },
     /// The holder that was seen was gone already; whoever came after it was not touched.
-    Changed,
+    HolderChanged,
     /// Nobody held it.
     NotHeld,
 }

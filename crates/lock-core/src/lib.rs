@@ -63,7 +63,7 @@ mod hold;
 mod ids;
 mod inspect;
 mod lock;
-#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod machine;
 mod memory;
 mod name;
@@ -71,10 +71,10 @@ mod observe;
 mod options;
 mod owner;
 mod random;
-#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;
 mod sync;
-#[cfg_attr(not(feature = "unstable-model"), allow(unreachable_pub))]
+#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod terms;
 mod time;
 mod token;
@@ -85,20 +85,22 @@ pub use backend::{Applied, Backend, BackendError, BackendErrorKind, Retention, S
 pub use clock::{BootClock, Clock, SteadyClock, TestClock};
 pub use connect::{Connector, Connectors};
 pub use driver::ShutdownReport;
-pub use error::{ErrorKind, LockError, RunError};
+pub use error::{LockError, LockErrorKind, RunError};
 pub use factory::{LockFactory, LockFactoryBuilder};
 pub use guard::LockGuard;
 pub use hold::Hold;
-pub use ids::{ForeignLeaseId, LeaseId, LeaseNumber, ProcessId};
-pub use inspect::{ForceOutcome, Inspection, LocalHold, LocalView};
+pub use ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId};
+pub use inspect::{ForceReleaseOutcome, Inspection, LocalHold, LocalView};
 pub use lock::Lock;
-pub use machine::{Ended, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed};
+pub use machine::{HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed};
 pub use memory::MemoryBackend;
 pub use name::{LockName, MAX_NAME_BYTES, NameError, RESERVED_PREFIXES};
 #[cfg(feature = "otel")]
 pub use observe::OtelObserver;
-pub use observe::{AcquireOutcome, By, GrantedBy, LockEvent, LockObserver, RenewalOutcome, WakeUp};
-pub use options::{Limits, LockOptions, OptionsError, SHORTEST_LEASE};
+pub use observe::{
+    AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, WakeSource,
+};
+pub use options::{Limits, LockOptions, MIN_LEASE, OptionsError};
 pub use owner::Owner;
 pub use time::{Moment, ServerTime};
 pub use token::FencingToken;
@@ -117,12 +119,12 @@ pub mod __private {
 
 /// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of
 /// stability.
-#[cfg(feature = "unstable-model")]
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model {
     pub use crate::{
         machine::*,
-        store::{Slot, UnsupportedWish},
+        store::{Slot, UnsupportedMode},
         terms::{Keep, Terms},
     };
 }

@@ -3,7 +3,7 @@
 use crate::{
     acquire::{AcquireFuture, TryAcquireFuture, Wait, Wanted},
     driver::Handle,
-    error::{ErrorKind, LockError, RunError},
+    error::{LockError, LockErrorKind, RunError},
     guard::LockGuard,
     hold::Hold,
     machine::LostReason,
@@ -49,7 +49,7 @@ impl Lock {
     /// options stay.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] if the lease is too short or too long, or does not fit the other options.
+    /// [`LockErrorKind::InvalidOptions`] if the lease is too short or too long, or does not fit the other options.
     pub fn with_fixed_lease(&self, lease: Duration) -> Result<Self, LockError> {
         self.with_options(self.options.fixed_lease(lease))
     }
@@ -72,7 +72,7 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
+    /// [`LockErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
     pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
         let terms = self.handle.terms(&options).map_err(|e| LockError::from(e).of(self.name()))?;
         Ok(Self { handle: self.handle.clone(), wanted: Wanted { terms, ..self.wanted.clone() }, options })
@@ -82,10 +82,10 @@ impl Lock {
     /// watchdog stay, a longer lease lengthens it, a shorter one does not shorten it.
     ///
     /// # Errors
-    /// [`ErrorKind::ForeignOwner`] if another factory made the owner.
+    /// [`LockErrorKind::ForeignOwner`] if another factory made the owner.
     pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
         if owner.process() != self.handle.process {
-            return Err(LockError::new(ErrorKind::ForeignOwner).of(self.name()));
+            return Err(LockError::new(LockErrorKind::ForeignOwner).of(self.name()));
         }
         let wanted = Wanted { owner: Some(*owner), ..self.wanted.clone() };
         Ok(Self { wanted, ..self.clone() })
@@ -94,10 +94,10 @@ impl Lock {
     /// Waits for the lock as long as others hold it.
     ///
     /// # Errors
-    /// - [`ErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
-    /// - [`ErrorKind::Backend`] if the store refuses (rights, wrong type of key);
-    /// - [`ErrorKind::TooManyWaiters`], [`ErrorKind::ShutDown`], [`ErrorKind::NoRuntime`];
-    /// - [`ErrorKind::Lost`] if the owner still has guards of a hold of this lock that was lost.
+    /// - [`LockErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
+    /// - [`LockErrorKind::Backend`] if the store refuses (rights, wrong type of key);
+    /// - [`LockErrorKind::TooManyWaiters`], [`LockErrorKind::ShutDown`], [`LockErrorKind::NoRuntime`];
+    /// - [`LockErrorKind::Lost`] if the owner still has guards of a hold of this lock that was lost.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind, in this process or in the store.
@@ -121,9 +121,9 @@ impl Lock {
     /// Waits for the lock, but no longer than `wait` from the first poll on. Zero is one try.
     ///
     /// # Errors
-    /// [`ErrorKind::Timeout`] if the time passes while others hold the lock or wait before this one,
-    /// [`ErrorKind::Unavailable`] if it passes while the store does not answer; [`ErrorKind::InvalidOptions`] if `wait` exceeds the factory's
-    /// `longest_wait`; otherwise as [`acquire`](Self::acquire).
+    /// [`LockErrorKind::Timeout`] if the time passes while others hold the lock or wait before this one,
+    /// [`LockErrorKind::Unavailable`] if it passes while the store does not answer; [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's
+    /// `max_wait`; otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
@@ -134,7 +134,7 @@ impl Lock {
     /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.
     ///
     /// `Ok` means that the work ended before the deadline of the hold, and that the store did not say that the hold had
-    /// ended before. A release that it does not [confirm](ErrorKind::Unconfirmed) says nothing: the work was protected
+    /// ended before. A release that it does not [confirm](LockErrorKind::Unconfirmed) says nothing: the work was protected
     /// unless the lock was freed by force or the store lost its data. So what must not be done by an outdated holder has
     /// to be fenced with [`hold.fencing_token()`](Hold::fencing_token) all the same. Work that can fail gives its own `Result`
     /// inside: `lock.run(…).await??`.

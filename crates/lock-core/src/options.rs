@@ -56,7 +56,7 @@ pub struct LockOptions {
 }
 
 /// The shortest lease: below it, the margins leave no time to work in.
-pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+pub const MIN_LEASE: Duration = Duration::from_millis(100);
 /// The longest that a factory can be told to accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// Below these, the library would do nothing but renew and give up.
@@ -126,7 +126,7 @@ impl LockOptions {
     }
 
     /// How long the store may fail before a waiting acquire fails as
-    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// [`Unavailable`](crate::LockErrorKind::Unavailable).
     pub const fn outage_budget(mut self, budget: Duration) -> Self {
         self.outage_budget = Some(budget);
         self
@@ -158,7 +158,7 @@ impl LockOptions {
     }
 
     /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost. A
-    /// re-entry draws no token: it is refused as [`InvalidOptions`](crate::ErrorKind::InvalidOptions) if that of its hold
+    /// re-entry draws no token: it is refused as [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if that of its hold
     /// does not exceed the floor.
     ///
     /// A floor ahead of the store's clock, in microseconds, puts the tokens that follow ahead of it, too. Until the clock has
@@ -188,7 +188,7 @@ impl LockOptions {
 
     pub(crate) fn terms(&self) -> Result<Terms, OptionsError> {
         let lease = whole_millis(self.lease);
-        if lease < SHORTEST_LEASE {
+        if lease < MIN_LEASE {
             return Err(OptionsError::LeaseTooShort { lease });
         }
         let operation_timeout = self.operation_timeout.unwrap_or((lease / 10).min(MAX_DEFAULT_TIMEOUT));

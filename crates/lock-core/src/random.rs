@@ -1,14 +1,14 @@
 //! Where lease ids and jitter come from: the operating system, or, in a simulation, a seed.
 
 use std::fmt;
-#[cfg(feature = "unstable-model")]
+#[cfg(feature = "__internal")]
 use std::sync::Arc;
 
 #[derive(Clone, Default)]
 pub(crate) enum Random {
     #[default]
     System,
-    #[cfg(feature = "unstable-model")]
+    #[cfg(feature = "__internal")]
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }
 
@@ -16,7 +16,7 @@ impl Random {
     pub(crate) fn number(&self) -> u64 {
         match self {
             Self::System => getrandom::u64().expect("the operating system gives random numbers"),
-            #[cfg(feature = "unstable-model")]
+            #[cfg(feature = "__internal")]
             Self::Given(number) => number(),
         }
     }

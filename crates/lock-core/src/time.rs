@@ -60,13 +60,13 @@ impl Moment {
     /// When the clock was made.
     pub const START: Self = Self(0);
     /// Never.
-    pub const FAR: Self = Self(u64::MAX);
+    pub const NEVER: Self = Self(u64::MAX);
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::FAR => write!(f, "never"),
+            Self::NEVER => write!(f, "never"),
             Self(at) => write!(f, "{}.{:06} s", at / 1_000_000, at % 1_000_000),
         }
     }

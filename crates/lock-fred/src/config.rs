@@ -14,7 +14,7 @@ use lock_redis::{
 /// shared, since it may send a command twice.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidUrl`](lock_core::ErrorKind::InvalidUrl) for a cluster and for sentinels.
+/// [`ErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a cluster and for sentinels.
 pub fn from_config(config: Config) -> Result<RedisBackendBuilder, LockError> {
     let server = match &config.server {
         ServerConfig::Centralized { server } => {

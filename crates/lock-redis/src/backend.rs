@@ -16,8 +16,9 @@ use futures_util::future::join_all;
 use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ProcessId, ServerTime,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, Store, SubscriberId, Wish,
+        AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Store, SubscriberId,
+        WakeListener,
     },
 };
 use std::{
@@ -82,7 +83,7 @@ impl<C: Client> RedisBackend<C> {
     /// Asks the server for a sign of life, and says how long it took: for health checks.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) without a connection, or when it is lost meanwhile.
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) without a connection, or when it is lost meanwhile.
     /// A silent server is waited for between 2 and 3 s; set a time-out of your own for less.
     ///
     /// # Cancel safety
@@ -152,9 +153,9 @@ impl<C: Client> RedisBackend<C> {
         Ok(reply)
     }
 
-    async fn renew_together(&self, items: &[RenewItem]) -> Result<Renewals, RequestError> {
+    async fn renew_together(&self, items: &[RenewRequest]) -> Result<Renewals, RequestError> {
         let sent = Instant::now();
-        let item_args = |item: &RenewItem| {
+        let item_args = |item: &RenewRequest| {
             [item.lease.to_string(), millis(item.duration), item.not_after.as_micros().to_string()]
         };
         let input = || Input {
@@ -192,8 +193,8 @@ impl<C: Client> Backend for RedisBackend<C> {
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         let not_after = || r.not_after.as_micros().to_string();
-        match r.wish {
-            Wish::Next { reserve, floor } => {
+        match r.mode {
+            AcquireMode::New { reserve, floor } => {
                 let input = || {
                     let Keys { lock, counter, .. } = Keys::of(&r.name);
                     let args = vec![
@@ -210,7 +211,7 @@ impl<C: Client> Backend for RedisBackend<C> {
                 self.inner.warn_of_foreign_counter(&r.name, &reply);
                 Ok(reply.acquired()?)
             }
-            Wish::Keep { depth } => {
+            AcquireMode::Reenter { depth } => {
                 let input = || Input {
                     keys: vec![Keys::of(&r.name).lock],
                     args: vec![r.lease.to_string(), millis(r.duration), depth.to_string(), not_after()],
@@ -224,7 +225,7 @@ impl<C: Client> Backend for RedisBackend<C> {
         }
     }
 
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         if items.is_empty() {
             return Vec::new();
         }
@@ -244,7 +245,7 @@ impl<C: Client> Backend for RedisBackend<C> {
         let input = || {
             let Keys { lock, channel, .. } = Keys::of(&r.name);
             // The channel is an argument: as a key it would want a right to a key of its name.
-            let channel = if r.publish == Publish::Yes { channel } else { String::new() };
+            let channel = if r.notify == NotifyWaiters::Yes { channel } else { String::new() };
             Input { keys: vec![lock], args: vec![r.lease.to_string(), r.depth_left.to_string(), channel] }
         };
         Ok(self.run_with(&script::RELEASE, input).await?.released()?)
@@ -254,7 +255,7 @@ impl<C: Client> Backend for RedisBackend<C> {
         Ok(self.run(&script::INSPECT, vec![Keys::of(&name).lock], Vec::new()).await?.inspected()?)
     }
 
-    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
         Ok(self.run(&script::FORCE_RELEASE, vec![lock], vec![r.seen, channel]).await?.forced()?)
     }
@@ -262,7 +263,7 @@ impl<C: Client> Backend for RedisBackend<C> {
 
 #[async_trait]
 impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.inner.subscriptions.attach(listener)
     }
 

@@ -43,7 +43,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Of a URL; [`Address`] says of which form.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidUrl`](lock_core::ErrorKind::InvalidUrl); the text says what to change and never has the
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl); the text says what to change and never has the
     /// URL, which may have a password.
     pub fn from_url(url: &str) -> Result<Self, LockError> {
         let address = Address::parse(url)?;
@@ -92,8 +92,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// The connections live in the current tokio runtime and end with it.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) if nobody answers in time;
-    /// [`ErrorKind::Backend`](lock_core::ErrorKind::Backend) if the server wants another password, lacks a right
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if nobody answers in time;
+    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server wants another password, lacks a right
     /// (named in the text), is too old, or is not of a kind that can keep locks. What is usable but doubtful is
     /// logged, and kept in [`RedisBackend::warnings`].
     ///

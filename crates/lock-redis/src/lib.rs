@@ -52,6 +52,6 @@ pub use client::Tls;
 pub use url::{Address, SCHEMES};
 
 /// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.
-#[cfg(feature = "unstable-model")]
+#[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model;

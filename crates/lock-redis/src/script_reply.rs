@@ -6,7 +6,7 @@ use crate::{
 };
 use lock_core::{
     Applied, BackendError, BackendErrorKind, FencingToken, ServerTime,
-    backend::{Acquired, Forced, Inspected, Released, Renewed, Reply, StoredHold},
+    backend::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold},
 };
 use std::time::Duration;
 
@@ -127,10 +127,10 @@ impl ScriptReply {
         }
     }
 
-    pub(crate) fn forced(self) -> Result<Reply<Forced>, RequestError> {
+    pub(crate) fn forced(self) -> Result<Reply<ForceReleased>, RequestError> {
         let outcome = match self.word() {
-            "forced" => Forced::Forced,
-            "changed" => Forced::Changed,
+            "forced" => ForceReleased::Released,
+            "changed" => ForceReleased::HolderChanged,
             _ => return Err(unexpected_reply(self.what)),
         };
         Ok(Reply::new(self.now, outcome))

@@ -38,7 +38,7 @@ impl Address {
     /// Reads a URL, and the PEM files that it names.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidUrl`](lock_core::ErrorKind::InvalidUrl); the text says what to change and never has the
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl); the text says what to change and never has the
     /// URL, which may have a password.
     pub fn parse(url: &str) -> Result<Self, LockError> {
         parse(url)

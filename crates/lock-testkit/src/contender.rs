@@ -3,8 +3,8 @@
 use lock_core::{
     Backend, FencingToken, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
     backend::{
-        AcquireRequest, Acquired, Floor, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed,
-        Reply, Retention, StoredHold, Wish,
+        AcquireMode, AcquireRequest, Acquired, Floor, Inspected, NotifyWaiters, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, Retention, StoredHold,
     },
 };
 use std::{
@@ -64,14 +64,14 @@ impl Contender {
     }
 
     /// An acquire of this lease that is in time.
-    pub async fn request(&self, name: &LockName, duration: Duration, wish: Wish) -> AcquireRequest {
+    pub async fn request(&self, name: &LockName, duration: Duration, mode: AcquireMode) -> AcquireRequest {
         let not_after = now(&self.backend, name).await + PATIENCE;
         AcquireRequest {
             name: name.clone(),
             lease: self.lease,
             duration,
             not_after,
-            wish,
+            mode,
             retention: Retention::Backend,
         }
     }
@@ -105,13 +105,13 @@ impl Contender {
 
     /// Asks for a re-entry.
     pub async fn keep(&self, name: &LockName, depth: u32, duration: Duration) -> Acquired {
-        let request = self.request(name, duration, Wish::Keep { depth }).await;
+        let request = self.request(name, duration, AcquireMode::Reenter { depth }).await;
         self.send(request).await.outcome
     }
 
     /// An item of a renewal.
-    pub fn renewal(&self, name: &LockName, duration: Duration) -> RenewItem {
-        RenewItem {
+    pub fn renewal(&self, name: &LockName, duration: Duration) -> RenewRequest {
+        RenewRequest {
             name: name.clone(),
             lease: self.lease,
             duration,
@@ -129,12 +129,12 @@ impl Contender {
 
     /// Releases to this depth and tells waiters.
     pub async fn release(&self, name: &LockName, depth_left: u32) -> Released {
-        self.release_with(name, depth_left, Publish::Yes).await
+        self.release_with(name, depth_left, NotifyWaiters::Yes).await
     }
 
     /// Releases to this depth.
-    pub async fn release_with(&self, name: &LockName, depth_left: u32, publish: Publish) -> Released {
-        let request = ReleaseRequest { name: name.clone(), lease: self.lease, depth_left, publish };
+    pub async fn release_with(&self, name: &LockName, depth_left: u32, notify: NotifyWaiters) -> Released {
+        let request = ReleaseRequest { name: name.clone(), lease: self.lease, depth_left, notify };
         self.backend.release(request).await.expect("a release on a healthy store is answered").outcome
     }
 
@@ -166,8 +166,8 @@ impl Contender {
 }
 
 /// The wish of a first acquire.
-pub fn next(reserve: u32, floor: Floor) -> Wish {
-    Wish::Next { reserve, floor }
+pub fn next(reserve: u32, floor: Floor) -> AcquireMode {
+    AcquireMode::New { reserve, floor }
 }
 
 /// The tokens of an answer that must be a grant.

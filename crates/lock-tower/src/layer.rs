@@ -120,7 +120,7 @@ impl<K, D> LockLayer<K, D> {
     /// Sets how long a request waits for its lock. With zero it tries once.
     ///
     /// # Panics
-    /// Above the factory's [`longest_wait`](lock_core::Limits::longest_wait); [`try_wait`](Self::try_wait)
+    /// Above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
     /// returns the error.
     #[track_caller]
     pub fn wait(self, wait: Duration) -> Self {
@@ -133,7 +133,7 @@ impl<K, D> LockLayer<K, D> {
     /// As [`wait`](Self::wait), for a time that is not known before run time.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
+    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
     pub fn try_wait(self, wait: Duration) -> Result<Self, LockError> {
         self.config.locks.check_wait(wait)?;
         Ok(self.with(|config| config.wait = wait))
@@ -175,7 +175,7 @@ impl<K, D> LockLayer<K, D> {
     /// As [`options`](Self::options), for terms that are not known before run time.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidOptions`](lock_core::ErrorKind::InvalidOptions).
+    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
     pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
         self.with(|config| config.options = Some(options)).checked()
     }

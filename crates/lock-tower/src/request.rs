@@ -10,7 +10,7 @@ use crate::{
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{AcquireFuture, ErrorKind, FencingToken, LockError, LockName};
+use lock_core::{AcquireFuture, FencingToken, LockError, LockErrorKind, LockName};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -142,7 +142,7 @@ impl LockRequest {
         match reason {
             _ if self.config.mode == Mode::Shadow => Some(Unlocked::Shadow(reason.clone())),
             RejectReason::Unavailable(error)
-                if error.kind() == ErrorKind::Unavailable
+                if error.kind() == LockErrorKind::Unavailable
                     && self.config.on_unavailable == OnUnavailable::Allow =>
             {
                 Some(Unlocked::Unavailable)

@@ -96,7 +96,7 @@ pub fn options(data: &[u8]) {
     }
     match options.check() {
         Ok(()) => {
-            assert!(lease >= lock_core::SHORTEST_LEASE && timeout <= lease / 10);
+            assert!(lease >= lock_core::MIN_LEASE && timeout <= lease / 10);
             let renewed = if fixed { std::time::Duration::ZERO } else { every };
             assert!(lease.saturating_sub(margin) > renewed.saturating_add(timeout), "{options:?}");
         }

@@ -3,10 +3,10 @@
 use crate::Bytes;
 use lock_core::{
     Applied, FencingToken, Moment, ServerTime,
-    backend::{Acquired, Released, Renewed, Reply, Wish},
+    backend::{AcquireMode, Acquired, Released, Renewed, Reply},
     model::{
-        Command, Ended, Entry, Event, Failure, HoldId, Keep, Machine, Outside, OwnerId, Patience, Rules,
-        Terms, Ticket, WaiterId, WatchAnswer,
+        Command, Entry, Env, Event, Failure, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms,
+        Ticket, WaitPolicy, WaiterId, WatchAnswer,
     },
 };
 use std::{
@@ -40,7 +40,7 @@ struct Dice {
     now: Moment,
 }
 
-impl Outside for Dice {
+impl Env for Dice {
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
         u32::from(self.random().is_multiple_of(16))
     }
@@ -70,7 +70,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let rules = Rules { max_waiters: WAITERS, ..Rules::default() };
+        let rules = MachineConfig { max_waiters: WAITERS, ..MachineConfig::default() };
         let dice = Dice { drawn: 0, now: Moment::START };
         let (asked, waiting, guards) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
         let (ended, tickets) = (BTreeSet::new(), BTreeSet::new());
@@ -111,9 +111,9 @@ impl World {
         let owner = OwnerId(u64::from(bytes.choice(3)));
         let join = bytes.flag().then(|| nth(&self.guards.keys().copied().collect(), bytes)).flatten();
         let patience = match bytes.choice(3) {
-            0 => Patience::Once,
-            1 => Patience::Until(self.dice.now + Duration::from_millis(bytes.number() % 60_000)),
-            _ => Patience::Forever,
+            0 => WaitPolicy::NoWait,
+            1 => WaitPolicy::Deadline(self.dice.now + Duration::from_millis(bytes.number() % 60_000)),
+            _ => WaitPolicy::Unbounded,
         };
         self.waiting.insert(waiter);
         self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms: terms(bytes), patience, join }));
@@ -132,8 +132,8 @@ impl World {
         };
         let fails = bytes.choice(4) == 0;
         let event = match command {
-            Command::TryAcquire { lease, wish, .. } => {
-                let reentry = matches!(wish, Wish::Keep { .. });
+            Command::TryAcquire { lease, mode, .. } => {
+                let reentry = matches!(mode, AcquireMode::Reenter { .. });
                 let outcome = match bytes.choice(6) {
                     0..=2 if !reentry => {
                         self.token += 1 + u64::from(bytes.choice(3));
@@ -230,7 +230,8 @@ impl World {
         let mut commands = Vec::new();
         self.machine.handle(self.dice.now, event, &mut self.dice, &mut commands);
         commands.into_iter().for_each(|command| self.obey(command));
-        let next = |asked: &&Command| matches!(asked, Command::TryAcquire { wish: Wish::Next { .. }, .. });
+        let next =
+            |asked: &&Command| matches!(asked, Command::TryAcquire { mode: AcquireMode::New { .. }, .. });
         assert!(self.asked.iter().filter(next).count() <= 1, "one acquire in flight");
         assert_eq!(self.machine.waiters(), self.waiting.len(), "nobody is forgotten, nobody kept");
         if let Some((_, hold, guards, deadline)) = self.machine.holder() {
@@ -265,7 +266,7 @@ impl World {
                 assert!(self.ended.insert(hold), "a hold ends once");
                 // Lost is also a hold whose last guard waits for an answer.
                 assert!(
-                    how != Ended::Released || !self.guards.contains_key(&hold),
+                    how != HoldEnd::Released || !self.guards.contains_key(&hold),
                     "released by its last guard"
                 );
             }
@@ -278,7 +279,7 @@ impl World {
 
     /// Closes, answers everything well, lets time pass: nothing may be left.
     fn end(mut self) {
-        self.feed(Event::Close);
+        self.feed(Event::Shutdown);
         assert!(self.waiting.is_empty(), "a close ends every wait");
         let calm = [0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 0];
         for _ in 0..EVENTS * 4 {

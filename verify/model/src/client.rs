@@ -3,7 +3,7 @@
 use crate::{belief::Belief, message::Ask};
 use lock_core::{
     LeaseNumber, Moment,
-    model::{Machine, Rules},
+    model::{Machine, MachineConfig},
 };
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(wrong_by: i64) -> Self {
-        let rules = Rules {
+        let rules = MachineConfig {
             max_waiters: 8,
             push: true,
             linger: Duration::from_secs(2),

@@ -10,8 +10,8 @@ use crate::{
 };
 use lock_core::{
     Moment, ReleaseOutcome, ServerTime,
-    backend::Wish,
-    model::{Command, Event, HoldId, Outside, Refusal},
+    backend::AcquireMode,
+    model::{Command, Env, Event, HoldId, Refusal},
 };
 use std::{
     collections::VecDeque,
@@ -26,7 +26,7 @@ struct Draws {
     server: ServerTime,
 }
 
-impl Outside for Draws {
+impl Env for Draws {
     /// Futures are polled in this model as soon as they are granted.
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
         0
@@ -75,10 +75,10 @@ impl World {
             ControlFlow::Break(event) => return event,
         };
         match command {
-            Command::TryAcquire { lease, terms, not_after, wish } => {
+            Command::TryAcquire { lease, terms, not_after, mode } => {
                 let duration = terms.lease;
-                let ask = match wish {
-                    Wish::Keep { depth } => Ask::Keep { lease, duration, not_after, depth },
+                let ask = match mode {
+                    AcquireMode::Reenter { depth } => Ask::Keep { lease, duration, not_after, depth },
                     _ => Ask::Take { lease, duration, not_after },
                 };
                 let client = self.client(process);
@@ -93,7 +93,7 @@ impl World {
                 self.call(process, now, ask, terms.operation_timeout);
                 None
             }
-            Command::Release { lease, depth_left, publish: _, timeout } => {
+            Command::Release { lease, depth_left, notify: _, timeout } => {
                 let client = self.client(process);
                 if depth_left == 0 {
                     client.retired.add(lease);

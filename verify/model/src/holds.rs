@@ -3,13 +3,13 @@
 use crate::{belief::Belief, config::Config, laws::Law, world::World};
 use lock_core::{
     Moment,
-    model::{Ended, Event, Grant, GrantedBy, HoldId, LostReason},
+    model::{Event, Grant, GrantSource, HoldEnd, HoldId, LostReason},
 };
 
 impl World {
     pub(crate) fn granted(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
         let id = grant.hold;
-        let fresh = grant.by != GrantedBy::Reentry;
+        let fresh = grant.by != GrantSource::Reentry;
         if fresh {
             self.broken.unless(!self.tokens.contains(&id.token), Law::OneHold);
             if let Err(at) = self.tokens.binary_search(&id.token) {
@@ -59,7 +59,7 @@ impl World {
         None
     }
 
-    pub(crate) fn ended(&mut self, process: usize, now: Moment, hold: HoldId, how: Ended) {
+    pub(crate) fn ended(&mut self, process: usize, now: Moment, hold: HoldId, how: HoldEnd) {
         let client = self.client(process);
         let (gone, closed) = (client.gone.has(hold.lease), client.closed);
         let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold && !belief.ended);
@@ -67,10 +67,10 @@ impl World {
             Some(belief) => {
                 belief.ended = true;
                 match how {
-                    Ended::Released => belief.guards == 0,
-                    Ended::Lost(LostReason::Gone) => gone,
-                    Ended::Lost(LostReason::ShutDown) => closed,
-                    Ended::Lost(_) => belief.seen_over || belief.deadline <= now,
+                    HoldEnd::Released => belief.guards == 0,
+                    HoldEnd::Lost(LostReason::Gone) => gone,
+                    HoldEnd::Lost(LostReason::ShutDown) => closed,
+                    HoldEnd::Lost(_) => belief.seen_over || belief.deadline <= now,
                 }
             }
             None => false,

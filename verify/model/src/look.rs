@@ -77,7 +77,7 @@ impl World {
             }
             let wake = client.machine.wake_at();
             let wakes_by = |at| wake.is_some_and(|wake| wake <= at);
-            broken.unless(wakes_by(Moment::FAR), Law::NoDeadWait);
+            broken.unless(wakes_by(Moment::NEVER), Law::NoDeadWait);
             if client.machine.holder().is_some() {
                 continue; // they wait for their own process
             }

@@ -8,7 +8,7 @@ use crate::{
 use lock_core::{
     Moment,
     backend::{Released, Reply},
-    model::{Command, Ended, Event, GrantedBy, WatchAnswer},
+    model::{Command, Event, GrantSource, HoldEnd, WatchAnswer},
 };
 use lock_testkit::planted::PlantedBug;
 use std::ops::ControlFlow;
@@ -63,13 +63,13 @@ impl World {
                 ControlFlow::Break(Some(Event::Watched(WatchAnswer::Acknowledged)))
             }
             (Some(PlantedBug::DeadlineFromReply), Command::Grant { waiter, mut grant })
-                if grant.by == GrantedBy::Store =>
+                if grant.by == GrantSource::Store =>
             {
                 let terms = config.scripts[process][crate::driver::place_of(waiter.0)].terms;
                 grant.deadline = now + terms.lease - terms.margin;
                 ControlFlow::Continue(Command::Grant { waiter, grant })
             }
-            (Some(PlantedBug::LossNotReported), Command::Ended { how: Ended::Lost(_), .. }) => {
+            (Some(PlantedBug::LossNotReported), Command::Ended { how: HoldEnd::Lost(_), .. }) => {
                 ControlFlow::Break(None)
             }
             (_, command) => ControlFlow::Continue(command),

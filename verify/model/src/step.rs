@@ -11,7 +11,7 @@ use crate::{
 };
 use lock_core::{
     Moment,
-    model::{Entry, Event, OwnerId, Patience, Ticket, WaiterId},
+    model::{Entry, Event, OwnerId, Ticket, WaitPolicy, WaiterId},
 };
 
 impl World {
@@ -55,7 +55,7 @@ impl World {
             Act::Close(process) => {
                 self.budget.close -= 1;
                 self.client(process).closed = true;
-                self.feed(config, process, Event::Close, 0);
+                self.feed(config, process, Event::Shutdown, 0);
             }
             Act::Pause(process) => {
                 self.budget.pause -= 1;
@@ -93,9 +93,9 @@ impl World {
         let place = client.entered;
         let want = config.scripts[process][place];
         let (patience, until) = match want.wait {
-            Wait::Forever => (Patience::Forever, Moment::FAR),
-            Wait::Once => (Patience::Once, Moment::FAR),
-            Wait::For(time) => (Patience::Until(now + time), now + time),
+            Wait::Forever => (WaitPolicy::Unbounded, Moment::NEVER),
+            Wait::Once => (WaitPolicy::NoWait, Moment::NEVER),
+            Wait::For(time) => (WaitPolicy::Deadline(now + time), now + time),
         };
         client.entered += 1;
         client.waiting.push((place, until));

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use lock_core::{
     Applied, Backend, BackendError, LockName, ServerTime,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
+        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
     },
 };
 use lock_testkit::planted::PlantedBug;
@@ -62,7 +62,7 @@ impl Backend for SimBackend {
         }
     }
 
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let asked = items.len();
         let answers: Vec<_> = match self.ask(Request::Renew(items)).await {
             Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
@@ -99,9 +99,12 @@ impl Backend for SimBackend {
         }
     }
 
-    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
         match self.ask(Request::Force(request)).await? {
-            Answer::Forced(reply) => Ok(reply),
+            Answer::ForceReleased(reply) => Ok(reply),
             _ => Err(nonsense()),
         }
     }
@@ -109,7 +112,7 @@ impl Backend for SimBackend {
 
 #[async_trait]
 impl Subscriptions for SimBackend {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.world.with(|state| state.links[self.link].signals = Some(listener));
         SubscriberId::new(self.link as u64)
     }

@@ -1,7 +1,7 @@
 //! The calm after the storm: everybody gets every lock again, and nothing may be left.
 
 use crate::{plan::LATEST, process::Life, trace::Who, world::World};
-use lock_core::ErrorKind;
+use lock_core::LockErrorKind;
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -13,7 +13,7 @@ use tokio::{
 
 /// Whoever is alive gets every lock, soon.
 pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
-    let (names, longest) = world.with(|s| (s.plan.names.clone(), s.plan.longest_lease()));
+    let (names, longest) = world.with(|s| (s.plan.names.clone(), s.plan.max_lease()));
     // Attempts that were lost in the storm are given up first.
     sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
     let bound = longest * 3 + Duration::from_secs(10) + stretch(world);
@@ -25,7 +25,7 @@ pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
             let acquire = async {
                 loop {
                     match lock.acquire().await {
-                        Err(error) if slow && error.kind() == ErrorKind::Unavailable => {}
+                        Err(error) if slow && error.kind() == LockErrorKind::Unavailable => {}
                         other => break other,
                     }
                 }
@@ -54,13 +54,13 @@ fn is_alive(world: &World, life: &Life) -> bool {
 /// A store whose clock was stepped back keeps what nobody knows of for up to a lease longer.
 pub(crate) fn stretch(world: &World) -> Duration {
     world.with(|state| match state.oracle.stepped_back {
-        true => Duration::from_micros(state.store.clock.ahead.unsigned_abs()) + state.plan.longest_lease(),
+        true => Duration::from_micros(state.store.clock.ahead.unsigned_abs()) + state.plan.max_lease(),
         false => Duration::ZERO,
     })
 }
 
 pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
-    let (operation, lease) = world.with(|s| (s.plan.longest_operation(), s.plan.longest_lease()));
+    let (operation, lease) = world.with(|s| (s.plan.longest_operation(), s.plan.max_lease()));
     // Late messages arrive, then two operation timeouts.
     sleep(Duration::from_millis(LATEST) + operation * 2).await;
     world.with(|state| {
@@ -82,7 +82,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     for life in &ended {
         let (held, waiting) =
             (life.ear.holding.load(Ordering::Relaxed), life.ear.waiting.load(Ordering::Relaxed));
-        let names = if is_alive(world, life) { life.factory.names_in_use() } else { 0 };
+        let names = if is_alive(world, life) { life.factory.active_locks() } else { 0 };
         let link = life.link;
         world.with(|s| {
             s.oracle.must((held, waiting, names) == (0, 0, 0), || {

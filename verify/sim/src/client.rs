@@ -8,7 +8,7 @@ use crate::{
     trace::Who,
     world::World,
 };
-use lock_core::{ErrorKind, Hold, Lock, LockError, LockFactory, LockGuard, RunError};
+use lock_core::{Hold, Lock, LockError, LockErrorKind, LockFactory, LockGuard, RunError};
 use lock_testkit::Stream;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -86,11 +86,11 @@ impl Client {
             Err(error) => error.kind(),
         };
         let expected = [
-            ErrorKind::Timeout,
-            ErrorKind::Unavailable,
-            ErrorKind::TooManyWaiters,
-            ErrorKind::ShutDown,
-            ErrorKind::Lost,
+            LockErrorKind::Timeout,
+            LockErrorKind::Unavailable,
+            LockErrorKind::TooManyWaiters,
+            LockErrorKind::ShutDown,
+            LockErrorKind::Lost,
         ];
         self.note("is refused", (kind as u64, 0));
         self.world

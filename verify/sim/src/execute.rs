@@ -5,7 +5,7 @@ use crate::{
     state::State,
     trace::Who,
 };
-use lock_core::backend::{Acquired, Forced, Released};
+use lock_core::backend::{Acquired, ForceReleased, Released};
 
 impl State {
     pub(crate) fn execute(&mut self, link: usize, request: &Request) -> Answer {
@@ -35,7 +35,7 @@ impl State {
                 self.note(Who::Store, "release", (r.lease.number().get(), freed.into()));
                 if freed {
                     self.oracle.freed.insert(r.lease);
-                    reply.outcome = self.tell_listeners(&r.name, r.publish);
+                    reply.outcome = self.tell_listeners(&r.name, r.notify);
                 }
                 Answer::Released(reply)
             }
@@ -54,12 +54,12 @@ impl State {
                 let before = self.store.stored(now, &r.name);
                 let reply = self.store.force(now, r);
                 self.note(Who::Store, "force", (reply.outcome as u64, 0));
-                if reply.outcome == Forced::Forced {
+                if reply.outcome == ForceReleased::Released {
                     self.count("forced release");
                     self.oracle.robbed(now, before);
-                    self.tell_listeners(&r.name, lock_core::backend::Publish::Yes);
+                    self.tell_listeners(&r.name, lock_core::backend::NotifyWaiters::Yes);
                 }
-                Answer::Forced(reply)
+                Answer::ForceReleased(reply)
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::{
     client::Client, clock::micros, gate::Fickle, plan::Terms, resource::Write, state::Happening, trace::Who,
 };
-use lock_core::{ErrorKind, Hold, LockError, LockGuard, ReleaseOutcome};
+use lock_core::{Hold, LockError, LockErrorKind, LockGuard, ReleaseOutcome};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -111,7 +111,7 @@ impl Client {
                 Ok(ReleaseOutcome::Released) => state.oracle.release_claims(lease),
                 Ok(_) => {}
                 Err(error) => {
-                    let unconfirmed = error.kind() == ErrorKind::Unconfirmed;
+                    let unconfirmed = error.kind() == LockErrorKind::Unconfirmed;
                     state.oracle.must(unconfirmed, || format!("a release failed as {error:?}"));
                 }
             }

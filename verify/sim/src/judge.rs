@@ -6,7 +6,7 @@ use crate::{
     oracle::{Oracle, SLACK, Taken},
     state::Pause,
 };
-use lock_core::{Ended, FencingToken, LeaseId, LockName, LostReason, Moment, backend::Renewed};
+use lock_core::{FencingToken, HoldEnd, LeaseId, LockName, LostReason, Moment, backend::Renewed};
 
 impl Oracle {
     /// A process says that a hold ended.
@@ -14,7 +14,7 @@ impl Oracle {
         &mut self,
         now: u64,
         (name, lease, token): (&LockName, LeaseId, FencingToken),
-        how: Ended,
+        how: HoldEnd,
         link: &Link,
         pause: &Pause,
     ) {
@@ -34,7 +34,7 @@ impl Oracle {
         if let Some(key) = taken.as_ref().and_then(|taken| taken.key) {
             self.history.ended(key, Moment::from_micros(now));
         }
-        let Ended::Lost(reason) = how else { return };
+        let HoldEnd::Lost(reason) = how else { return };
         self.lost += 1;
         let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
         let why = match reason {
@@ -102,7 +102,7 @@ impl Oracle {
     pub(crate) fn release_found_nothing(&mut self, lease: LeaseId, token: FencingToken) {
         let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
         let held = self.holds.get(&(lease, token));
-        let lost = held.is_some_and(|held| matches!(held.ended, Some(Ended::Lost(_))));
+        let lost = held.is_some_and(|held| matches!(held.ended, Some(HoldEnd::Lost(_))));
         let reason = robbed || lost;
         self.must(reason, || format!("{lease}: a release found nothing, though it was given up while valid"));
     }

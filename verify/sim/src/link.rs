@@ -1,7 +1,7 @@
 //! A link: the way of one life of a process to the store, and what that process knows of the store.
 
 use crate::clock::ProcessClock;
-use lock_core::{Clock, LockName, Moment, ServerTime, backend::Signals};
+use lock_core::{Clock, LockName, Moment, ServerTime, backend::WakeListener};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Weak},
@@ -11,7 +11,7 @@ use std::{
 pub(crate) struct Link {
     pub(crate) process: usize,
     pub(crate) clock: Arc<ProcessClock>,
-    pub(crate) signals: Option<Weak<dyn Signals>>,
+    pub(crate) signals: Option<Weak<dyn WakeListener>>,
     /// The process was killed: nothing is sent and nothing arrives.
     pub(crate) dead: bool,
     /// The process was told to shut down.

@@ -3,8 +3,8 @@
 use lock_core::{
     Applied, BackendError, BackendErrorKind, LockName, ServerTime,
     backend::{
-        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, ReleaseRequest, Released, RenewItem,
-        Renewed, Reply, Signals, WakeReason,
+        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, MissedWakes, ReleaseRequest,
+        Released, RenewRequest, Renewed, Reply, WakeListener,
     },
 };
 use std::sync::Weak;
@@ -12,12 +12,12 @@ use std::sync::Weak;
 #[derive(Debug, Clone)]
 pub(crate) enum Request {
     Acquire(AcquireRequest),
-    Renew(Vec<RenewItem>),
+    Renew(Vec<RenewRequest>),
     Release(ReleaseRequest),
     Watch(LockName),
     Unwatch(LockName),
     Inspect(LockName),
-    Force(ForceRelease),
+    Force(ForceReleaseRequest),
 }
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(crate) enum Answer {
     Released(Reply<Released>),
     Done,
     Inspected(Reply<Inspected>),
-    Forced(Reply<Forced>),
+    ForceReleased(Reply<ForceReleased>),
     Failed(Applied),
 }
 
@@ -35,13 +35,13 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone)]
 pub(crate) enum Shout {
     Freed(LockName),
-    All(WakeReason),
+    All(MissedWakes),
     Restarted,
 }
 
 impl Shout {
     /// Calls a factory, which may call observers: no mutex may be held.
-    pub(crate) fn deliver(&self, to: &Weak<dyn Signals>) {
+    pub(crate) fn deliver(&self, to: &Weak<dyn WakeListener>) {
         let Some(signals) = to.upgrade() else { return };
         match self {
             Self::Freed(name) => signals.freed(name),
@@ -113,7 +113,7 @@ impl Answer {
             Self::Renewed(replies) => replies.first().map(|reply| reply.now),
             Self::Released(reply) => Some(reply.now),
             Self::Inspected(reply) => Some(reply.now),
-            Self::Forced(reply) => Some(reply.now),
+            Self::ForceReleased(reply) => Some(reply.now),
             Self::Done | Self::Failed(_) => None,
         }
     }
@@ -139,7 +139,7 @@ impl Answer {
             },
             Self::Done => "hears done",
             Self::Inspected(_) => "hears who holds",
-            Self::Forced(_) => "hears forced",
+            Self::ForceReleased(_) => "hears forced",
             Self::Failed(_) => "hears of a failure",
         }
     }

@@ -1,7 +1,7 @@
 //! What a process tells of itself goes to the oracle, and into the gauges that must be zero at the end.
 
 use crate::{trace::Who, world::World};
-use lock_core::{By, Ended, LockEvent, LockObserver, LostReason};
+use lock_core::{HoldEnd, LockEvent, LockObserver, LostReason, ReleaseKind};
 use std::sync::{
     Weak,
     atomic::{AtomicI64, Ordering},
@@ -52,21 +52,21 @@ impl LockObserver for Ear {
             LockEvent::Ended { name, token, lease, how, .. } => {
                 self.holding.fetch_sub(1, Ordering::Relaxed);
                 let (code, counted) = match how {
-                    Ended::Released => (0, None),
-                    Ended::Lost(reason) => (1 + reason as u64, Some(lost(reason))),
+                    HoldEnd::Released => (0, None),
+                    HoldEnd::Lost(reason) => (1 + reason as u64, Some(lost(reason))),
                 };
                 state.note(who, "hold ended", (lease.number().get(), code));
                 counted.into_iter().for_each(|what| state.count(what));
                 let pause = &state.pauses[state.links[link].process];
                 state.oracle.ended(state.now, (name, lease, token), how, &state.links[link], pause);
             }
-            LockEvent::Released { answer, by: By::Hand, .. } => {
+            LockEvent::GuardReleased { answer, by: ReleaseKind::Explicit, .. } => {
                 state.note(who, "release answered", (answer.is_ok().into(), 0));
             }
             LockEvent::Renewal { outcome, took, .. } => {
                 state.note(who, "renewal", (outcome as u64, took.as_micros() as u64));
             }
-            LockEvent::Suspect { token, .. } => state.note(who, "suspect", (token.get(), 0)),
+            LockEvent::RenewalFailed { token, .. } => state.note(who, "suspect", (token.get(), 0)),
             _ => {}
         });
     }

@@ -6,8 +6,8 @@ use crate::{
     store::Stored,
 };
 use lock_core::{
-    Ended, FencingToken, Hold, LeaseId, LockName, Moment,
-    backend::{AcquireRequest, Acquired, RenewItem, Renewed, Reply},
+    FencingToken, Hold, HoldEnd, LeaseId, LockName, Moment,
+    backend::{AcquireRequest, Acquired, RenewRequest, Renewed, Reply},
 };
 use lock_testkit::{History, HoldKey, Violation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,7 +81,7 @@ pub(crate) struct Held {
     pub(crate) name: LockName,
     /// What the holder reads; nobody, if nobody took it.
     pub(crate) taken: Option<Taken>,
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<HoldEnd>,
     /// The deadline that it had when it ended, or far.
     pub(crate) was_until: u64,
 }
@@ -156,7 +156,7 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn renewal_sent(&mut self, now: u64, call: u64, items: &[RenewItem]) {
+    pub(crate) fn renewal_sent(&mut self, now: u64, call: u64, items: &[RenewRequest]) {
         for item in items {
             if let Some(lease) = self.leases.get_mut(&item.lease) {
                 lease.renewals.push(Renewal { call, sent: now, answered: None });

@@ -169,7 +169,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn longest_lease(&self) -> Duration {
+    pub(crate) fn max_lease(&self) -> Duration {
         self.menu.iter().map(|terms| terms.lease).max().unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use crate::{
     store::Store,
     trace::{Trace, Who},
 };
-use lock_core::{LockName, backend::Signals};
+use lock_core::{LockName, backend::WakeListener};
 use lock_testkit::{Stream, planted::PlantedBug};
 use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;
@@ -41,7 +41,7 @@ pub(crate) struct State {
     /// Clients go home.
     pub(crate) closing: bool,
     pub(crate) last_small_step: u64,
-    pub(crate) outbox: Vec<(Weak<dyn Signals>, Shout)>,
+    pub(crate) outbox: Vec<(Weak<dyn WakeListener>, Shout)>,
     pub(crate) wakers: Vec<Waker>,
 }
 

@@ -4,8 +4,8 @@ use crate::clock::StoreClock;
 use lock_core::{
     LeaseId, LockName,
     backend::{
-        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply,
+        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
 };
 use lock_testkit::planted::{BuggyStore, PlantedBug};
@@ -57,7 +57,7 @@ impl Store {
         self.data.acquire(self.clock.at(time), r)
     }
 
-    pub(crate) fn renew(&mut self, time: u64, item: &RenewItem) -> Reply<Renewed> {
+    pub(crate) fn renew(&mut self, time: u64, item: &RenewRequest) -> Reply<Renewed> {
         let now = self.clock.at(time);
         if self.replica_answers(time, &item.name) {
             return Reply::new(now, Renewed::Gone);
@@ -87,9 +87,11 @@ impl Store {
     }
 
     /// The links that are told of this release.
-    pub(crate) fn listeners(&self, name: &LockName, publish: Publish) -> Vec<usize> {
-        match publish {
-            Publish::Yes => self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect(),
+    pub(crate) fn listeners(&self, name: &LockName, notify: NotifyWaiters) -> Vec<usize> {
+        match notify {
+            NotifyWaiters::Yes => {
+                self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -108,7 +110,7 @@ impl Store {
         self.data.inspect(self.clock.at(time), name)
     }
 
-    pub(crate) fn force(&mut self, time: u64, r: &ForceRelease) -> Reply<Forced> {
+    pub(crate) fn force(&mut self, time: u64, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
         self.data.force_release(self.clock.at(time), r)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     state::{Happening, Order, State},
     trace::Who,
 };
-use lock_core::{LockName, backend::WakeReason};
+use lock_core::{LockName, backend::MissedWakes};
 use std::collections::BTreeMap;
 
 impl State {
@@ -25,7 +25,7 @@ impl State {
         // The last link of the process is its present one.
         let process = self.draw(self.plan.processes).unwrap_or(0);
         let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
-        let lease = u64::try_from(self.plan.longest_lease().as_millis()).unwrap_or(0);
+        let lease = u64::try_from(self.plan.max_lease().as_millis()).unwrap_or(0);
         let scale = [30, lease / 3, lease * 3 / 2][self.draw(3).unwrap_or(0)];
         let time = (1 + self.dice.below(scale)) * 1_000;
         self.note(Who::Link(link), "trouble", (trouble as u64, time));
@@ -71,7 +71,7 @@ impl State {
             Trouble::Shutdown => self.orders[process] = Some(Order::ShutDown),
             Trouble::Spurious => {
                 self.count("spurious wake-up");
-                let lagged = Shout::All(WakeReason::Lagged);
+                let lagged = Shout::All(MissedWakes::Lagged);
                 let what = if self.dice.chance(0.5) { lagged } else { Shout::Restarted };
                 let connection = self.links[link].connection;
                 self.after(0, Happening::Shout { link, connection, what });
@@ -118,7 +118,7 @@ impl State {
         self.note(Who::Link(link), "goes on", (0, 0));
         // Timers that were due meanwhile fire at once, or a little later.
         if self.dice.chance(0.5) {
-            self.shout(link, Shout::All(WakeReason::Lagged));
+            self.shout(link, Shout::All(MissedWakes::Lagged));
         }
     }
 

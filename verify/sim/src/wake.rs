@@ -8,13 +8,13 @@ use crate::{
 };
 use lock_core::{
     LockName,
-    backend::{Publish, Released, WakeReason},
+    backend::{MissedWakes, NotifyWaiters, Released},
 };
 
 impl State {
     /// A release is told to those who listen.
-    pub(crate) fn tell_listeners(&mut self, name: &LockName, publish: Publish) -> Released {
-        let listeners = self.store.listeners(name, publish);
+    pub(crate) fn tell_listeners(&mut self, name: &LockName, notify: NotifyWaiters) -> Released {
+        let listeners = self.store.listeners(name, notify);
         for link in &listeners {
             if !self.calm && self.dice.chance(self.plan.faults.lose_signal) {
                 self.count("lost wake-up");
@@ -63,6 +63,6 @@ impl State {
         self.store.watchers.retain(|(_, watcher)| *watcher != link);
         wanted.into_iter().for_each(|name| self.store.watch(link, name));
         self.note(Who::Link(link), "reconnects", (restarted.into(), 0));
-        self.shout(link, if restarted { Shout::Restarted } else { Shout::All(WakeReason::Reconnected) });
+        self.shout(link, if restarted { Shout::Restarted } else { Shout::All(MissedWakes::Reconnected) });
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     line::say,
     referee::Witness,
 };
-use lock_core::{ForceOutcome, LockFactory, LockName, LockOptions};
+use lock_core::{ForceReleaseOutcome, LockFactory, LockName, LockOptions};
 use lock_fred::RedisBackend;
 use std::error::Error;
 
@@ -45,7 +45,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;
-            say(format_args!("forced {}", matches!(forced, ForceOutcome::Forced { .. })));
+            say(format_args!("forced {}", matches!(forced, ForceReleaseOutcome::Released { .. })));
         }
         Command::Inspect { lock } => match locks.inspect(&LockName::new(lock)?).await?.stored {
             Some(held) => {

@@ -12,12 +12,15 @@ mod subscriptions;
 mod watchers;
 
 pub use error::{Applied, BackendError, BackendErrorKind};
-pub use reply::{Acquired, Forced, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
-pub use request::{AcquireRequest, Floor, ForceRelease, Publish, ReleaseRequest, RenewItem, Retention, Wish};
-pub use signals::{Signals, SubscriberId, WakeReason};
+pub use reply::{Acquired, ForceReleased, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
+pub use request::{
+    AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
+    Retention,
+};
+pub use signals::{MissedWakes, SubscriberId, WakeListener};
 pub use store::Store;
 pub use subscriptions::Subscriptions;
-pub use watchers::Watchers;
+pub use watchers::SubscriptionRegistry;
 
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;
@@ -61,7 +64,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 
     /// Extends leases that are still there: one answer per item, in their order. The failure of one item
     /// must not delay or fail another.
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>>;
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>>;
 
     /// Lowers the depth of a lease, or frees the lock.
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError>;
@@ -70,7 +73,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError>;
 
     /// Frees a lock whoever holds it, if the holder is still the one that was seen.
-    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError>;
+    async fn force_release(&self, request: ForceReleaseRequest)
+    -> Result<Reply<ForceReleased>, BackendError>;
 }
 
 /// What a backend is and can do.

@@ -136,9 +136,9 @@ pub struct StoredHold {
 /// The answer to a forced release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Forced {
+pub enum ForceReleased {
     /// The holder that was seen is gone; the lock is free.
-    Forced,
+    Released,
     /// Another holder, or nobody, was there: nothing was touched.
-    Changed,
+    HolderChanged,
 }

@@ -15,7 +15,7 @@ pub struct AcquireRequest {
     /// The server time after which the request must no longer be executed.
     pub not_after: ServerTime,
     /// What is wished for.
-    pub wish: Wish,
+    pub mode: AcquireMode,
     /// How long a grant lets the fencing counter of the name last.
     pub retention: Retention,
 }
@@ -51,9 +51,9 @@ impl Retention {
 /// What an [`AcquireRequest`] wishes for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Wish {
+pub enum AcquireMode {
     /// The lock, with the next tokens of the store: one, and up to `reserve` more for hand-offs.
-    Next {
+    New {
         /// How many further tokens may be drawn.
         reserve: u32,
         /// A token that the new ones must exceed.
@@ -74,7 +74,7 @@ pub enum Wish {
         last: FencingToken,
     },
     /// A re-entry: keep the lease and set its depth; never creates anything.
-    Keep {
+    Reenter {
         /// The absolute depth, at least 2 in ordinary use.
         depth: u32,
     },
@@ -85,7 +85,7 @@ pub type Floor = Option<FencingToken>;
 
 /// Extend one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RenewItem {
+pub struct RenewRequest {
     /// The lock.
     pub name: LockName,
     /// The lease.
@@ -107,13 +107,13 @@ pub struct ReleaseRequest {
     /// The absolute depth that is left; 0 frees the lock.
     pub depth_left: u32,
     /// Whether waiters are told.
-    pub publish: Publish,
+    pub notify: NotifyWaiters,
 }
 
 /// Whether a release wakes the waiters of other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Publish {
+pub enum NotifyWaiters {
     /// Tell them.
     Yes,
     /// Do not: the undo of a lost quorum round would make two waiters wake one another for ever.
@@ -122,7 +122,7 @@ pub enum Publish {
 
 /// Free a lock whoever holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForceRelease {
+pub struct ForceReleaseRequest {
     /// The lock.
     pub name: LockName,
     /// The holder that was seen, as [`StoredHold::lease`](super::StoredHold::lease) gives it; another one is

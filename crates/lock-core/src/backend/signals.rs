@@ -5,12 +5,12 @@ use std::fmt::Debug;
 
 /// Where a backend reports wake-ups. Implemented by the factory; calls return at once and may come from any
 /// thread. A wake-up is a hint: nothing depends on its arrival, and one too many costs one request.
-pub trait Signals: Debug + Send + Sync {
+pub trait WakeListener: Debug + Send + Sync {
     /// The lock was released.
     fn freed(&self, name: &LockName);
 
     /// Wake-ups may have been missed: every waiter asks again.
-    fn all(&self, reason: WakeReason);
+    fn all(&self, reason: MissedWakes);
 
     /// The server restarted, perhaps without its data: every hold is checked, every waiter asks again.
     fn node_restarted(&self);
@@ -19,7 +19,7 @@ pub trait Signals: Debug + Send + Sync {
 /// Why every waiter is woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WakeReason {
+pub enum MissedWakes {
     /// The connection that carries wake-ups was made anew.
     Reconnected,
     /// The reader of wake-ups lagged and dropped some.

@@ -1,6 +1,6 @@
 //! Stores that push: a release is reported to the processes that wait for it.
 
-use super::{BackendError, Signals, SubscriberId};
+use super::{BackendError, SubscriberId, WakeListener};
 use crate::name::LockName;
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Weak};
@@ -11,9 +11,9 @@ use std::{fmt::Debug, sync::Weak};
 #[async_trait]
 pub trait Subscriptions: Debug + Send + Sync + 'static {
     /// Registers where wake-ups go, once per factory. A listener that is gone is forgotten.
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId;
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId;
 
-    /// Asks for [`Signals::freed`] of this name. Returns when the subscription is *acknowledged*: a release after that
+    /// Asks for [`WakeListener::freed`] of this name. Returns when the subscription is *acknowledged*: a release after that
     /// is reported. Subscribing twice is subscribing once.
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
 

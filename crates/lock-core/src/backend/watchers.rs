@@ -1,6 +1,6 @@
 //! Who watches which name: the list that every backend with wake-ups keeps.
 
-use super::{Signals, SubscriberId, WakeReason};
+use super::{MissedWakes, SubscriberId, WakeListener};
 use crate::{
     name::LockName,
     sync::{Mutex, lock},
@@ -12,22 +12,22 @@ use std::{
 
 /// The factories that attached to a backend, and the names that each of them watches.
 ///
-/// Factories are called without any mutex held, and forgotten by [`forget_gone`](Watchers::forget_gone).
+/// Factories are called without any mutex held, and forgotten by [`forget_gone`](SubscriptionRegistry::forget_gone).
 #[derive(Debug, Default)]
-pub struct Watchers {
+pub struct SubscriptionRegistry {
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    subscribers: BTreeMap<SubscriberId, Weak<dyn Signals>>,
+    subscribers: BTreeMap<SubscriberId, Weak<dyn WakeListener>>,
     watching: HashMap<LockName, HashSet<SubscriberId>>,
 }
 
-impl Watchers {
+impl SubscriptionRegistry {
     /// A new subscriber.
-    pub fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+    pub fn attach(&self, signals: Weak<dyn WakeListener>) -> SubscriberId {
         let mut state = lock(&self.state);
         let id = SubscriberId::new(state.next);
         state.next += 1;
@@ -68,7 +68,7 @@ impl Watchers {
 
     /// Tells every watcher of the name, and counts them.
     pub fn freed(&self, name: &LockName) -> u32 {
-        let listeners: Vec<Arc<dyn Signals>> = {
+        let listeners: Vec<Arc<dyn WakeListener>> = {
             let state = lock(&self.state);
             let Some(ids) = state.watching.get(name) else { return 0 };
             ids.iter().filter_map(|id| state.subscribers.get(id)?.upgrade()).collect()
@@ -80,7 +80,7 @@ impl Watchers {
     }
 
     /// Tells every subscriber that wake-ups may have been missed.
-    pub fn all(&self, reason: WakeReason) {
+    pub fn all(&self, reason: MissedWakes) {
         self.everybody().iter().for_each(|listener| listener.all(reason));
     }
 
@@ -89,7 +89,7 @@ impl Watchers {
         self.everybody().iter().for_each(|listener| listener.node_restarted());
     }
 
-    fn everybody(&self) -> Vec<Arc<dyn Signals>> {
+    fn everybody(&self) -> Vec<Arc<dyn WakeListener>> {
         lock(&self.state).subscribers.values().filter_map(Weak::upgrade).collect()
     }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     backend::BackendError,
-    machine::{HoldId, Machine, Rules, Ticket, WaiterId},
+    machine::{HoldId, Machine, MachineConfig, Ticket, WaiterId},
     name::LockName,
     sync::{Mutex, lock},
     time::Moment,
@@ -59,7 +59,7 @@ pub(super) struct Mail {
 }
 
 impl Cell {
-    pub(super) fn new(id: u64, name: LockName, rules: Rules) -> Self {
+    pub(super) fn new(id: u64, name: LockName, rules: MachineConfig) -> Self {
         let state = CellState {
             machine: Machine::new(rules),
             seats: BTreeMap::new(),

@@ -11,11 +11,11 @@ use crate::{
     backend::{BackendError, Renewed},
     ids::LeaseId,
     machine::{
-        Command, Ended, Event, Grant, GrantedBy, HoldId, Notice, Outside, ReleaseAnswer, ReleaseOutcome,
+        Command, Env, Event, Grant, GrantSource, HoldEnd, HoldId, Notice, ReleaseAnswer, ReleaseOutcome,
         WaiterId,
     },
     name::LockName,
-    observe::{By, LockEvent, RenewalOutcome, WakeUp},
+    observe::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, ServerTime},
@@ -57,22 +57,22 @@ enum Told {
     Granted {
         token: FencingToken,
         lease: LeaseId,
-        by: GrantedBy,
+        by: GrantSource,
     },
     Ended {
         hold: Arc<HoldState>,
-        how: Ended,
+        how: HoldEnd,
     },
     Released {
         answer: ReleaseAnswer,
-        by: By,
+        by: ReleaseKind,
     },
     Renewal {
         outcome: RenewalOutcome,
         took: std::time::Duration,
         remaining: std::time::Duration,
     },
-    Wake(WakeUp),
+    Wake(WakeSource),
     /// And what the store said last.
     Notice(Notice, Option<Arc<BackendError>>),
 }
@@ -83,7 +83,7 @@ struct World<'a> {
     seats: &'a BTreeMap<WaiterId, Seat>,
 }
 
-impl Outside for World<'_> {
+impl Env for World<'_> {
     fn random(&mut self) -> u64 {
         self.driver.random.number()
     }
@@ -164,7 +164,7 @@ impl Driver {
             _ => None,
         };
         match event {
-            Event::Woken => after.told.push(Told::Wake(WakeUp::Push)),
+            Event::Woken => after.told.push(Told::Wake(WakeSource::Push)),
             Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
             Event::Renewed { outcome: Ok(_), .. } => state.errors.renewal = None,
             _ => {}
@@ -175,12 +175,15 @@ impl Driver {
         }
         for command in commands {
             if polled && matches!(command, Command::TryAcquire { .. }) {
-                after.told.push(Told::Wake(WakeUp::Poll));
+                after.told.push(Told::Wake(WakeSource::Poll));
             }
             self.apply(cell, &mut state, command, now, &mut after);
         }
         if let Some(hold) = dropped {
-            after.told.push(Told::Released { answer: what_a_drop_did(&state, hold, &after), by: By::Drop });
+            after.told.push(Told::Released {
+                answer: what_a_drop_did(&state, hold, &after),
+                by: ReleaseKind::Dropped,
+            });
         }
         if let Some((sent, outcome)) = renewal {
             let outcome = match outcome {
@@ -206,14 +209,14 @@ impl Driver {
         after: &mut After,
     ) {
         match command {
-            Command::TryAcquire { lease, terms, not_after, wish } => {
-                after.ops.push(Op::TryAcquire { lease, terms, not_after, wish });
+            Command::TryAcquire { lease, terms, not_after, mode } => {
+                after.ops.push(Op::TryAcquire { lease, terms, not_after, mode });
             }
             Command::Renew { lease, terms, not_after, sent } => {
                 after.ops.push(Op::Renew { lease, terms, not_after, sent });
             }
-            Command::Release { lease, depth_left, publish, timeout } => {
-                after.ops.push(Op::Release { lease, depth_left, publish, timeout });
+            Command::Release { lease, depth_left, notify, timeout } => {
+                after.ops.push(Op::Release { lease, depth_left, notify, timeout });
             }
             Command::Watch => after.ops.push(Op::Watch),
             Command::Unwatch => after.ops.push(Op::Unwatch),
@@ -239,7 +242,7 @@ impl Driver {
                 }
             }
             Command::ReleaseAnswered { ticket, answer } => {
-                after.told.push(Told::Released { answer, by: By::Hand });
+                after.told.push(Told::Released { answer, by: ReleaseKind::Explicit });
                 if let Some(seat) = state.releases.get_mut(&ticket)
                     && let ReleaseSeat::Waiting(waker) =
                         std::mem::replace(seat, ReleaseSeat::Answered(answer))
@@ -319,7 +322,7 @@ impl Driver {
                 let (token, lease) = (hold.token, hold.lease);
                 self.observe(&LockEvent::Ended { name, token, lease, how, held });
             }
-            Told::Released { answer, by } => self.observe(&LockEvent::Released { name, answer, by }),
+            Told::Released { answer, by } => self.observe(&LockEvent::GuardReleased { name, answer, by }),
             Told::Renewal { outcome, took, remaining } => {
                 self.observe(&LockEvent::Renewal { name, outcome, took, remaining });
             }
@@ -328,7 +331,7 @@ impl Driver {
                 self.observe(&LockEvent::SelfDeadlock { name, token, waited });
             }
             Told::Notice(Notice::RenewalFailed { token, remaining }, error) => {
-                self.observe(&LockEvent::Suspect { name, token, remaining, error: error.as_deref() });
+                self.observe(&LockEvent::RenewalFailed { name, token, remaining, error: error.as_deref() });
             }
         }
     }
@@ -336,7 +339,7 @@ impl Driver {
 
 /// A drop gets no answer from the store; this is what it did in this process.
 fn what_a_drop_did(state: &CellState, id: HoldId, after: &After) -> ReleaseAnswer {
-    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: Ended::Released, .. }));
+    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: HoldEnd::Released, .. }));
     match state.machine.holder() {
         _ if ended_now => Ok(ReleaseOutcome::Released),
         Some((_, held, depth, _)) if held == id => Ok(ReleaseOutcome::StillHeld { depth }),

@@ -39,7 +39,7 @@ impl Driver {
     /// No worker, no runtime: holds are counted as over, and their leases end by themselves.
     pub(super) fn abandon(self: &Arc<Self>) {
         for cell in self.cells.all() {
-            self.feed(&cell, Event::Close, Io::Nobody);
+            self.feed(&cell, Event::Shutdown, Io::Nobody);
         }
         self.inbox.give_up_calls();
         lock(&self.schedule).clear();

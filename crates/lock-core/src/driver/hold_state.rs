@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Clock,
     ids::LeaseId,
-    machine::{Ended, HoldId, LostReason},
+    machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
     sync::{Mutex, lock},
@@ -40,7 +40,7 @@ pub(crate) struct HoldState {
 #[derive(Debug, Clone, Copy)]
 enum Validity {
     Until(Moment),
-    Ended(Ended),
+    Ended(HoldEnd),
 }
 
 impl HoldState {
@@ -63,7 +63,7 @@ impl HoldState {
 
     /// Compares the clock, since a timer may fire late. Whoever sees the deadline pass ends the hold for
     /// everybody: no later answer of the store can make it valid again.
-    pub(crate) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {
             let mut validity = lock(&self.validity);
             match *validity {
@@ -73,7 +73,7 @@ impl HoldState {
                 }
                 Validity::Until(deadline) => {
                     let max_hold = self.max_hold_at <= deadline;
-                    let how = Ended::Lost(if max_hold { LostReason::MaxHold } else { LostReason::Expired });
+                    let how = HoldEnd::Lost(if max_hold { LostReason::MaxHold } else { LostReason::Expired });
                     *validity = Validity::Ended(how);
                     how
                 }
@@ -109,7 +109,7 @@ impl HoldState {
 
     /// Ends it, if nobody saw the deadline pass before. [`wake_waiting`](Self::wake_waiting) follows when no mutex is
     /// held: wakers are foreign code.
-    pub(super) fn end(&self, how: Ended) {
+    pub(super) fn end(&self, how: HoldEnd) {
         let mut validity = lock(&self.validity);
         if let Validity::Until(_) = *validity {
             *validity = Validity::Ended(how);
@@ -126,11 +126,11 @@ impl HoldState {
         WaitEnded { hold: self, key: WakerKey::default(), timer: DeadlineTimer::default() }
     }
 
-    /// The end if nothing renews the hold; `Moment::FAR` once it has ended.
+    /// The end if nothing renews the hold; `Moment::NEVER` once it has ended.
     fn deadline(&self) -> Moment {
         match *lock(&self.validity) {
             Validity::Until(deadline) => deadline.min(self.max_hold_at),
-            Validity::Ended(_) => Moment::FAR,
+            Validity::Ended(_) => Moment::NEVER,
         }
     }
 }
@@ -145,9 +145,9 @@ pub(crate) struct WaitEnded {
 }
 
 impl Future for WaitEnded {
-    type Output = Ended;
+    type Output = HoldEnd;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HoldEnd> {
         let Self { hold, key, timer } = &mut *self;
         if let Some(how) = hold.ended() {
             return Poll::Ready(how);

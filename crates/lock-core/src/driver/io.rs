@@ -6,7 +6,9 @@ use super::{
     cell::Cell,
 };
 use crate::{
-    backend::{AcquireRequest, BackendError, Publish, ReleaseRequest, RenewItem, Reply, Wish},
+    backend::{
+        AcquireMode, AcquireRequest, BackendError, NotifyWaiters, ReleaseRequest, RenewRequest, Reply,
+    },
     ids::{LeaseId, LeaseNumber},
     machine::{Event, Failure, WatchAnswer},
     sync::{Handle, lock},
@@ -18,9 +20,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// One operation on the store.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Op {
-    TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, wish: Wish },
+    TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, mode: AcquireMode },
     Renew { lease: LeaseNumber, terms: Terms, not_after: ServerTime, sent: Moment },
-    Release { lease: LeaseNumber, depth_left: u32, publish: Publish, timeout: Duration },
+    Release { lease: LeaseNumber, depth_left: u32, notify: NotifyWaiters, timeout: Duration },
     Watch,
     Unwatch,
 }
@@ -65,7 +67,7 @@ impl Driver {
     /// Starts an operation: an answer that is there at once is returned, any other call goes to the worker.
     pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
         if Handle::try_current().is_err() {
-            // Outside of a runtime a client of the store has neither sockets nor timers.
+            // Env of a runtime a client of the store has neither sockets nor timers.
             self.leave(|letters| letters.ops.push((cell.clone(), op)));
             return None;
         }
@@ -122,16 +124,16 @@ impl Driver {
         let backend = &*self.backend;
         let name = cell.name.clone();
         match op {
-            Op::TryAcquire { lease, terms, not_after, wish } => {
+            Op::TryAcquire { lease, terms, not_after, mode } => {
                 let (id, duration) = (LeaseId::new(self.process, lease), terms.lease);
                 let retention = terms.retention;
-                let request = AcquireRequest { name, lease: id, duration, not_after, wish, retention };
+                let request = AcquireRequest { name, lease: id, duration, not_after, mode, retention };
                 let outcome = op.noted(cell, backend.acquire(request).await);
                 Event::Acquired { lease, outcome }
             }
-            Op::Release { lease, depth_left, publish, .. } => {
+            Op::Release { lease, depth_left, notify, .. } => {
                 let id = LeaseId::new(self.process, lease);
-                let request = ReleaseRequest { name, lease: id, depth_left, publish };
+                let request = ReleaseRequest { name, lease: id, depth_left, notify };
                 let outcome = op.noted(cell, backend.release(request).await);
                 Event::Released { lease, depth_left, outcome }
             }
@@ -162,7 +164,7 @@ impl Driver {
         for (cell, op) in due {
             if let Op::Renew { lease, terms, not_after, sent } = op {
                 let id = LeaseId::new(self.process, lease);
-                items.push(RenewItem {
+                items.push(RenewRequest {
                     name: cell.name.clone(),
                     lease: id,
                     duration: terms.lease,

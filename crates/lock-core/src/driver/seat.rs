@@ -3,9 +3,9 @@
 use super::{Driver, cell::Cell, feed::Io, hold_state::HoldState};
 use crate::{
     backend::BackendError,
-    error::{ErrorKind, LockError},
+    error::{LockError, LockErrorKind},
     machine::{
-        Entry, Event, HoldId, OwnerId, Patience, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaiterId,
+        Entry, Event, HoldId, OwnerId, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaitPolicy, WaiterId,
     },
     name::LockName,
     observe::{AcquireOutcome, LockEvent},
@@ -61,7 +61,7 @@ pub(crate) struct Entering {
     pub(crate) owner: Owner,
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
-    pub(crate) patience: Patience,
+    pub(crate) patience: WaitPolicy,
     pub(crate) join: Option<HoldId>,
 }
 
@@ -69,7 +69,7 @@ impl Driver {
     /// Takes a seat and tells the machine.
     pub(crate) fn enter(self: &Arc<Self>, who: Entering) -> Result<Seated, LockError> {
         if self.is_closed() {
-            return Err(LockError::new(ErrorKind::ShutDown).of(&who.name));
+            return Err(LockError::new(LockErrorKind::ShutDown).of(&who.name));
         }
         self.ensure_worker()?;
         let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -77,7 +77,7 @@ impl Driver {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             let most = self.limits.waiters;
             let detail = format!("this factory has {most} waiters already");
-            return Err(LockError::new(ErrorKind::TooManyWaiters).of(&who.name).detail(detail));
+            return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&who.name).detail(detail));
         }
         let entered = self.clock.now();
         self.observe(&LockEvent::WaitStarted { name: &who.name });
@@ -85,7 +85,7 @@ impl Driver {
         let _active = self.active();
         if self.is_closed() {
             self.wait_ended(&who.name, entered, AcquireOutcome::Error);
-            return Err(LockError::new(ErrorKind::ShutDown).of(&who.name));
+            return Err(LockError::new(LockErrorKind::ShutDown).of(&who.name));
         }
         loop {
             let cell = self.cell(&who.name);
@@ -110,7 +110,7 @@ impl Driver {
             self.feed(&cell, Event::Enter(entry), Io::Here);
             if self.is_closed() {
                 // The shutdown may have passed this cell before it was there.
-                self.feed(&cell, Event::Close, Io::Here);
+                self.feed(&cell, Event::Shutdown, Io::Here);
                 self.ensure_worker()?;
             }
             return Ok(seated);

@@ -45,7 +45,7 @@ impl Driver {
 
     pub(super) fn close_cells(self: &Arc<Self>) {
         for cell in self.cells.all() {
-            self.feed(&cell, Event::Close, Io::Here);
+            self.feed(&cell, Event::Shutdown, Io::Here);
         }
     }
 

@@ -5,24 +5,24 @@ use super::{
     cell::{Cell, Mail, Part},
 };
 use crate::{
-    backend::{Signals, WakeReason},
+    backend::{MissedWakes, WakeListener},
     machine::HoldId,
     name::LockName,
-    observe::{LockEvent, WakeUp},
+    observe::{LockEvent, WakeSource},
 };
 use std::sync::Arc;
 
-impl Signals for Driver {
+impl WakeListener for Driver {
     fn freed(&self, name: &LockName) {
         if let Some(cell) = self.cells.get(name) {
             self.leave_mail(&cell, |mail| mail.woken = true);
         }
     }
 
-    fn all(&self, reason: WakeReason) {
+    fn all(&self, reason: MissedWakes) {
         let wake = match reason {
-            WakeReason::Reconnected => WakeUp::Reconnected,
-            WakeReason::Lagged => WakeUp::Lagged,
+            MissedWakes::Reconnected => WakeSource::Reconnected,
+            MissedWakes::Lagged => WakeSource::Lagged,
         };
         for cell in self.cells.all() {
             self.observe(&LockEvent::WakeUp { name: &cell.name, wake });

@@ -18,7 +18,7 @@ use super::{
     waker_set::wake,
 };
 use crate::{
-    error::{ErrorKind, LockError},
+    error::{LockError, LockErrorKind},
     machine::Event,
     sync::{Handle, Id, Instant, Mutex, lock, sleep},
 };
@@ -96,7 +96,7 @@ impl Running {
             let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 biased;
-                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
+                // Env of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
                 // turn would poll all of them.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
                     driver.deliver_all(answered, &mut calls);
@@ -119,7 +119,7 @@ impl Driver {
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,
             Err(_) if self.workers.any() => return Ok(()),
-            Err(_) => return Err(LockError::new(ErrorKind::NoRuntime)),
+            Err(_) => return Err(LockError::new(LockErrorKind::NoRuntime)),
         };
         let id = runtime.id();
         if lock(&self.workers.runtimes).contains(&id) {
@@ -127,7 +127,7 @@ impl Driver {
         }
         if lock(&self.workers.ended).contains(&id) {
             self.inbox.give_up_calls_of(id);
-            return Err(LockError::new(ErrorKind::NoRuntime).detail("this one has ended".to_owned()));
+            return Err(LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned()));
         }
         self.needs_runtime()?;
         {
@@ -139,7 +139,7 @@ impl Driver {
         }
         self.spawn_worker(&runtime);
         match lock(&self.workers.ended).contains(&id) {
-            true => Err(LockError::new(ErrorKind::NoRuntime).detail("this one has ended".to_owned())),
+            true => Err(LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned())),
             false => Ok(()),
         }
     }
@@ -161,7 +161,7 @@ impl Driver {
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         match Handle::try_current() {
             Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || has_timer() => Ok(()),
-            _ => Err(LockError::new(ErrorKind::NoRuntime)),
+            _ => Err(LockError::new(LockErrorKind::NoRuntime)),
         }
     }
 

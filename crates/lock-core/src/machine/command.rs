@@ -2,7 +2,7 @@
 
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
-    backend::{Applied, Publish, Wish},
+    backend::{AcquireMode, Applied, NotifyWaiters},
     ids::LeaseNumber,
     terms::Terms,
     time::{Moment, ServerTime},
@@ -23,7 +23,7 @@ pub enum Command {
         /// When the request becomes void.
         not_after: ServerTime,
         /// What is wished for.
-        wish: Wish,
+        mode: AcquireMode,
     },
     /// Extend the lease.
     Renew {
@@ -43,7 +43,7 @@ pub enum Command {
         /// The depth that is left.
         depth_left: u32,
         /// Whether others are told.
-        publish: Publish,
+        notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,
     },
@@ -77,7 +77,7 @@ pub enum Command {
         /// Which.
         hold: HoldId,
         /// How.
-        how: Ended,
+        how: HoldEnd,
     },
     /// The answer to a release by hand.
     ReleaseAnswered {
@@ -104,13 +104,13 @@ pub struct Grant {
     /// How many guards the hold has now.
     pub depth: u32,
     /// How it came about.
-    pub by: GrantedBy,
+    pub by: GrantSource,
 }
 
 /// How a grant came about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum GrantedBy {
+pub enum GrantSource {
     /// The store gave the lock to this process.
     Store,
     /// The owner already held it.
@@ -149,7 +149,7 @@ pub enum Refusal {
 
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ended {
+pub enum HoldEnd {
     /// By its last guard.
     Released,
     /// Before that.

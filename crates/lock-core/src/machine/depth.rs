@@ -1,15 +1,15 @@
 //! The re-entrancy depth: how many guards the hold has, and what the store was told of it.
 //!
-//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from
+//! At most one operation that changes the depth is in attempt, and the next absolute depth is computed only from
 //! a settled answer. Whoever comes or goes meanwhile waits for that answer; then one operation brings the store
 //! up to date.
 
 use super::{
-    Command, Failure, Grant, GrantedBy, LostReason, Machine, Moment, Patience, Refusal, Step, WaiterId,
-    campaign::LATES_AT_ONCE, deadline, hold::Hold, pace, tickets::Tickets,
+    Command, Ctx, Failure, Grant, GrantSource, LostReason, Machine, Moment, Refusal, WaitPolicy, WaiterId,
+    acquisition::LATES_AT_ONCE, backoff, deadline, hold::Hold, replies::ReleaseReplies,
 };
 use crate::{
-    backend::{Acquired, Applied, Publish, Released, Reply, Wish},
+    backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Reply},
     terms::{Keep, Terms},
 };
 use std::time::Duration;
@@ -18,9 +18,9 @@ use std::time::Duration;
 pub(super) struct Depth {
     /// What the store is known to keep; `None` after an operation of unknown outcome.
     stored: Option<u32>,
-    flight: Option<Flight>,
+    attempt: Option<Attempt>,
     /// Releases that wait for the store.
-    pub(super) tickets: Tickets,
+    pub(super) replies: ReleaseReplies,
     failures: u32,
     lates: u32,
     retry_at: Moment,
@@ -30,7 +30,7 @@ pub(super) struct Depth {
 const NO_LONGER: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Flight {
+enum Attempt {
     /// Re-entries of these waiters.
     Raise {
         to: u32,
@@ -47,8 +47,8 @@ impl Depth {
     pub(super) fn one() -> Self {
         Self {
             stored: Some(1),
-            flight: None,
-            tickets: Tickets::default(),
+            attempt: None,
+            replies: ReleaseReplies::default(),
             failures: 0,
             lates: 0,
             retry_at: Moment::START,
@@ -56,12 +56,12 @@ impl Depth {
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
-        self.flight.is_some()
+        self.attempt.is_some()
     }
 
-    pub(super) fn next_at(&self, hold: &Hold, has_entrants: bool) -> Moment {
-        let settled = self.stored == Some(hold.guards) && !has_entrants;
-        if self.flight.is_some() || settled { Moment::FAR } else { self.retry_at }
+    pub(super) fn next_at(&self, hold: &Hold, has_reentrants: bool) -> Moment {
+        let settled = self.stored == Some(hold.guards) && !has_reentrants;
+        if self.attempt.is_some() || settled { Moment::NEVER } else { self.retry_at }
     }
 
     fn settle(&mut self, to: u32) {
@@ -71,40 +71,40 @@ impl Depth {
         self.retry_at = Moment::START;
     }
 
-    fn failed(&mut self, s: &mut Step<'_>, timeout: Duration) {
-        self.tickets.answer_inner(s);
+    fn failed(&mut self, s: &mut Ctx<'_>, timeout: Duration) {
+        self.replies.answer_inner(s);
         self.stored = None;
         self.failures += 1;
-        self.retry_at = s.now + pace::back_off(s, self.failures, timeout);
+        self.retry_at = s.now + backoff::back_off(s, self.failures, timeout);
     }
 }
 
 impl Machine {
     /// Brings the store up to date with the guards and the re-entries, or ends the hold.
-    pub(super) fn settle_depth(&mut self, s: &mut Step<'_>) {
+    pub(super) fn settle_depth(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
-        let entrants = self.queue.entrant_count();
-        let wanted = hold.guards + entrants;
+        let reentrants = self.queue.entrant_count();
+        let wanted = hold.guards + reentrants;
         if wanted == 0 || hold.ended {
             return self.end_hold(s);
         }
         if hold.depth.is_in_flight() {
             return;
         }
-        if entrants == 0 && hold.depth.stored == Some(wanted) {
-            return hold.depth.tickets.answer_inner(s);
+        if reentrants == 0 && hold.depth.stored == Some(wanted) {
+            return hold.depth.replies.answer_inner(s);
         }
         if hold.depth.retry_at > s.now {
             return;
         }
         let lease = hold.id.lease;
-        if entrants == 0 {
-            hold.depth.flight = Some(Flight::Lower { to: wanted });
+        if reentrants == 0 {
+            hold.depth.attempt = Some(Attempt::Lower { to: wanted });
             let timeout = hold.terms.operation_timeout;
-            s.say(Command::Release { lease, depth_left: wanted, publish: Publish::No, timeout });
+            s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
         } else {
             // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
-            let asked = self.queue.entrants().map(|entry| entry.terms);
+            let asked = self.queue.reentrants().map(|entry| entry.terms);
             let longest = asked.chain([hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(hold.terms);
             let length = match hold.terms.keep {
                 // It ends when it said, unless somebody asked for more.
@@ -112,17 +112,22 @@ impl Machine {
                 Keep::Fixed | Keep::Renewed { .. } => longest.lease,
             };
             let terms = Terms { lease: length, operation_timeout: hold.terms.operation_timeout, ..longest };
-            let waiters = self.queue.entrants().map(|entry| entry.waiter).collect();
-            hold.depth.flight = Some(Flight::Raise { to: wanted, waiters, sent: s.now, terms });
-            hold.traces.sent(s.now, &terms);
-            let not_after = s.outside.server_now() + terms.operation_timeout;
-            s.say(Command::TryAcquire { lease, terms, not_after, wish: Wish::Keep { depth: wanted } });
+            let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();
+            hold.depth.attempt = Some(Attempt::Raise { to: wanted, waiters, sent: s.now, terms });
+            hold.outstanding.sent(s.now, &terms);
+            let not_after = s.env.server_now() + terms.operation_timeout;
+            s.emit(Command::TryAcquire {
+                lease,
+                terms,
+                not_after,
+                mode: AcquireMode::Reenter { depth: wanted },
+            });
         }
     }
 
-    pub(super) fn on_raised(&mut self, s: &mut Step<'_>, outcome: Result<Reply<Acquired>, Failure>) {
+    pub(super) fn on_raised(&mut self, s: &mut Ctx<'_>, outcome: Result<Reply<Acquired>, Failure>) {
         let Some(hold) = &mut self.hold else { return };
-        let Some(Flight::Raise { to, waiters, sent, terms }) = hold.depth.flight.take() else { return };
+        let Some(Attempt::Raise { to, waiters, sent, terms }) = hold.depth.attempt.take() else { return };
         let failure = match outcome.map(|reply| reply.outcome) {
             Ok(Acquired::Reentered) => {
                 hold.depth.settle(to);
@@ -130,7 +135,7 @@ impl Machine {
                     hold.deadline = hold.deadline.max(deadline(sent, &terms));
                 }
                 if !hold.ended {
-                    s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
+                    s.emit(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
                 self.backend_answered();
                 return self.grant_entrants(s, waiters);
@@ -148,31 +153,31 @@ impl Machine {
         };
         hold.depth.failed(s, terms.operation_timeout);
         self.queue.outage_began(sent);
-        let hopeless = |patience| patience == Patience::Once || !failure.retryable;
+        let hopeless = |patience| patience == WaitPolicy::NoWait || !failure.retryable;
         let refused: Vec<_> =
-            self.queue.entrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
+            self.queue.reentrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
         for waiter in refused {
             self.queue.remove(waiter);
-            s.say(Command::Refuse { waiter, refusal: Refusal::Failed(failure.applied) });
+            s.emit(Command::Refuse { waiter, refusal: Refusal::Failed(failure.applied) });
         }
     }
 
     /// Whoever left meanwhile is not counted; the next operation lowers the depth again.
-    fn grant_entrants(&mut self, s: &mut Step<'_>, waiters: Vec<WaiterId>) {
+    fn grant_entrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
         let Some(hold) = &mut self.hold else { return };
         for waiter in waiters {
             if self.queue.take(waiter).is_some() {
                 hold.guards += 1;
                 let Hold { id, owner, deadline, max_hold_at, guards: depth, .. } = *hold;
-                let grant = Grant { hold: id, owner, deadline, max_hold_at, depth, by: GrantedBy::Reentry };
-                s.say(Command::Grant { waiter, grant });
+                let grant = Grant { hold: id, owner, deadline, max_hold_at, depth, by: GrantSource::Reentry };
+                s.emit(Command::Grant { waiter, grant });
             }
         }
     }
 
-    pub(super) fn on_lowered(&mut self, s: &mut Step<'_>, outcome: Result<Reply<Released>, Failure>) {
+    pub(super) fn on_lowered(&mut self, s: &mut Ctx<'_>, outcome: Result<Reply<Released>, Failure>) {
         let Some(hold) = &mut self.hold else { return };
-        let Some(Flight::Lower { to }) = hold.depth.flight.take() else { return };
+        let Some(Attempt::Lower { to }) = hold.depth.attempt.take() else { return };
         match outcome.map(|reply| reply.outcome) {
             Ok(Released::Kept) => {
                 hold.depth.settle(to);

@@ -32,7 +32,7 @@ pub struct Entry {
     /// Under which terms.
     pub terms: Terms,
     /// How long it waits.
-    pub patience: Patience,
+    pub patience: WaitPolicy,
     /// The hold that it must re-enter, if it came through a guard.
     pub join: Option<HoldId>,
 }
@@ -49,13 +49,13 @@ pub struct HoldId {
 
 /// How long a waiter waits for a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// One try, no waiting.
-    Once,
+    NoWait,
     /// Until then.
-    Until(Moment),
+    Deadline(Moment),
     /// As long as it takes.
-    Forever,
+    Unbounded,
 }
 
 /// What happened.
@@ -124,7 +124,7 @@ pub enum Event {
     /// Time passed.
     Tick,
     /// The factory shuts down.
-    Close,
+    Shutdown,
 }
 
 /// Whether a subscription was made, or ended.

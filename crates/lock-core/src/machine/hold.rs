@@ -1,8 +1,8 @@
 //! The current hold: how guards leave it, and how it is lost.
 
 use super::{
-    Command, Ended, Entry, Grant, HoldId, LostReason, Machine, Moment, Notice, OwnerId, Refusal,
-    ReleaseOutcome, Step, Ticket, Traces, Unconfirmed, depth::Depth, renewal::Renewal, retired::Retired,
+    Command, Ctx, Entry, Grant, HoldEnd, HoldId, LostReason, Machine, Moment, Notice, Outstanding, OwnerId,
+    Refusal, ReleaseOutcome, Ticket, Unconfirmed, cleanups::LeaseCleanup, depth::Depth, renewal::Renewal,
 };
 use crate::{terms::Terms, token::FencingToken};
 
@@ -19,18 +19,18 @@ pub(super) struct Hold {
     pub(super) guards: u32,
     pub(super) depth: Depth,
     pub(super) renewal: Renewal,
-    pub(super) traces: Traces,
-    /// The last guard left, and the store will be told as soon as the operation in flight is answered.
+    pub(super) outstanding: Outstanding,
+    /// The last guard left, and the store will be told as soon as the operation in attempt is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
     /// When the first guard must have been taken.
     claim_by: Moment,
-    crowd: Crowd,
+    local_wait: LocalWait,
 }
 
 /// Whether somebody in this process waits for this hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Crowd {
+enum LocalWait {
     None,
     Since(Moment),
     Noticed,
@@ -38,7 +38,7 @@ enum Crowd {
 
 /// A hold that was lost while guards of it are still about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Ghost {
+pub(super) struct LostHold {
     pub(super) owner: OwnerId,
     hold: HoldId,
     guards: u32,
@@ -50,7 +50,7 @@ impl Hold {
         last_token: FencingToken,
         front: &Entry,
         (sent, granted): (Moment, Moment),
-        traces: Traces,
+        outstanding: Outstanding,
     ) -> Self {
         let terms = front.terms;
         Self {
@@ -62,23 +62,23 @@ impl Hold {
             guards: 1,
             depth: Depth::one(),
             renewal: Renewal::after(sent, &terms),
-            traces,
+            outstanding,
             ended: false,
             max_hold_at: grant.max_hold_at,
             claim_by: granted + terms.lease / 2,
-            crowd: Crowd::None,
+            local_wait: LocalWait::None,
         }
     }
 
     /// Whether the time to take the first guard is over. From then on each renewal looks whether any guard is still taken.
     pub(super) fn is_claim_checked(&self) -> bool {
-        self.claim_by == Moment::FAR
+        self.claim_by == Moment::NEVER
     }
 
     /// Whether every guard was granted half a lease ago or earlier, and none was taken: the futures that asked for them
     /// are not polled. Kept alive, such a hold would keep the lock from the whole fleet.
-    pub(super) fn is_unclaimed(&self, s: &mut Step<'_>) -> bool {
-        self.guards > 0 && s.outside.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
+    pub(super) fn is_unclaimed(&self, s: &mut Ctx<'_>) -> bool {
+        self.guards > 0 && s.env.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
     /// Which of its times is over first.
@@ -86,44 +86,44 @@ impl Hold {
         if self.max_hold_at <= self.deadline { LostReason::MaxHold } else { LostReason::Expired }
     }
 
-    pub(super) fn wake_at(&self, has_entrants: bool) -> Option<Moment> {
+    pub(super) fn wake_at(&self, has_reentrants: bool) -> Option<Moment> {
         if self.ended {
-            return Some(self.deadline.min(self.depth.tickets.answer_by()));
+            return Some(self.deadline.min(self.depth.replies.answer_by()));
         }
-        let crowd = match self.crowd {
-            Crowd::Since(at) => at + self.terms.lease,
-            Crowd::None | Crowd::Noticed => Moment::FAR,
+        let local_wait = match self.local_wait {
+            LocalWait::Since(at) => at + self.terms.lease,
+            LocalWait::None | LocalWait::Noticed => Moment::NEVER,
         };
         let parts = [
             self.deadline,
             self.max_hold_at,
             self.claim_by,
             self.renewal.next_at(),
-            crowd,
-            self.depth.next_at(self, has_entrants),
-            self.depth.tickets.answer_by(),
+            local_wait,
+            self.depth.next_at(self, has_reentrants),
+            self.depth.replies.answer_by(),
         ];
         parts.into_iter().min()
     }
 }
 
 impl Machine {
-    pub(super) fn pass_time_for_hold(&mut self, s: &mut Step<'_>) {
+    pub(super) fn pass_time_for_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
-        hold.depth.tickets.answer_overdue(s);
+        hold.depth.replies.answer_overdue(s);
         if s.now >= hold.deadline.min(hold.max_hold_at) {
             let reason = hold.ends_by_time();
             return self.lose(s, reason);
         }
         if s.now >= hold.claim_by {
-            hold.claim_by = Moment::FAR;
-            if !hold.ended && !self.queue.has_entrants() && hold.is_unclaimed(s) {
+            hold.claim_by = Moment::NEVER;
+            if !hold.ended && !self.queue.has_reentrants() && hold.is_unclaimed(s) {
                 self.lose(s, LostReason::Unclaimed);
             }
         }
     }
 
-    pub(super) fn on_expired(&mut self, s: &mut Step<'_>, id: HoldId) {
+    pub(super) fn on_expired(&mut self, s: &mut Ctx<'_>, id: HoldId) {
         if let Some(hold) = self.hold.as_ref().filter(|hold| hold.id == id) {
             let reason = hold.ends_by_time();
             self.lose(s, reason);
@@ -132,81 +132,81 @@ impl Machine {
 
     /// A guard leaves. The hold goes on while there are others, or re-entries under way: releasing under a
     /// re-entry would tell the second guard *granted* about a lock that is gone.
-    pub(super) fn on_release(&mut self, s: &mut Step<'_>, id: HoldId, ticket: Option<Ticket>) {
+    pub(super) fn on_release(&mut self, s: &mut Ctx<'_>, id: HoldId, ticket: Option<Ticket>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
             self.ghost_leaves(id);
             if let Some(ticket) = ticket {
-                s.say(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
+                s.emit(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
             }
             return;
         };
         hold.guards -= 1;
         if let Some(ticket) = ticket {
             let left = hold.guards + self.queue.entrant_count();
-            // However long an operation in flight still takes: nobody waits for more than two timeouts.
-            hold.depth.tickets.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
+            // However long an operation in attempt still takes: nobody waits for more than two timeouts.
+            hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
         }
     }
 
     fn ghost_leaves(&mut self, id: HoldId) {
-        if let Some(at) = self.ghosts.iter().position(|ghost| ghost.hold == id) {
-            self.ghosts[at].guards -= 1;
-            if self.ghosts[at].guards == 0 {
-                self.ghosts.swap_remove(at);
+        if let Some(at) = self.lost_holds.iter().position(|lost_hold| lost_hold.hold == id) {
+            self.lost_holds[at].guards -= 1;
+            if self.lost_holds[at].guards == 0 {
+                self.lost_holds.swap_remove(at);
             }
         }
     }
 
-    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in flight.
-    pub(super) fn end_hold(&mut self, s: &mut Step<'_>) {
+    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in attempt.
+    pub(super) fn end_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
             hold.ended = true;
-            s.say(Command::Ended { hold: hold.id, how: Ended::Released });
+            s.emit(Command::Ended { hold: hold.id, how: HoldEnd::Released });
         }
         // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            let retired = Retired::new(hold.id.lease, hold.traces);
-            self.retire(s, retired.in_time(hold.deadline, hold.depth.tickets));
+            let cleanups = LeaseCleanup::new(hold.id.lease, hold.outstanding);
+            self.retire(s, cleanups.in_time(hold.deadline, hold.depth.replies));
         }
     }
 
     /// The hold is over before its guards are. Also releases in the store: renewals may have been carried out
     /// while only their answers were lost, and a lease that nobody believes in should not keep others waiting.
-    pub(super) fn lose(&mut self, s: &mut Step<'_>, reason: LostReason) {
+    pub(super) fn lose(&mut self, s: &mut Ctx<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
-            s.say(Command::Ended { hold: hold.id, how: Ended::Lost(reason) });
+            s.emit(Command::Ended { hold: hold.id, how: HoldEnd::Lost(reason) });
             for waiter in self.queue.drain_entrants() {
-                s.say(Command::Refuse { waiter, refusal: Refusal::Lost });
+                s.emit(Command::Refuse { waiter, refusal: Refusal::Lost });
             }
         }
         // An owner whose guards were never taken was not protected, so there is nothing that it must put down.
         if hold.guards > 0 && reason != LostReason::Unclaimed {
-            self.ghosts.push(Ghost { owner: hold.owner, hold: hold.id, guards: hold.guards });
+            self.lost_holds.push(LostHold { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
         // Who had left before the end was protected all the time, unless the store says otherwise.
         let answer = match reason {
             LostReason::Gone => Ok(ReleaseOutcome::AlreadyExpired),
             _ => Err(Unconfirmed),
         };
-        hold.depth.tickets.answer(s, answer);
-        if reason != LostReason::Gone || hold.traces.not_after.is_some() {
-            self.retire(s, Retired::new(hold.id.lease, hold.traces));
+        hold.depth.replies.answer(s, answer);
+        if reason != LostReason::Gone || hold.outstanding.not_after.is_some() {
+            self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding));
         }
     }
 
     /// Somebody of this process who waits longer than a lease for this process may be waiting for itself.
-    pub(super) fn notice_crowd(&mut self, s: &mut Step<'_>) {
+    pub(super) fn notice_local_wait(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended) else { return };
-        hold.crowd = match hold.crowd {
-            Crowd::Since(since) if self.queue.has_line() && s.now >= since + hold.terms.lease => {
+        hold.local_wait = match hold.local_wait {
+            LocalWait::Since(since) if self.queue.has_line() && s.now >= since + hold.terms.lease => {
                 let waited = s.now.since(since);
-                s.say(Command::Notice(Notice::SelfDeadlock { token: hold.id.token, waited }));
-                Crowd::Noticed
+                s.emit(Command::Notice(Notice::SelfDeadlock { token: hold.id.token, waited }));
+                LocalWait::Noticed
             }
-            Crowd::None if self.queue.has_line() => Crowd::Since(s.now),
-            Crowd::Since(_) if !self.queue.has_line() => Crowd::None,
+            LocalWait::None if self.queue.has_line() => LocalWait::Since(s.now),
+            LocalWait::Since(_) if !self.queue.has_line() => LocalWait::None,
             as_before => as_before,
         };
     }

@@ -26,49 +26,50 @@
 //!          `not_after` of an attempt whose outcome is unknown; never acquired again
 //! ```
 //!
-//! Rules that live here, each with the failure that taught it at its place: at most one depth-changing operation
-//! in flight per lease; the expiry and the deadline never fall; a lease id is retired by its first release; a
+//! MachineConfig that live here, each with the failure that taught it at its place: at most one depth-changing operation
+//! in attempt per lease; the expiry and the deadline never fall; a lease id is cleanups by its first release; a
 //! wake-up during an attempt is latched; an attempt of unknown outcome is repeated or undone; the deadline counts
 //! from before the request was sent.
 
-mod campaign;
+mod acquisition;
+mod backoff;
+mod cleanups;
 mod command;
 mod depth;
 mod event;
+mod fairness;
 mod hold;
-mod pace;
 mod queue;
 mod renewal;
-mod retired;
-mod tickets;
-mod turns;
+mod replies;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use command::{
-    Command, Ended, Grant, GrantedBy, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome, Unconfirmed,
+    Command, Grant, GrantSource, HoldEnd, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome,
+    Unconfirmed,
 };
-pub use event::{Entry, Event, Failure, HoldId, OwnerId, Patience, Ticket, WaiterId, WatchAnswer};
+pub use event::{Entry, Event, Failure, HoldId, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
 
 use crate::{
     ids::LeaseNumber,
     terms::Terms,
     time::{Moment, ServerTime},
 };
-use campaign::Campaign;
-use hold::{Ghost, Hold};
-use pace::Pace;
+use acquisition::Acquisition;
+use backoff::Backoff;
+use cleanups::LeaseCleanup;
+pub(crate) use cleanups::MAX_OPEN_UNDOS;
+use fairness::Fairness;
+use hold::{Hold, LostHold};
 use queue::Queue;
-pub(crate) use retired::MAX_OPEN_UNDOS;
-use retired::Retired;
 use std::time::Duration;
-use turns::Turns;
 use watch::Watch;
 
 /// What the machine asks of the world while it handles an event.
-pub trait Outside {
+pub trait Env {
     /// 63 or more random bits; the lower ones become a lease id, or jitter.
     fn random(&mut self) -> u64;
     /// The server's clock, as it is estimated now.
@@ -79,7 +80,7 @@ pub trait Outside {
 
 /// What is the same for every machine of a factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rules {
+pub struct MachineConfig {
     /// The most waiters of one name.
     pub max_waiters: usize,
     /// Whether the backend pushes wake-ups.
@@ -90,7 +91,7 @@ pub struct Rules {
     pub unsubscribed_poll: Duration,
 }
 
-impl Default for Rules {
+impl Default for MachineConfig {
     fn default() -> Self {
         Self {
             max_waiters: 10_000,
@@ -104,55 +105,55 @@ impl Default for Rules {
 /// All that this process knows of one lock name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
-    rules: Rules,
+    config: MachineConfig,
     queue: Queue,
-    campaign: Option<Campaign>,
+    acquisition: Option<Acquisition>,
     hold: Option<Hold>,
-    retired: Vec<Retired>,
-    ghosts: Vec<Ghost>,
+    cleanups: Vec<LeaseCleanup>,
+    lost_holds: Vec<LostHold>,
     watch: Watch,
-    pace: Pace,
-    turns: Turns,
+    backoff: Backoff,
+    fairness: Fairness,
     closed: bool,
 }
 
 /// One call of [`Machine::handle`]: the time, the world, and where commands go.
-struct Step<'a> {
+struct Ctx<'a> {
     now: Moment,
-    outside: &'a mut dyn Outside,
+    env: &'a mut dyn Env,
     out: &'a mut Vec<Command>,
 }
 
-impl Step<'_> {
-    fn say(&mut self, command: Command) {
+impl Ctx<'_> {
+    fn emit(&mut self, command: Command) {
         self.out.push(command);
     }
 
     fn fresh_lease(&mut self) -> LeaseNumber {
-        LeaseNumber::new(self.outside.random())
+        LeaseNumber::new(self.env.random())
     }
 
     /// A random time below `most`.
     fn jitter(&mut self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.outside.random() % micros)
+        Duration::from_micros(self.env.random() % micros)
     }
 }
 
 impl Machine {
     /// A machine that holds nothing and waits for nothing.
     #[must_use]
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(config: MachineConfig) -> Self {
         Self {
-            rules,
+            config,
             queue: Queue::default(),
-            campaign: None,
+            acquisition: None,
             hold: None,
-            retired: Vec::new(),
-            ghosts: Vec::new(),
+            cleanups: Vec::new(),
+            lost_holds: Vec::new(),
             watch: Watch::default(),
-            pace: Pace::default(),
-            turns: Turns::default(),
+            backoff: Backoff::default(),
+            fairness: Fairness::default(),
             closed: false,
         }
     }
@@ -160,8 +161,8 @@ impl Machine {
     /// Takes in what happened at `now` and adds to `out` what is to be done about it.
     ///
     /// Time passes first: an event that arrives after a deadline finds the hold lost.
-    pub fn handle(&mut self, now: Moment, event: Event, outside: &mut dyn Outside, out: &mut Vec<Command>) {
-        let s = &mut Step { now, outside, out };
+    pub fn handle(&mut self, now: Moment, event: Event, env: &mut dyn Env, out: &mut Vec<Command>) {
+        let s = &mut Ctx { now, env, out };
         self.pass_time(s);
         match event {
             Event::Enter(entry) => self.enter(s, entry),
@@ -178,7 +179,7 @@ impl Machine {
             Event::Drop { hold } => self.on_release(s, hold, None),
             Event::Expired { hold } => self.on_expired(s, hold),
             Event::Tick => {}
-            Event::Close => self.on_close(s),
+            Event::Shutdown => self.on_close(s),
         }
         self.advance(s);
     }
@@ -186,22 +187,22 @@ impl Machine {
     /// When [`handle`](Machine::handle) wants to be called with [`Event::Tick`] at the latest.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
-        let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_entrants()));
-        let retired = self.retired.iter().map(Retired::wake_at).min();
-        let parts = [self.queue.next_alarm(), hold, retired, self.next_try(), self.watch.wake_at()];
-        parts.into_iter().flatten().min().filter(|at| *at != Moment::FAR)
+        let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
+        let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
+        let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at()];
+        parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
 
     /// Nothing is held, wanted or under way, no guard is left: the machine may be forgotten.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.is_quiet() && self.ghosts.is_empty() && self.watch.is_off()
+        self.is_quiet() && self.lost_holds.is_empty() && self.watch.is_off()
     }
 
     /// Nothing is held, wanted or to be undone: after a close, the work is done.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.hold.is_none() && self.campaign.is_none() && self.retired.is_empty() && self.queue.is_empty()
+        self.hold.is_none() && self.acquisition.is_none() && self.cleanups.is_empty() && self.queue.is_empty()
     }
 
     /// How many wait, re-entries included.
@@ -224,32 +225,32 @@ impl Machine {
     }
 
     /// What ends by the mere passing of time.
-    fn pass_time(&mut self, s: &mut Step<'_>) {
+    fn pass_time(&mut self, s: &mut Ctx<'_>) {
         self.pass_time_for_hold(s);
-        self.pass_time_for_retired(s);
+        self.pass_time_for_cleanups(s);
         let asked_for = self.queue.front().map(|front| front.waiter);
         while let Some(overdue) = self.queue.pop_alarm(s.now) {
             let waiter = overdue.waiter;
             let refusal = self.refuse_overdue(s.now, overdue, asked_for == Some(waiter));
-            s.say(Command::Refuse { waiter, refusal });
+            s.emit(Command::Refuse { waiter, refusal });
         }
     }
 
     /// Sends what is due. Every event ends here, so handlers only change state.
-    fn advance(&mut self, s: &mut Step<'_>) {
+    fn advance(&mut self, s: &mut Ctx<'_>) {
         self.settle_depth(s);
         self.renew_if_due(s);
-        self.release_retired(s);
+        self.release_cleanups(s);
         self.try_if_due(s);
         self.tend_watch(s);
-        self.notice_crowd(s);
+        self.notice_local_wait(s);
     }
 
-    fn enter(&mut self, s: &mut Step<'_>, entry: Entry) {
+    fn enter(&mut self, s: &mut Ctx<'_>, entry: Entry) {
         match self.admit(&entry) {
-            Ok(Admission::Entrant) => self.queue.push_entrant(s.now, entry),
+            Ok(Admission::Reentrant) => self.queue.push_reentrant(s.now, entry),
             Ok(Admission::Line) => self.queue.push_line(s.now, entry),
-            Err(refusal) => s.say(Command::Refuse { waiter: entry.waiter, refusal }),
+            Err(refusal) => s.emit(Command::Refuse { waiter: entry.waiter, refusal }),
         }
     }
 
@@ -259,7 +260,7 @@ impl Machine {
         }
         // An owner that has not yet put down a lost hold believes itself protected; a new lease with a new
         // token under its feet would hide the loss.
-        if self.ghosts.iter().any(|ghost| ghost.owner == entry.owner) {
+        if self.lost_holds.iter().any(|lost_hold| lost_hold.owner == entry.owner) {
             return Err(Refusal::Lost);
         }
         let hold = self.hold.as_ref().filter(|hold| !hold.ended);
@@ -267,28 +268,28 @@ impl Machine {
             Some(id) => Some(hold.filter(|hold| hold.id == id).ok_or(Refusal::Lost)?),
             None => hold.filter(|hold| hold.owner == entry.owner),
         };
-        if self.queue.len() >= self.rules.max_waiters {
+        if self.queue.len() >= self.config.max_waiters {
             return Err(Refusal::TooManyWaiters);
         }
         if let Some(hold) = joins {
             return match entry.terms.allow(hold.id.token) {
-                true => Ok(Admission::Entrant),
+                true => Ok(Admission::Reentrant),
                 false => Err(Refusal::BelowFloor(hold.id.token)),
             };
         }
-        if entry.patience == Patience::Once && (hold.is_some() || self.queue.has_line()) {
+        if entry.patience == WaitPolicy::NoWait && (hold.is_some() || self.queue.has_line()) {
             return Err(Refusal::Busy);
         }
-        if entry.patience == Patience::Once && self.has_enough_to_undo() {
+        if entry.patience == WaitPolicy::NoWait && self.has_enough_to_undo() {
             return Err(Refusal::TooManyUndos);
         }
         Ok(Admission::Line)
     }
 
-    fn on_close(&mut self, s: &mut Step<'_>) {
+    fn on_close(&mut self, s: &mut Ctx<'_>) {
         self.closed = true;
         for waiter in self.queue.drain() {
-            s.say(Command::Refuse { waiter, refusal: Refusal::ShutDown });
+            s.emit(Command::Refuse { waiter, refusal: Refusal::ShutDown });
         }
         self.lose(s, LostReason::ShutDown);
     }
@@ -298,7 +299,7 @@ enum Admission {
     /// Waits for the lock.
     Line,
     /// Re-enters a hold of its owner.
-    Entrant,
+    Reentrant,
 }
 
 /// The lease of these terms, asked for at `sent`, is valid in this process until then.
@@ -311,7 +312,7 @@ fn deadline(sent: Moment, terms: &Terms) -> Moment {
 
 /// What a lease id may have left, or may yet leave, in the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Traces {
+struct Outstanding {
     /// Attempts of unknown outcome may be carried out until then by the server's clock.
     not_after: Option<ServerTime>,
     /// Whatever was left has ended by itself then; never falls.
@@ -320,7 +321,7 @@ struct Traces {
     timeout: Duration,
 }
 
-impl Traces {
+impl Outstanding {
     /// An operation was sent that sets or extends the lease.
     fn sent(&mut self, now: Moment, terms: &Terms) {
         self.over_at = self.over_at.max(now + terms.operation_timeout + terms.lease);

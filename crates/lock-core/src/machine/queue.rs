@@ -1,6 +1,6 @@
 //! Who waits, in which order, and who is refused when.
 
-use super::{Entry, OwnerId, Patience, WaiterId};
+use super::{Entry, OwnerId, WaitPolicy, WaiterId};
 use crate::{time::Moment, token::FencingToken};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     line: BTreeMap<WaiterId, Waiter>,
-    entrants: BTreeMap<WaiterId, Waiter>,
+    reentrants: BTreeMap<WaiterId, Waiter>,
     alarms: BTreeSet<(Moment, WaiterId)>,
     /// Those in the line that came with an owner of their own, by owner; only they can have siblings.
     owned: BTreeSet<(OwnerId, WaiterId)>,
@@ -41,8 +41,8 @@ pub(super) enum Cause {
 impl Waiter {
     fn alarm(&self, outage_since: Option<Moment>) -> Option<(Moment, Cause)> {
         let wait_over = match self.entry.patience {
-            Patience::Until(at) => Some((at, Cause::WaitOver)),
-            Patience::Once | Patience::Forever => None,
+            WaitPolicy::Deadline(at) => Some((at, Cause::WaitOver)),
+            WaitPolicy::NoWait | WaitPolicy::Unbounded => None,
         };
         let outage_over = outage_since
             .map(|since| (since.max(self.entered) + self.entry.terms.outage_budget, Cause::OutageBudget));
@@ -59,9 +59,9 @@ impl Queue {
         self.line.insert(entry.waiter, waiter);
     }
 
-    pub(super) fn push_entrant(&mut self, now: Moment, entry: Entry) {
+    pub(super) fn push_reentrant(&mut self, now: Moment, entry: Entry) {
         let waiter = self.alarmed(now, entry);
-        self.entrants.insert(entry.waiter, waiter);
+        self.reentrants.insert(entry.waiter, waiter);
     }
 
     fn alarmed(&mut self, now: Moment, entry: Entry) -> Waiter {
@@ -83,7 +83,7 @@ impl Queue {
                 self.owned.remove(&(waiter.entry.owner, id));
                 waiter
             }
-            None => self.entrants.remove(&id)?,
+            None => self.reentrants.remove(&id)?,
         };
         if let Some((at, _)) = waiter.alarm(self.outage_since) {
             self.alarms.remove(&(at, id));
@@ -95,16 +95,16 @@ impl Queue {
         self.line.first_key_value().map(|(_, waiter)| &waiter.entry)
     }
 
-    pub(super) fn entrants(&self) -> impl Iterator<Item = &Entry> {
-        self.entrants.values().map(|waiter| &waiter.entry)
+    pub(super) fn reentrants(&self) -> impl Iterator<Item = &Entry> {
+        self.reentrants.values().map(|waiter| &waiter.entry)
     }
 
     pub(super) fn entrant_count(&self) -> u32 {
-        u32::try_from(self.entrants.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.reentrants.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn has_entrants(&self) -> bool {
-        !self.entrants.is_empty()
+    pub(super) fn has_reentrants(&self) -> bool {
+        !self.reentrants.is_empty()
     }
 
     pub(super) fn has_line(&self) -> bool {
@@ -116,7 +116,7 @@ impl Queue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.line.len() + self.entrants.len()
+        self.line.len() + self.reentrants.len()
     }
 
     /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves. Gives back
@@ -134,7 +134,7 @@ impl Queue {
             }
             self.owned.remove(&(owner, sibling));
             if let Some(waiter) = self.line.remove(&sibling) {
-                self.entrants.insert(sibling, waiter);
+                self.reentrants.insert(sibling, waiter);
             }
         }
         below_floor
@@ -142,7 +142,7 @@ impl Queue {
 
     /// Takes all who wanted to re-enter.
     pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
-        let ids: Vec<_> = self.entrants.keys().copied().collect();
+        let ids: Vec<_> = self.reentrants.keys().copied().collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }
@@ -171,7 +171,7 @@ impl Queue {
         if at > now {
             return None;
         }
-        let reenters = self.entrants.contains_key(&id);
+        let reenters = self.reentrants.contains_key(&id);
         let (_, cause) = self.take(id)?.alarm(self.outage_since)?;
         Some(Overdue { waiter: id, cause, reenters })
     }
@@ -196,7 +196,7 @@ impl Queue {
 
     fn set_outage(&mut self, since: Option<Moment>) {
         self.outage_since = since;
-        let waiters = self.line.iter().chain(&self.entrants);
+        let waiters = self.line.iter().chain(&self.reentrants);
         self.alarms = waiters.filter_map(|(id, w)| w.alarm(since).map(|(at, _)| (at, *id))).collect();
     }
 }

@@ -3,7 +3,7 @@
 //! A renewal that fails is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline.
 //! A renewal answered *gone* is lost at once. No renewal revives a hold that was lost.
 
-use super::{Command, Failure, LostReason, Machine, Moment, Notice, Step, deadline, pace};
+use super::{Command, Ctx, Failure, LostReason, Machine, Moment, Notice, backoff, deadline};
 use crate::{
     backend::{Renewed, Reply},
     ids::LeaseNumber,
@@ -22,7 +22,7 @@ impl Renewal {
     pub(super) fn after(sent: Moment, terms: &Terms) -> Self {
         let next_at = match terms.keep {
             Keep::Renewed { every } => sent + every,
-            Keep::Fixed => Moment::FAR,
+            Keep::Fixed => Moment::NEVER,
         };
         Self { next_at, in_flight: 0, failures: 0, suspect: false }
     }
@@ -37,24 +37,24 @@ impl Renewal {
 }
 
 impl Machine {
-    pub(super) fn renew_if_due(&mut self, s: &mut Step<'_>) {
+    pub(super) fn renew_if_due(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended && hold.renewal.next_at <= s.now)
         else {
             return;
         };
-        if hold.is_claim_checked() && !self.queue.has_entrants() && hold.is_unclaimed(s) {
+        if hold.is_claim_checked() && !self.queue.has_reentrants() && hold.is_unclaimed(s) {
             return self.lose(s, LostReason::Unclaimed);
         }
-        hold.renewal.next_at = Moment::FAR;
+        hold.renewal.next_at = Moment::NEVER;
         hold.renewal.in_flight += 1;
-        hold.traces.sent(s.now, &hold.terms);
-        let not_after = s.outside.server_now() + hold.terms.operation_timeout;
+        hold.outstanding.sent(s.now, &hold.terms);
+        let not_after = s.env.server_now() + hold.terms.operation_timeout;
         let (lease, terms, sent) = (hold.id.lease, hold.terms, s.now);
-        s.say(Command::Renew { lease, terms, not_after, sent });
+        s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 
     /// Renew before anything else relies on the hold. A fixed lease is not renewed: it ends when it said.
-    pub(super) fn on_suspicion(&mut self, s: &mut Step<'_>) {
+    pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
             hold.renewal.next_at = s.now;
@@ -63,7 +63,7 @@ impl Machine {
 
     pub(super) fn on_renewed(
         &mut self,
-        s: &mut Step<'_>,
+        s: &mut Ctx<'_>,
         lease: LeaseNumber,
         sent: Moment,
         outcome: Result<Reply<Renewed>, Failure>,
@@ -78,7 +78,7 @@ impl Machine {
                 renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
                 hold.deadline = hold.deadline.max(deadline(sent, &hold.terms));
                 if !hold.ended {
-                    s.say(Command::Extended { hold: hold.id, deadline: hold.deadline });
+                    s.emit(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
             }
             Ok(Renewed::Gone) => self.lose(s, LostReason::Gone),
@@ -86,15 +86,15 @@ impl Machine {
             Ok(Renewed::Late) | Err(_) => {
                 renewal.failures += 1;
                 renewal.suspect = true;
-                let retry_at = s.now + pace::back_off(s, renewal.failures, hold.terms.operation_timeout);
+                let retry_at = s.now + backoff::back_off(s, renewal.failures, hold.terms.operation_timeout);
                 renewal.next_at = renewal.next_at.min(retry_at);
                 let (token, remaining) = (hold.id.token, hold.deadline.since(s.now));
-                s.say(Command::Notice(Notice::RenewalFailed { token, remaining }));
+                s.emit(Command::Notice(Notice::RenewalFailed { token, remaining }));
             }
         }
     }
 
-    /// Another renewal may still be in flight (a suspicion does not wait for it): its answer plans the next.
+    /// Another renewal may still be in attempt (a suspicion does not wait for it): its answer plans the next.
     fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
         match renewal.in_flight {
             0 => Renewal::after(sent, terms).next_at,

@@ -1,6 +1,6 @@
 //! The subscription to wake-ups: made when a try found the lock busy, kept for a while after the last waiter.
 
-use super::{Command, Machine, Moment, Step, WatchAnswer, pace};
+use super::{Command, Ctx, Machine, Moment, WatchAnswer, backoff};
 use std::time::Duration;
 
 /// Ends of a subscription that fail in a row, after which the connection that carries it is taken for dead and
@@ -43,21 +43,21 @@ impl Watch {
         self.state == State::On
     }
 
-    fn failed(&mut self, s: &mut Step<'_>) {
+    fn failed(&mut self, s: &mut Ctx<'_>) {
         self.failures += 1;
-        self.state = State::InDoubt(s.now + pace::back_off(s, self.failures, pace::SLOWEST_RETRY));
+        self.state = State::InDoubt(s.now + backoff::back_off(s, self.failures, backoff::SLOWEST_RETRY));
     }
 
-    fn ask(&mut self, s: &mut Step<'_>) {
+    fn ask(&mut self, s: &mut Ctx<'_>) {
         self.state = State::Asking;
-        s.say(Command::Watch);
+        s.emit(Command::Watch);
     }
 
-    fn leave(&mut self, s: &mut Step<'_>) {
+    fn leave(&mut self, s: &mut Ctx<'_>) {
         self.state = State::Leaving;
         self.wanted = false;
         self.linger_until = None;
-        s.say(Command::Unwatch);
+        s.emit(Command::Unwatch);
     }
 
     pub(super) fn wake_at(&self) -> Option<Moment> {
@@ -70,7 +70,7 @@ impl Watch {
 }
 
 impl Machine {
-    pub(super) fn on_watched(&mut self, s: &mut Step<'_>, answer: WatchAnswer) {
+    pub(super) fn on_watched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
         match answer {
             WatchAnswer::Acknowledged => {
                 self.watch.state = State::On;
@@ -82,7 +82,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn on_unwatched(&mut self, s: &mut Step<'_>, answer: WatchAnswer) {
+    pub(super) fn on_unwatched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
         match answer {
             WatchAnswer::Failed if self.watch.failures < MOST_FAILURES => self.watch.failed(s),
             WatchAnswer::Acknowledged | WatchAnswer::Failed => {
@@ -92,8 +92,8 @@ impl Machine {
         }
     }
 
-    pub(super) fn tend_watch(&mut self, s: &mut Step<'_>) {
-        if !self.rules.push {
+    pub(super) fn tend_watch(&mut self, s: &mut Ctx<'_>) {
+        if !self.config.push {
             return;
         }
         let (waiting, closed) = (self.queue.has_line(), self.closed);
@@ -107,7 +107,7 @@ impl Machine {
             State::InDoubt(at) if waiting && at <= s.now => watch.ask(s),
             State::InDoubt(at) if !waiting && (at <= s.now || closed) => watch.leave(s),
             State::On if !waiting => {
-                let linger = if closed { Duration::ZERO } else { self.rules.linger };
+                let linger = if closed { Duration::ZERO } else { self.config.linger };
                 let until = watch.linger_until.map_or(s.now + linger, |at| at.min(s.now + linger));
                 watch.linger_until = Some(until);
                 if until <= s.now {

@@ -6,12 +6,12 @@ mod shelf;
 use crate::{
     backend::{
         AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
-        ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply,
-        Signals, Store, StoredHold, SubscriberId, Subscriptions, Watchers,
+        ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, Store, StoredHold, SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
     clock::{Clock, SteadyClock},
     name::LockName,
-    store::UnsupportedWish,
+    store::UnsupportedMode,
     sync::{Mutex, lock},
     time::ServerTime,
 };
@@ -48,7 +48,7 @@ pub struct MemoryBackend {
 struct Inner {
     clock: Arc<dyn Clock>,
     shelf: Mutex<Shelf>,
-    watchers: Watchers,
+    watchers: SubscriptionRegistry,
 }
 
 impl MemoryBackend {
@@ -61,11 +61,17 @@ impl MemoryBackend {
     /// An empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self { inner: Arc::new(Inner { clock, shelf: Mutex::default(), watchers: Watchers::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                clock,
+                shelf: Mutex::default(),
+                watchers: SubscriptionRegistry::default(),
+            }),
+        }
     }
 
     /// Forgets every lock and every counter, as a server that restarts empty does, and reports it to its factories.
-    pub fn forget_everything(&self) {
+    pub fn clear(&self) {
         lock(&self.inner.shelf).clear();
         self.inner.watchers.node_restarted();
     }
@@ -107,7 +113,7 @@ impl Inner {
     }
 }
 
-fn unsupported(_: UnsupportedWish) -> BackendError {
+fn unsupported(_: UnsupportedMode) -> BackendError {
     let message = "asked a single in-memory store for the vote of a quorum node: give it a plain acquire";
     BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
 }
@@ -127,15 +133,15 @@ impl Backend for MemoryBackend {
         let now = self.inner.now();
         let acquired = shelf.slot_or_new(&r.name, now, |slot| {
             let retention = r.retention.unless(Some(shelf::RETENTION));
-            slot.acquire(now, r.lease, r.duration, r.not_after, r.wish, retention)
+            slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention)
         });
         Ok(Reply::new(now, acquired.map_err(unsupported)?))
     }
 
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let mut shelf = lock(&self.inner.shelf);
         let now = self.inner.now();
-        let renew = |item: &RenewItem| {
+        let renew = |item: &RenewRequest| {
             shelf.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration, item.not_after))
         };
         items.iter().map(renew).map(|renewed| Ok(Reply::new(now, renewed))).collect()
@@ -148,7 +154,7 @@ impl Backend for MemoryBackend {
             (now, shelf.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
         };
         let outcome = match released {
-            Released::Released { .. } if r.publish == Publish::Yes => {
+            Released::Released { .. } if r.notify == NotifyWaiters::Yes => {
                 Released::Released { listeners: Some(self.inner.watchers.freed(&r.name)) }
             }
             other => other,
@@ -168,13 +174,13 @@ impl Backend for MemoryBackend {
         Ok(Reply::new(now, outcome))
     }
 
-    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let (now, outcome) = {
             let mut shelf = lock(&self.inner.shelf);
             let now = self.inner.now();
             (now, shelf.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
         };
-        if outcome == Forced::Forced {
+        if outcome == ForceReleased::Released {
             self.inner.watchers.freed(&r.name);
         }
         Ok(Reply::new(now, outcome))
@@ -183,7 +189,7 @@ impl Backend for MemoryBackend {
 
 #[async_trait]
 impl Subscriptions for MemoryBackend {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.inner.watchers.forget_gone();
         self.inner.watchers.attach(listener)
     }
@@ -224,13 +230,13 @@ mod tests {
             let now = store.server_now(&name).unwrap();
             let mut shelf = lock(&store.inner.shelf);
             shelf.slot_or_new(&name, now, |slot| {
-                let wish = crate::backend::Wish::Next { reserve: 0, floor: None };
+                let mode = crate::backend::AcquireMode::New { reserve: 0, floor: None };
                 slot.acquire(
                     now,
                     lease,
                     std::time::Duration::from_secs(30),
                     now,
-                    wish,
+                    mode,
                     Some(shelf::RETENTION),
                 )
                 .unwrap();

@@ -7,12 +7,12 @@ mod trace;
 #[cfg(feature = "otel")]
 pub use otel::{Instruments, OtelObserver};
 
-pub use crate::machine::GrantedBy;
+pub use crate::machine::GrantSource;
 use crate::{
     backend::BackendError,
     driver::Driver,
     ids::LeaseId,
-    machine::{Ended, LostReason, ReleaseAnswer},
+    machine::{HoldEnd, LostReason, ReleaseAnswer},
     name::LockName,
     token::FencingToken,
 };
@@ -86,7 +86,7 @@ pub enum LockEvent<'a> {
         /// Its lease in the store.
         lease: LeaseId,
         /// How it came about.
-        by: GrantedBy,
+        by: GrantSource,
     },
     /// A hold ended; there is one for each [`Granted`](Self::Granted).
     Ended {
@@ -97,18 +97,18 @@ pub enum LockEvent<'a> {
         /// Its lease in the store.
         lease: LeaseId,
         /// How.
-        how: Ended,
+        how: HoldEnd,
         /// How long it lasted.
         held: Duration,
     },
     /// A guard was released.
-    Released {
+    GuardReleased {
         /// The lock.
         name: &'a LockName,
         /// What it found.
         answer: ReleaseAnswer,
         /// By hand, or by Drop.
-        by: By,
+        by: ReleaseKind,
     },
     /// A renewal was answered, or not.
     Renewal {
@@ -122,7 +122,7 @@ pub enum LockEvent<'a> {
         remaining: Duration,
     },
     /// A renewal failed; it is retried until the deadline.
-    Suspect {
+    RenewalFailed {
         /// The lock.
         name: &'a LockName,
         /// The fencing token of the hold.
@@ -137,7 +137,7 @@ pub enum LockEvent<'a> {
         /// The lock.
         name: &'a LockName,
         /// By what.
-        wake: WakeUp,
+        wake: WakeSource,
     },
     /// Somebody in this process has waited longer than a lease for a hold of this process: perhaps for itself.
     SelfDeadlock {
@@ -159,9 +159,9 @@ impl LockEvent<'_> {
             | Self::WaitEnded { name, .. }
             | Self::Granted { name, .. }
             | Self::Ended { name, .. }
-            | Self::Released { name, .. }
+            | Self::GuardReleased { name, .. }
             | Self::Renewal { name, .. }
-            | Self::Suspect { name, .. }
+            | Self::RenewalFailed { name, .. }
             | Self::WakeUp { name, .. }
             | Self::SelfDeadlock { name, .. } => name,
         }
@@ -171,7 +171,7 @@ impl LockEvent<'_> {
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
         match self {
-            Self::Ended { how: Ended::Lost(reason), .. } => Some(*reason),
+            Self::Ended { how: HoldEnd::Lost(reason), .. } => Some(*reason),
             _ => None,
         }
     }
@@ -195,11 +195,11 @@ pub enum AcquireOutcome {
 
 /// How a guard was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum By {
-    /// With `release().await`.
-    Hand,
-    /// By being dropped.
-    Drop,
+pub enum ReleaseKind {
+    /// By `release().await`.
+    Explicit,
+    /// By dropping the guard.
+    Dropped,
 }
 
 /// How a renewal went.
@@ -217,7 +217,7 @@ pub enum RenewalOutcome {
 /// What wakes waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum WakeUp {
+pub enum WakeSource {
     /// The store said that the lock was released.
     Push,
     /// It was time to ask again.

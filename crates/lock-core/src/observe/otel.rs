@@ -1,8 +1,8 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::{AcquireOutcome, By, LockEvent, LockObserver, RenewalOutcome, WakeUp};
+use super::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, WakeSource};
 use crate::{
-    machine::{Ended, GrantedBy, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
     name::LockName,
 };
 use opentelemetry::{
@@ -145,26 +145,26 @@ impl LockObserver for OtelObserver {
             }
             LockEvent::Granted { by, .. } => {
                 self.held.add(1, &common);
-                if by == GrantedBy::HandOff {
+                if by == GrantSource::HandOff {
                     self.handoff.add(1, &common);
                 }
             }
             LockEvent::Ended { how, held, .. } => {
                 self.held.add(-1, &common);
                 let outcome = match how {
-                    Ended::Released => "released",
-                    Ended::Lost(_) => "lost",
+                    HoldEnd::Released => "released",
+                    HoldEnd::Lost(_) => "lost",
                 };
                 self.hold.record(seconds(held), &with("lock.outcome", outcome));
-                if let Ended::Lost(reason) = how {
+                if let HoldEnd::Lost(reason) = how {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
-            LockEvent::Released { answer, by, .. } => {
+            LockEvent::GuardReleased { answer, by, .. } => {
                 let mut attributes = with("lock.outcome", release_outcome(answer));
                 let by = match by {
-                    By::Hand => "hand",
-                    By::Drop => "drop",
+                    ReleaseKind::Explicit => "hand",
+                    ReleaseKind::Dropped => "drop",
                 };
                 attributes.push(KeyValue::new("lock.release.by", by));
                 self.release.add(1, &attributes);
@@ -174,7 +174,7 @@ impl LockObserver for OtelObserver {
                 self.remaining.record(seconds(remaining), &common);
             }
             LockEvent::WakeUp { wake, .. } => self.wakeup.add(1, &with("lock.outcome", wake_up(wake))),
-            LockEvent::Suspect { .. } | LockEvent::SelfDeadlock { .. } => {}
+            LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
         }
     }
 }
@@ -222,11 +222,11 @@ fn renewal_outcome(outcome: RenewalOutcome) -> &'static str {
     }
 }
 
-fn wake_up(wake: WakeUp) -> &'static str {
+fn wake_up(wake: WakeSource) -> &'static str {
     match wake {
-        WakeUp::Push => "push",
-        WakeUp::Poll => "poll",
-        WakeUp::Lagged => "lagged",
-        WakeUp::Reconnected => "reconnected",
+        WakeSource::Push => "push",
+        WakeSource::Poll => "poll",
+        WakeSource::Lagged => "lagged",
+        WakeSource::Reconnected => "reconnected",
     }
 }

@@ -1,7 +1,7 @@
 //! `tracing` events: fields, not prose. Debug for the ordinary, warn for what endangers a hold, error for loss.
 
-use super::{By, LockEvent};
-use crate::machine::{Ended, LostReason, ReleaseOutcome, Unconfirmed};
+use super::{LockEvent, ReleaseKind};
+use crate::machine::{HoldEnd, LostReason, ReleaseOutcome, Unconfirmed};
 use std::time::Duration;
 
 fn seconds(d: Duration) -> f64 {
@@ -21,32 +21,32 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, by = ?by, "acquired");
         }
         LockEvent::Ended { token, lease, how, held, .. } => match how {
-            Ended::Released => {
+            HoldEnd::Released => {
                 tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
                 )
             }
-            Ended::Lost(LostReason::ShutDown) => tracing::info!(
+            HoldEnd::Lost(LostReason::ShutDown) => tracing::info!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
                 held = seconds(held), "given back by the shutdown"
             ),
-            Ended::Lost(LostReason::Unclaimed) => tracing::warn!(
+            HoldEnd::Lost(LostReason::Unclaimed) => tracing::warn!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
                 held = seconds(held), "given back: the acquire future was not polled"
             ),
-            Ended::Lost(reason) => {
+            HoldEnd::Lost(reason) => {
                 tracing::error!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
                     held = seconds(held), "lost"
                 )
             }
         },
-        LockEvent::Released { answer, by, .. } => match (answer, by) {
+        LockEvent::GuardReleased { answer, by, .. } => match (answer, by) {
             (Err(Unconfirmed), _) => {
                 tracing::warn!(lock.name = name, by = ?by, "release not confirmed by the store");
             }
             (Ok(ReleaseOutcome::AlreadyExpired | ReleaseOutcome::HeldByOther), _) => {
                 tracing::warn!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released too late");
             }
-            (_, By::Hand | By::Drop) => {
+            (_, ReleaseKind::Explicit | ReleaseKind::Dropped) => {
                 tracing::debug!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released");
             }
         },
@@ -54,7 +54,7 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal"
             )
         }
-        LockEvent::Suspect { token, remaining, error, .. } => tracing::warn!(
+        LockEvent::RenewalFailed { token, remaining, error, .. } => tracing::warn!(
             lock.name = name,
             lock.token = token.get(),
             remaining = seconds(remaining),

@@ -1,6 +1,6 @@
 //! Which options do not fit together, and what to change.
 
-use super::SHORTEST_LEASE;
+use super::MIN_LEASE;
 use crate::token::FencingToken;
 use std::{fmt, time::Duration};
 
@@ -20,7 +20,7 @@ pub enum OptionsError {
         /// Which.
         option: &'static str,
     },
-    /// The lease is below [`SHORTEST_LEASE`].
+    /// The lease is below [`MIN_LEASE`].
     LeaseTooShort {
         /// The lease.
         lease: Duration,
@@ -89,12 +89,12 @@ impl fmt::Display for OptionsError {
             Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
             Self::LeaseTooShort { lease } => {
-                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {SHORTEST_LEASE:?}")
+                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {MIN_LEASE:?}")
             }
             Self::LeaseTooLong { lease, most } => {
                 write!(
                     f,
-                    "a lease of {lease:?} is above the bound: use at most {most:?}, or raise `longest_lease`"
+                    "a lease of {lease:?} is above the bound: use at most {most:?}, or raise `max_lease`"
                 )
             }
             Self::OperationTimeoutTooLong { operation_timeout, most } => write!(
@@ -124,10 +124,7 @@ impl fmt::Display for OptionsError {
                 "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"
             ),
             Self::WaitTooLong { wait, most } => {
-                write!(
-                    f,
-                    "a wait of {wait:?} is above the bound: use at most {most:?}, or raise `longest_wait`"
-                )
+                write!(f, "a wait of {wait:?} is above the bound: use at most {most:?}, or raise `max_wait`")
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The bounds of a factory.
 
-use super::{LEASE_FOR_EVER, LockOptions, OptionsError, SHORTEST_LEASE};
+use super::{LEASE_FOR_EVER, LockOptions, MIN_LEASE, OptionsError};
 use crate::terms::Terms;
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use std::time::Duration;
 /// | --- | --- |
 /// | [`waiters_per_name`](Self::waiters_per_name) | 10,000 |
 /// | [`waiters`](Self::waiters) | 100,000 |
-/// | [`longest_lease`](Self::longest_lease) | 24 h |
-/// | [`longest_wait`](Self::longest_wait) | 24 h |
+/// | [`max_lease`](Self::max_lease) | 24 h |
+/// | [`max_wait`](Self::max_wait) | 24 h |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Limits {
     pub(crate) waiters_per_name: usize,
     pub(crate) waiters: usize,
-    pub(crate) longest_lease: Duration,
-    pub(crate) longest_wait: Duration,
+    pub(crate) max_lease: Duration,
+    pub(crate) max_wait: Duration,
 }
 
 impl Limits {
     /// The defaults.
     pub const fn new() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-        Self { waiters_per_name: 10_000, waiters: 100_000, longest_lease: DAY, longest_wait: DAY }
+        Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
     }
 
     /// How many acquires may be under way for one name in this process.
@@ -41,19 +41,19 @@ impl Limits {
     }
 
     /// The longest lease that options may ask for; at most ten years.
-    pub const fn longest_lease(mut self, most: Duration) -> Self {
-        self.longest_lease = most;
+    pub const fn max_lease(mut self, most: Duration) -> Self {
+        self.max_lease = most;
         self
     }
 
     /// The longest time that [`acquire_timeout`](crate::Lock::acquire_timeout) may be asked to wait.
-    pub const fn longest_wait(mut self, most: Duration) -> Self {
-        self.longest_wait = most;
+    pub const fn max_wait(mut self, most: Duration) -> Self {
+        self.max_wait = most;
         self
     }
 
     pub(crate) fn check_wait(&self, wait: Duration) -> Result<(), OptionsError> {
-        match self.longest_wait {
+        match self.max_wait {
             most if wait > most => Err(OptionsError::WaitTooLong { wait, most }),
             _ => Ok(()),
         }
@@ -64,19 +64,19 @@ impl Limits {
         if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
             return Err(OptionsError::Zero { option });
         }
-        if self.longest_lease < SHORTEST_LEASE {
-            return Err(OptionsError::LeaseTooShort { lease: self.longest_lease });
+        if self.max_lease < MIN_LEASE {
+            return Err(OptionsError::LeaseTooShort { lease: self.max_lease });
         }
-        if self.longest_lease > LEASE_FOR_EVER {
-            return Err(OptionsError::LeaseTooLong { lease: self.longest_lease, most: LEASE_FOR_EVER });
+        if self.max_lease > LEASE_FOR_EVER {
+            return Err(OptionsError::LeaseTooLong { lease: self.max_lease, most: LEASE_FOR_EVER });
         }
         Ok(())
     }
 
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
         let terms = options.terms()?;
-        match terms.lease > self.longest_lease {
-            true => Err(OptionsError::LeaseTooLong { lease: terms.lease, most: self.longest_lease }),
+        match terms.lease > self.max_lease {
+            true => Err(OptionsError::LeaseTooLong { lease: terms.lease, most: self.max_lease }),
             false => Ok(terms),
         }
     }

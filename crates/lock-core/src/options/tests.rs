@@ -16,10 +16,7 @@ fn the_defaults_are_as_documented() {
     assert_eq!(terms.poll_interval, secs(30));
     let nightly = LockOptions::new().lease(secs(24 * 60 * 60)).terms().unwrap();
     assert_eq!(nightly.operation_timeout, secs(3), "an outage must not close a name for hours");
-    assert!(
-        LockOptions::new().lease(SHORTEST_LEASE).check().is_ok(),
-        "the shortest lease fits its own defaults"
-    );
+    assert!(LockOptions::new().lease(MIN_LEASE).check().is_ok(), "the shortest lease fits its own defaults");
 }
 
 #[test]
@@ -50,7 +47,7 @@ fn options_that_do_not_fit_are_refused_with_their_cure() {
 
 #[test]
 fn limits_bind_the_options() {
-    let limits = Limits::new().longest_lease(secs(60));
+    let limits = Limits::new().max_lease(secs(60));
     assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());
     let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err();
     assert_eq!(error, OptionsError::LeaseTooLong { lease: secs(61), most: secs(60) });

@@ -21,7 +21,7 @@
 mod tokens;
 
 use crate::{
-    backend::{Acquired, Forced, Released, Renewed, Wish},
+    backend::{AcquireMode, Acquired, ForceReleased, Released, Renewed},
     ids::LeaseId,
     time::ServerTime,
 };
@@ -61,7 +61,7 @@ pub fn expiry(now: ServerTime, duration: Duration) -> u64 {
 
 /// What this store does not do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnsupportedWish;
+pub struct UnsupportedMode;
 
 impl Slot {
     /// Drops what has expired; every operation begins with it.
@@ -86,15 +86,15 @@ impl Slot {
         lease: LeaseId,
         duration: Duration,
         not_after: ServerTime,
-        wish: Wish,
+        mode: AcquireMode,
         retention: Option<Duration>,
-    ) -> Result<Acquired, UnsupportedWish> {
+    ) -> Result<Acquired, UnsupportedMode> {
         self.expire(now);
         if now > not_after {
             return Ok(Acquired::Late);
         }
-        match wish {
-            Wish::Next { reserve, floor } => {
+        match mode {
+            AcquireMode::New { reserve, floor } => {
                 match &mut self.held {
                     Some(held) if held.lease != lease => {
                         return Ok(Acquired::Busy { remaining: Some(held.remaining(now)), counter: None });
@@ -105,7 +105,7 @@ impl Slot {
                 let (first, last) = draw(&mut self.counter, now, reserve, floor, retention);
                 Ok(Acquired::Granted { first, last })
             }
-            Wish::Keep { depth } => match self.held_by(lease) {
+            AcquireMode::Reenter { depth } => match self.held_by(lease) {
                 Some(held) => {
                     held.depth = depth;
                     held.raise_expiry(now, duration);
@@ -113,7 +113,7 @@ impl Slot {
                 }
                 None => Ok(Acquired::Gone),
             },
-            Wish::Propose { .. } | Wish::Restore { .. } => Err(UnsupportedWish),
+            AcquireMode::Propose { .. } | AcquireMode::Restore { .. } => Err(UnsupportedMode),
         }
     }
 
@@ -155,14 +155,14 @@ impl Slot {
     }
 
     /// Frees the lock if `seen` still holds it.
-    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> Forced {
+    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> ForceReleased {
         self.expire(now);
         match &self.held {
             Some(held) if held.lease.to_string() == seen => {
                 self.held = None;
-                Forced::Forced
+                ForceReleased::Released
             }
-            _ => Forced::Changed,
+            _ => ForceReleased::HolderChanged,
         }
     }
 

@@ -20,12 +20,12 @@ fn take(slot: &mut Slot, now: ServerTime, lease: LeaseId) -> Acquired {
 }
 
 fn take_for(slot: &mut Slot, now: ServerTime, lease: LeaseId, duration: Duration) -> Acquired {
-    let wish = Wish::Next { reserve: 0, floor: None };
-    slot.acquire(now, lease, duration, now + Duration::from_secs(3), wish, DAY).unwrap()
+    let mode = AcquireMode::New { reserve: 0, floor: None };
+    slot.acquire(now, lease, duration, now + Duration::from_secs(3), mode, DAY).unwrap()
 }
 
 fn keep(slot: &mut Slot, now: ServerTime, lease: LeaseId, depth: u32, duration: Duration) -> Acquired {
-    slot.acquire(now, lease, duration, now, Wish::Keep { depth }, DAY).unwrap()
+    slot.acquire(now, lease, duration, now, AcquireMode::Reenter { depth }, DAY).unwrap()
 }
 
 fn token(acquired: &Acquired) -> FencingToken {
@@ -97,11 +97,11 @@ fn an_inner_hold_of_one_second_does_not_shorten_thirty() {
 #[test]
 fn an_acquire_that_is_delivered_late_is_not_carried_out() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
-    let wish = Wish::Next { reserve: 0, floor: None };
+    let mode = AcquireMode::New { reserve: 0, floor: None };
     let too_late = NOW + Duration::from_micros(1);
-    assert_eq!(slot.acquire(too_late, a, LEASE, NOW, wish, DAY), Ok(Acquired::Late));
+    assert_eq!(slot.acquire(too_late, a, LEASE, NOW, mode, DAY), Ok(Acquired::Late));
     assert!(slot.is_empty(), "no lease, and no token drawn");
-    assert!(matches!(slot.acquire(NOW, a, LEASE, NOW, wish, DAY), Ok(Acquired::Granted { .. })));
+    assert!(matches!(slot.acquire(NOW, a, LEASE, NOW, mode, DAY), Ok(Acquired::Granted { .. })));
 }
 
 #[test]
@@ -124,9 +124,13 @@ fn a_lease_ends_by_itself_and_cannot_be_revived() {
 fn force_release_touches_only_the_holder_that_was_seen() {
     let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
     take(&mut slot, NOW, a);
-    assert_eq!(slot.force_release(NOW, &a.to_string()), Forced::Forced);
+    assert_eq!(slot.force_release(NOW, &a.to_string()), ForceReleased::Released);
     take(&mut slot, NOW, b);
-    assert_eq!(slot.force_release(NOW, &a.to_string()), Forced::Changed, "a repeat after a lost reply");
+    assert_eq!(
+        slot.force_release(NOW, &a.to_string()),
+        ForceReleased::HolderChanged,
+        "a repeat after a lost reply"
+    );
     assert_eq!(slot.inspect(NOW).unwrap().0, b);
 }
 
@@ -165,16 +169,16 @@ fn a_range_stays_within_a_millisecond_of_the_clock() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     take(&mut slot, NOW, a);
     let later = NOW + Duration::from_secs(1);
-    let wish = Wish::Next { reserve: 5_000, floor: None };
-    let Ok(Acquired::Granted { first, last }) = slot.acquire(later, a, LEASE, later, wish, DAY) else {
+    let mode = AcquireMode::New { reserve: 5_000, floor: None };
+    let Ok(Acquired::Granted { first, last }) = slot.acquire(later, a, LEASE, later, mode, DAY) else {
         panic!("a repeat is granted")
     };
     assert_eq!((first.get(), last.get()), (later.as_micros(), later.as_micros() + 1000));
 
     let stepped_back = later - Duration::from_secs(3600);
-    let wish = Wish::Next { reserve: 5_000, floor: None };
+    let mode = AcquireMode::New { reserve: 5_000, floor: None };
     let Ok(Acquired::Granted { first: next, last: end }) =
-        slot.acquire(stepped_back, a, LEASE, later, wish, DAY)
+        slot.acquire(stepped_back, a, LEASE, later, mode, DAY)
     else {
         panic!("a repeat is granted")
     };
@@ -185,8 +189,8 @@ fn a_range_stays_within_a_millisecond_of_the_clock() {
 fn a_floor_lifts_the_tokens() {
     let mut slot = Slot::default();
     let floor = FencingToken::new(NOW.as_micros() + 5_000_000);
-    let wish = Wish::Next { reserve: 0, floor: Some(floor) };
-    let granted = slot.acquire(NOW, lease(1, 1), LEASE, NOW, wish, DAY).unwrap();
+    let mode = AcquireMode::New { reserve: 0, floor: Some(floor) };
+    let granted = slot.acquire(NOW, lease(1, 1), LEASE, NOW, mode, DAY).unwrap();
     assert_eq!(token(&granted), floor.next());
 }
 
@@ -207,7 +211,10 @@ fn a_late_renewal_or_re_entry_does_not_lengthen_a_lease() {
     take(&mut slot, NOW, a);
     let later = NOW + Duration::from_secs(10);
     assert_eq!(slot.renew(later, a, LEASE, NOW), Renewed::Late);
-    assert_eq!(slot.acquire(later, a, LEASE, NOW, Wish::Keep { depth: 2 }, DAY), Ok(Acquired::Late));
+    assert_eq!(
+        slot.acquire(later, a, LEASE, NOW, AcquireMode::Reenter { depth: 2 }, DAY),
+        Ok(Acquired::Late)
+    );
     assert_eq!(slot.inspect(later), Some((a, 1, Duration::from_secs(20))));
 }
 
@@ -229,8 +236,8 @@ fn each_grant_sets_the_retention_of_the_counter() {
 #[test]
 fn without_a_retention_the_counter_is_kept() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
-    let wish = Wish::Next { reserve: 0, floor: None };
-    slot.acquire(NOW, a, LEASE, NOW, wish, None).unwrap();
+    let mode = AcquireMode::New { reserve: 0, floor: None };
+    slot.acquire(NOW, a, LEASE, NOW, mode, None).unwrap();
     slot.expire(NOW + Duration::from_secs(100 * 365 * 86_400));
     assert!(!slot.is_empty());
 }

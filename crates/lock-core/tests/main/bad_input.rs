@@ -1,6 +1,6 @@
 //! Bad input is refused at the edge, with one sentence that says what to do.
 
-use lock_core::{Connectors, ErrorKind, Limits, LockError, LockFactory, LockOptions, MemoryBackend};
+use lock_core::{Connectors, Limits, LockError, LockErrorKind, LockFactory, LockOptions, MemoryBackend};
 use std::{error::Error, time::Duration};
 
 /// The sentence: the error and its causes.
@@ -31,7 +31,7 @@ fn names_that_would_hurt_are_refused() {
     ];
     for (name, cure) in cases {
         let error = locks.named(name).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidName);
+        assert_eq!(error.kind(), LockErrorKind::InvalidName);
         assert!(sentence(&error).contains(cure), "{}", sentence(&error));
         assert!(!error.is_retryable());
     }
@@ -45,7 +45,7 @@ fn options_that_do_not_fit_are_refused() {
     let second = Duration::from_secs(1);
     let cases = [
         (lock.with_fixed_lease(Duration::ZERO), "use at least 100ms"),
-        (lock.with_fixed_lease(second * 100_000), "use at most 86400s, or raise `longest_lease`"),
+        (lock.with_fixed_lease(second * 100_000), "use at most 86400s, or raise `max_lease`"),
         (lock.with_options(LockOptions::new().renew_every(Duration::ZERO)), "`renew_every` is too short"),
         (lock.with_options(LockOptions::new().renew_every(second * 28)), "renew more often"),
         (lock.with_options(LockOptions::new().operation_timeout(second * 4)), "use at most 3s"),
@@ -53,17 +53,17 @@ fn options_that_do_not_fit_are_refused() {
     ];
     for (refused, cure) in cases {
         let error = refused.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidOptions);
+        assert_eq!(error.kind(), LockErrorKind::InvalidOptions);
         assert!(sentence(&error).contains(cure), "{}", sentence(&error));
     }
     let builders = [
         LockFactory::builder(MemoryBackend::new()).options(LockOptions::new().lease(Duration::ZERO)),
         LockFactory::builder(MemoryBackend::new()).limits(Limits::new().waiters(0)),
         LockFactory::builder(MemoryBackend::new()).limits(Limits::new().waiters_per_name(0)),
-        LockFactory::builder(MemoryBackend::new()).limits(Limits::new().longest_lease(second)),
+        LockFactory::builder(MemoryBackend::new()).limits(Limits::new().max_lease(second)),
     ];
     for builder in builders {
-        assert_eq!(builder.build().unwrap_err().kind(), ErrorKind::InvalidOptions);
+        assert_eq!(builder.build().unwrap_err().kind(), LockErrorKind::InvalidOptions);
     }
 }
 
@@ -71,11 +71,11 @@ fn options_that_do_not_fit_are_refused() {
 async fn a_wait_beyond_the_limit_is_refused() {
     let locks = LockFactory::new(MemoryBackend::new());
     let error = locks.named("x").unwrap().acquire_timeout(Duration::MAX).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidOptions);
-    assert!(sentence(&error).contains("raise `longest_wait`"), "{}", sentence(&error));
+    assert_eq!(error.kind(), LockErrorKind::InvalidOptions);
+    assert!(sentence(&error).contains("raise `max_wait`"), "{}", sentence(&error));
     assert_eq!(
         locks.check_wait(Duration::MAX).unwrap_err().kind(),
-        ErrorKind::InvalidOptions,
+        LockErrorKind::InvalidOptions,
         "before it is used"
     );
     assert!(locks.check_wait(Duration::from_secs(24 * 3600)).is_ok());
@@ -93,7 +93,7 @@ async fn urls_that_nobody_serves_are_refused_without_repeating_their_secrets() {
     ];
     for (url, cure) in cases {
         let error = connectors.connect(url).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidUrl);
+        assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
         let text = format!("{} {error:?}", sentence(&error));
         assert!(text.contains(cure), "{text}");
         assert!(!text.contains("s3cret"), "{text}");

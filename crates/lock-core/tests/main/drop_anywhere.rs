@@ -1,7 +1,7 @@
 //! A guard may be dropped anywhere, and a factory may outlive its runtime.
 
 use crate::support::{HANGS, World, secs, until};
-use lock_core::{ErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
+use lock_core::{LockErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
     sync::{Arc, OnceLock},
@@ -66,7 +66,7 @@ fn a_static_factory_works_in_two_successive_runtimes() {
             last = Some(guard.fencing_token());
             // The second waiter needs the worker: its wait ends by time.
             let refused = lock.acquire_timeout(Duration::from_millis(20)).await.unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Timeout);
+            assert_eq!(refused.kind(), LockErrorKind::Timeout);
             guard.release().await.unwrap();
         });
     }
@@ -122,10 +122,10 @@ async fn shutdown_gives_back_what_is_held_refuses_who_waits_and_takes_no_more() 
 
     let report = world.locks.shutdown().await;
     assert!(report.is_clean(), "{report:?}");
-    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
-    assert_eq!(waiting_for_remote.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
+    assert_eq!(waiter.await.unwrap().unwrap_err().kind(), LockErrorKind::ShutDown);
+    assert_eq!(waiting_for_remote.await.unwrap().unwrap_err().kind(), LockErrorKind::ShutDown);
     assert_eq!(guard.lost().await, LostReason::ShutDown);
-    assert_eq!(lock.acquire().await.unwrap_err().kind(), ErrorKind::ShutDown);
+    assert_eq!(lock.acquire().await.unwrap_err().kind(), LockErrorKind::ShutDown);
     assert!(!guard.is_held());
     drop((guard, remote));
     tokio::time::sleep(secs(1)).await;
@@ -171,7 +171,7 @@ fn no_runtime_is_an_error_that_says_so() {
     let mut acquire = std::pin::pin!(locks.named("x").unwrap().acquire());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match acquire.as_mut().poll(&mut context) {
-        std::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::NoRuntime),
+        std::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), LockErrorKind::NoRuntime),
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Exclusion, over real threads.
 
 use crate::support::{HANGS, World, secs};
-use lock_core::{ErrorKind, FencingToken, LockFactory, MemoryBackend};
+use lock_core::{FencingToken, LockErrorKind, LockFactory, MemoryBackend};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -77,7 +77,7 @@ async fn many_tasks_of_one_process_lose_nothing() {
     assert_eq!(counted, SECTIONS);
     assert!(tokens.is_sorted_by(|a, b| a < b), "tokens rise strictly");
     assert!(locks.shutdown().await.is_clean());
-    assert_eq!(locks.names_in_use(), 0);
+    assert_eq!(locks.active_locks(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,7 +125,7 @@ async fn no_floor_makes_a_token_repeat() {
     let above = |floor| lock.with_options(lock.options().token_floor(FencingToken::new(floor)));
     for floor in [u64::MAX, u64::MAX - 1, 1 << 53, (1 << 53) - 1] {
         let error = above(floor).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidOptions, "{floor}");
+        assert_eq!(error.kind(), LockErrorKind::InvalidOptions, "{floor}");
         assert!(format!("{error:#}").contains("use one below"), "{error:#}");
     }
     let mut last = FencingToken::new(8_000_000_000_000_000);

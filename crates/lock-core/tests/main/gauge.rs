@@ -1,7 +1,9 @@
 //! Every hold is announced, also one whose first waiter has just left; or counts of holds would be wrong for ever.
 //! (Two threads do this now and then; the observer makes it happen every time.)
 
-use lock_core::{AcquireFuture, By, Lock, LockEvent, LockFactory, LockObserver, MemoryBackend, TestClock};
+use lock_core::{
+    AcquireFuture, Lock, LockEvent, LockFactory, LockObserver, MemoryBackend, ReleaseKind, TestClock,
+};
 use std::{
     pin::Pin,
     sync::{
@@ -26,7 +28,7 @@ impl LockObserver for Gauge {
         match e {
             LockEvent::Granted { .. } => drop(self.0.held.fetch_add(1, SeqCst)),
             LockEvent::Ended { .. } => drop(self.0.held.fetch_sub(1, SeqCst)),
-            LockEvent::Released { by: By::Drop, .. } if self.0.armed.swap(false, SeqCst) => {
+            LockEvent::GuardReleased { by: ReleaseKind::Dropped, .. } if self.0.armed.swap(false, SeqCst) => {
                 let mut c = Box::pin(self.0.lock.get().unwrap().acquire());
                 let _ = c.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 self.0.kept.lock().unwrap().push(c);
@@ -48,7 +50,7 @@ async fn the_held_gauge_returns_to_zero() {
     gauge.0.lock.set(lock.clone()).unwrap();
     let ghost = lock.acquire().await.unwrap();
     tokio::time::sleep(Duration::from_millis(10)).await;
-    store.forget_everything();
+    store.clear();
     ghost.lost().await;
     let theirs = rival.named("x").unwrap().acquire().await.unwrap();
     let mine = lock.with_owner(&locks.owner()).unwrap();

@@ -2,8 +2,8 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, Ended, LockFactory, LockOptions, LostReason, Moment, ReleaseOutcome, ServerTime,
-    TestClock,
+    BackendErrorKind, Clock, HoldEnd, LockFactory, LockOptions, LostReason, Moment, ReleaseOutcome,
+    ServerTime, TestClock,
 };
 use lock_testkit::{Fault, Op};
 use std::{
@@ -46,7 +46,7 @@ async fn a_hanging_backend_loses_the_hold_at_the_deadline_counted_from_sending()
     let at = world.now();
     assert!(at >= millis(39_698) && at <= millis(39_702), "lost at {at:?}: second 10 + 30 s − 302 ms");
     assert!(!guard.is_held());
-    assert_eq!(second.await, Ended::Lost(LostReason::Expired));
+    assert_eq!(second.await, HoldEnd::Lost(LostReason::Expired));
     assert!(world.faulty.calls(Op::Renew) - retried_from >= 4, "suspicion retries before it gives up");
     assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
     assert_eq!(world.now(), at, "a release of a lost hold answers at once");
@@ -71,7 +71,7 @@ async fn gone_is_lost_at_once() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(secs(3)).await;
-    world.store.forget_everything(); // and says so: the hold is checked before it is relied on
+    world.store.clear(); // and says so: the hold is checked before it is relied on
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(world.now() <= secs(3) + millis(1), "by the next tick of the timer: {:?}", world.now());
 }

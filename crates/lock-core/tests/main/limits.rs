@@ -2,7 +2,7 @@
 
 use crate::support::{World, millis, secs};
 use lock_core::{
-    Applied, BackendErrorKind, ErrorKind, Limits, LockEvent, LockFactory, LockObserver, LockOptions,
+    Applied, BackendErrorKind, Limits, LockErrorKind, LockEvent, LockFactory, LockObserver, LockOptions,
     LostReason, MemoryBackend,
 };
 use lock_testkit::{Fault, Op};
@@ -21,7 +21,7 @@ async fn the_ten_thousand_and_first_waiter_of_a_name_is_refused() {
         tokio::task::yield_now().await;
     }
     let error = lock.acquire_timeout(secs(1)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TooManyWaiters);
+    assert_eq!(error.kind(), LockErrorKind::TooManyWaiters);
     assert!(error.is_retryable() && error.to_string().contains("10000 waiters already"), "{error}");
     let another_name = world.locks.named("y").unwrap().acquire().await;
     assert!(another_name.is_ok(), "other names are not affected");
@@ -49,7 +49,7 @@ async fn the_waiters_of_a_factory_are_limited_too() {
         ["a", "a", "b"].map(|name| tokio::spawn(locks.named(name).unwrap().acquire())).into_iter().collect();
     world.settle().await;
     let error = locks.named("c").unwrap().acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TooManyWaiters);
+    assert_eq!(error.kind(), LockErrorKind::TooManyWaiters);
     assert!(error.to_string().contains("this factory has 3 waiters already"), "{error}");
     drop(guards);
     for waiter in waiters {
@@ -64,7 +64,7 @@ async fn the_outage_budget_ends_an_acquire_while_the_backend_is_down() {
         let world = World::with(LockOptions::new().outage_budget(secs(12)));
         world.faulty.always(Op::Acquire, fault);
         let error = world.locks.named("x").unwrap().acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{fault:?}");
+        assert_eq!(error.kind(), LockErrorKind::Unavailable, "{fault:?}");
         assert!(error.is_retryable() && error.backend_error().is_some());
         let took = world.now();
         assert!((secs(12)..secs(13)).contains(&took), "{fault:?}: {took:?}");
@@ -93,7 +93,7 @@ async fn a_refusal_that_no_retry_cures_is_told_at_once() {
     for kind in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.next(Op::Acquire, Fault::Refuse(kind));
         let error = world.locks.named("x").unwrap().acquire().await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Backend);
+        assert_eq!(error.kind(), LockErrorKind::Backend);
         assert!(!error.is_retryable() && !error.is_ambiguous());
         assert_eq!(error.backend_error().unwrap().kind(), kind);
         assert_eq!(world.now(), Duration::ZERO);
@@ -147,7 +147,7 @@ async fn waiting_for_oneself_is_warned_of_once() {
     let lock = locks.named("x").unwrap();
     let _mine = lock.acquire().await.unwrap();
     let mine_again = lock.acquire_timeout(secs(100)).await;
-    assert_eq!(mine_again.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(mine_again.unwrap_err().kind(), LockErrorKind::Timeout);
     assert_eq!(*warned.0.lock().unwrap(), [secs(30)]);
 }
 
@@ -156,7 +156,7 @@ async fn an_acquire_with_a_time_limit_ends_at_it_even_if_the_backend_hangs() {
     let world = World::new();
     world.faulty.always(Op::Acquire, Fault::Hang);
     let error = world.locks.named("x").unwrap().acquire_timeout(millis(1_500)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "a silent store is no word about other holders");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "a silent store is no word about other holders");
     let took = world.now();
     assert!((millis(1_500)..millis(1_510)).contains(&took), "{took:?}");
 }
@@ -180,7 +180,7 @@ async fn the_smallest_options_do_not_spin() {
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     store.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
     let failed = locks.named("y").unwrap().acquire_timeout(millis(200)).await;
-    assert_eq!(failed.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(failed.unwrap_err().kind(), LockErrorKind::Unavailable);
     assert!(store.calls(Op::Acquire) < 300, "{} tries in 200 ms", store.calls(Op::Acquire));
     assert!(store.calls(Op::Renew) < 30, "{} renewals in 200 ms", store.calls(Op::Renew));
     drop(guard);

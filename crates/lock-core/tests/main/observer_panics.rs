@@ -1,6 +1,6 @@
 //! One panic of an observer (an exporter with a poisoned mutex, a tracing layer) ends that call and nothing else.
 
-use lock_core::{LockEvent, LockFactory, LockObserver, LockOptions, MemoryBackend, TestClock, WakeUp};
+use lock_core::{LockEvent, LockFactory, LockObserver, LockOptions, MemoryBackend, TestClock, WakeSource};
 use std::{
     sync::{
         Arc,
@@ -51,7 +51,7 @@ async fn the_watchdog_survives_an_observer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_survives_an_observer() {
-    let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { wake: WakeUp::Poll, .. }));
+    let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { wake: WakeSource::Poll, .. }));
     let rival = other.named("x").unwrap().acquire().await.unwrap();
     let lock = locks.named("x").unwrap();
     let waiter = tokio::spawn(lock.acquire());
@@ -62,7 +62,7 @@ async fn a_waiter_survives_an_observer() {
     waiter.abort();
     let _ = waiter.await;
     let later = tokio::time::timeout(secs(3600), lock.try_acquire()).await;
-    eprintln!("waiter done: {first}; a later try: {later:?}; names in use: {}", locks.names_in_use());
+    eprintln!("waiter done: {first}; a later try: {later:?}; names in use: {}", locks.active_locks());
     assert!(first && later.is_ok(), "the name is dead for this process: its attempt was never sent");
 }
 

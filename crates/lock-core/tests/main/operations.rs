@@ -1,7 +1,7 @@
 //! Looking at locks, and freeing them by force.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{ForceOutcome, LostReason};
+use lock_core::{ForceReleaseOutcome, LostReason};
 
 #[tokio::test(start_paused = true)]
 async fn an_inspection_tells_who_holds_and_who_waits() {
@@ -35,10 +35,10 @@ async fn a_forced_release_tells_the_holder_of_this_process_at_once() {
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let lease = guard.hold().lease_id().to_string();
     let forced = world.locks.force_release(&name("x")).await.unwrap();
-    assert_eq!(forced, ForceOutcome::Forced { lease });
+    assert_eq!(forced, ForceReleaseOutcome::Released { lease });
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(world.now() <= millis(1), "by the next tick of the timer: {:?}", world.now());
-    assert_eq!(world.locks.force_release(&name("x")).await.unwrap(), ForceOutcome::NotHeld);
+    assert_eq!(world.locks.force_release(&name("x")).await.unwrap(), ForceReleaseOutcome::NotHeld);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! What an outage of the store costs: seconds, however long the leases are, and what the callers are told meanwhile.
 
 use crate::support::{World, millis, secs};
-use lock_core::{ErrorKind, LockOptions};
+use lock_core::{LockErrorKind, LockOptions};
 use lock_testkit::{Fault, Op};
 
 const HOUR: std::time::Duration = secs(3_600);
@@ -46,7 +46,7 @@ async fn a_release_with_a_long_lease_waits_seconds_for_a_silent_store() {
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
     let begun = world.now();
-    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed);
+    assert_eq!(guard.release().await.unwrap_err().kind(), LockErrorKind::Unconfirmed);
     assert!(world.now() - begun <= secs(6) + millis(1), "{:?}", world.now() - begun);
 }
 
@@ -62,7 +62,7 @@ async fn waiters_are_told_of_an_outage_although_the_store_said_busy_before() {
     };
     let contended: Vec<_> = (0..4).map(|_| request()).collect();
     for error in contended {
-        assert_eq!(error.await.unwrap().kind(), ErrorKind::Timeout, "others hold it");
+        assert_eq!(error.await.unwrap().kind(), LockErrorKind::Timeout, "others hold it");
     }
     let mut requests = vec![request()];
     tokio::time::sleep(millis(100)).await;
@@ -74,7 +74,7 @@ async fn waiters_are_told_of_an_outage_although_the_store_said_busy_before() {
     let mut wrong = Vec::new();
     for (at, request) in requests.into_iter().enumerate() {
         let error = request.await.unwrap();
-        if error.kind() != ErrorKind::Unavailable {
+        if error.kind() != LockErrorKind::Unavailable {
             wrong.push(at);
         }
     }
@@ -94,8 +94,8 @@ async fn a_waiter_without_an_answer_at_the_end_is_told_of_the_outage() {
     // The message of this release makes the waiter ask, and nobody answers.
     held.release().await.unwrap();
     let error = front.await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Unavailable, true));
-    assert_eq!(behind.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!((error.kind(), error.is_ambiguous()), (LockErrorKind::Unavailable, true));
+    assert_eq!(behind.await.unwrap().unwrap_err().kind(), LockErrorKind::Unavailable);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn nobody_knows_what_a_store_did_that_panicked() {
     let world = World::new();
     world.faulty.next(Op::Acquire, Fault::ApplyThenPanic);
     let error = world.locks.named("x").unwrap().try_acquire().await.unwrap_err();
-    assert_eq!((error.kind(), error.is_ambiguous()), (ErrorKind::Unavailable, true));
+    assert_eq!((error.kind(), error.is_ambiguous()), (LockErrorKind::Unavailable, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn an_unconfirmed_release_is_not_retried_with_the_work_under_it() {
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
     let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     assert!(!error.is_retryable(), "the usual wrapper would run the work twice");
 }
 
@@ -143,6 +143,6 @@ async fn waiters_are_told_of_a_store_that_leaves_a_release_unanswered() {
     drop(held);
     for wait in [500, 1_000, 2_000] {
         let error = lock.acquire_timeout(millis(wait)).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "nobody holds it: {error}");
+        assert_eq!(error.kind(), LockErrorKind::Unavailable, "nobody holds it: {error}");
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    ErrorKind, FencingToken, Lock, LockError, LockFactory, LostReason, MemoryBackend, Owner, ReleaseOutcome,
-    TestClock,
+    FencingToken, Lock, LockError, LockErrorKind, LockFactory, LostReason, MemoryBackend, Owner,
+    ReleaseOutcome, TestClock,
 };
 use lock_testkit::{Fault, Op, Phase};
 use std::sync::Arc;
@@ -148,13 +148,13 @@ async fn nobody_re_enters_a_hold_that_was_lost() {
     let mine = lock.with_owner(&me).unwrap();
     let outer = mine.acquire().await.unwrap();
     tokio::time::sleep(millis(1)).await;
-    world.store.forget_everything();
+    world.store.clear();
     assert_eq!(outer.lost().await, LostReason::Gone);
 
-    assert_eq!(outer.reenter().await.unwrap_err().kind(), ErrorKind::Lost);
+    assert_eq!(outer.reenter().await.unwrap_err().kind(), LockErrorKind::Lost);
     assert_eq!(
         mine.acquire().await.unwrap_err().kind(),
-        ErrorKind::Lost,
+        LockErrorKind::Lost,
         "the owner believes itself protected"
     );
     let stranger = lock.acquire().await.unwrap();
@@ -181,7 +181,7 @@ async fn an_owner_of_another_factory_is_refused() {
     let world = World::new();
     let foreign = world.another_process().owner();
     let error = world.locks.named("x").unwrap().with_owner(&foreign).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ForeignOwner);
+    assert_eq!(error.kind(), LockErrorKind::ForeignOwner);
     assert!(error.to_string().contains("`owner()` of the factory of this lock"));
 }
 
@@ -193,7 +193,7 @@ async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
     let floor = FencingToken::new(outer.fencing_token().get() + 1_000_000);
     let inner = lock.with_options(lock.options().token_floor(floor)).unwrap();
     let error = inner.with_owner(outer.owner()).unwrap().acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidOptions);
+    assert_eq!(error.kind(), LockErrorKind::InvalidOptions);
     assert!(format!("{error:#}").contains("lower `token_floor`"), "{error:#}");
     assert!(outer.is_held());
 
@@ -203,7 +203,7 @@ async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
     let both = [lock.clone(), lock.with_options(lock.options().token_floor(floor)).unwrap()];
     let [first, second] = both.map(|lock| tokio::spawn(lock.with_owner(&owner).unwrap().acquire()));
     let first = first.await.unwrap().unwrap();
-    assert_eq!(second.await.unwrap().unwrap_err().kind(), ErrorKind::InvalidOptions);
+    assert_eq!(second.await.unwrap().unwrap_err().kind(), LockErrorKind::InvalidOptions);
     assert!(first.is_held());
 }
 

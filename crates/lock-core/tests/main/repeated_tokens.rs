@@ -15,7 +15,7 @@ async fn an_old_guard_does_not_free_the_hold_of_another_owner() {
     let old = lock.acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.step_wall(-1_000_000); // to the microsecond; a plain Java counter needs no luck at all: it restarts at 1
-    store.forget_everything();
+    store.clear();
     assert_eq!(old.lost().await, LostReason::Gone);
     server.step_wall(-clock_micros(&server, &old));
     let new = lock.acquire().await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, Ended, ErrorKind, Hold, LockEvent, LockFactory, LockGuard, LockName,
+    BackendErrorKind, Clock, Hold, HoldEnd, LockErrorKind, LockEvent, LockFactory, LockGuard, LockName,
     LockObserver, LockOptions, LostReason, Moment, ReleaseOutcome, RunError,
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
@@ -63,7 +63,7 @@ async fn a_lost_or_late_release_is_repeated_and_does_not_claim_what_nobody_knows
         world.faulty.next(Op::Release, fault);
         match (fault, guard.release().await) {
             (Fault::ApplyThenLose | Fault::ApplyThenHang, Err(error)) => {
-                assert_eq!(error.kind(), ErrorKind::Unconfirmed, "{fault:?}");
+                assert_eq!(error.kind(), LockErrorKind::Unconfirmed, "{fault:?}");
             }
             (_, answer) => assert_eq!(answer.unwrap(), ReleaseOutcome::Released, "{fault:?}"),
         }
@@ -83,7 +83,7 @@ async fn a_hold_that_was_lost_long_before_its_release_is_not_told_that_it_was_he
     let usurper = other.named("x").unwrap().acquire().await.unwrap();
     tokio::time::advance(secs(5)).await;
     world.faulty.next(Op::Release, Fault::ApplyThenLose);
-    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed);
+    assert_eq!(guard.release().await.unwrap_err().kind(), LockErrorKind::Unconfirmed);
     assert!(usurper.is_held());
 }
 
@@ -141,7 +141,7 @@ async fn a_release_nobody_confirms_says_so_in_time_and_is_undone_later() {
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always(Op::Release, Fault::Hang);
     let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), lock_core::ErrorKind::Unconfirmed);
+    assert_eq!(error.kind(), lock_core::LockErrorKind::Unconfirmed);
     assert!(error.is_ambiguous());
     assert!(world.now() <= secs(6) + millis(5), "two operation timeouts: {:?}", world.now());
     world.faulty.heal();
@@ -155,7 +155,7 @@ struct Losses(Arc<Mutex<Vec<LostReason>>>);
 
 impl LockObserver for Losses {
     fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
-        if let LockEvent::Ended { how: Ended::Lost(reason), .. } = event {
+        if let LockEvent::Ended { how: HoldEnd::Lost(reason), .. } = event {
             self.0.lock().unwrap().push(*reason);
         }
     }
@@ -266,7 +266,7 @@ impl Schedule {
         tokio::time::sleep(secs(6)).await;
         assert_eq!(self.world.store.watched(), 0);
         for (locks, _) in &self.processes {
-            assert_eq!(locks.names_in_use(), 0);
+            assert_eq!(locks.active_locks(), 0);
         }
         let losses = self.losses.0.lock().unwrap();
         assert!(
@@ -365,7 +365,7 @@ async fn a_release_that_is_overtaken_by_the_end_of_its_lease_is_unconfirmed_and_
         tokio::time::sleep(millis(980)).await;
         assert!(guard.is_held(), "its deadline is at 0.988 s");
         world.faulty.next(Op::Release, fault);
-        assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unconfirmed, "{fault:?}");
+        assert_eq!(guard.release().await.unwrap_err().kind(), LockErrorKind::Unconfirmed, "{fault:?}");
 
         world.faulty.next(Op::Release, fault);
         let done = lock.run(|_| tokio::time::sleep(millis(980))).await;

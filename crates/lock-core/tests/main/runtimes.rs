@@ -1,7 +1,7 @@
 //! A factory that is used from several runtimes, one of which ends or is not driven.
 
 use crate::support::{HANGS, millis, secs, until};
-use lock_core::{ErrorKind, LockFactory, LockOptions, MemoryBackend};
+use lock_core::{LockErrorKind, LockFactory, LockOptions, MemoryBackend};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -153,15 +153,15 @@ fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
     until("it waits", || backend.calls(Op::Subscribe) == 1 && backend.calls(Op::Acquire) == 2);
     ended.shutdown_background();
     let error = waiting.join().unwrap().map(drop).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoRuntime, "while it waited");
+    assert_eq!(error.kind(), LockErrorKind::NoRuntime, "while it waited");
     let error = handle.block_on(lock.acquire()).map(drop).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NoRuntime, "from the beginning");
+    assert_eq!(error.kind(), LockErrorKind::NoRuntime, "from the beginning");
     // A release that is not answered at once is not confirmed.
     living.block_on(held.release()).unwrap();
     let guard = living.block_on(lock.acquire()).unwrap();
     backend.next(Op::Release, Fault::Hang);
     let error = handle.block_on(guard.release()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     // And who lives goes on.
     drop(living.block_on(lock.acquire()).unwrap());
     assert!(living.block_on(locks.shutdown()).is_clean());

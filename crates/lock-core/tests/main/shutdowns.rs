@@ -3,8 +3,8 @@
 use crate::support::{World, name, secs, until};
 use futures_util::FutureExt;
 use lock_core::{
-    ErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend, ReleaseOutcome,
-    Store, TestClock,
+    LockErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend,
+    ReleaseOutcome, Store, TestClock,
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{
@@ -55,11 +55,11 @@ async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
     store.always(Op::Acquire, Fault::SlowAnswer(Duration::from_millis(20)));
     let asked = store.calls(Op::Acquire);
     let error = locks.named("x").unwrap().acquire().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::ShutDown);
+    assert_eq!(error.kind(), LockErrorKind::ShutDown);
     assert_eq!(store.calls(Op::Acquire), asked, "after the shutdown the store may be gone");
     assert!(locks.shutdown().await.is_clean());
     assert_eq!(memory.held(), Vec::<LockName>::new(), "an orphan for a whole lease");
-    assert_eq!(locks.names_in_use(), 0);
+    assert_eq!(locks.active_locks(), 0);
 }
 
 /// No race at all: a guard released where no runtime is, after the one of the worker went.
@@ -77,7 +77,7 @@ fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         // There is nobody who could carry it on.
         let Poll::Ready(Err(error)) = release.as_mut().poll(&mut cx) else { panic!("it is not confirmed") };
-        assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+        assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     }
     drop(locks);
     assert_eq!(

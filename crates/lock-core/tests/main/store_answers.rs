@@ -2,11 +2,11 @@
 
 use crate::support::{HANGS, World, millis, secs};
 use lock_core::{
-    Backend, BackendError, BackendErrorKind, ErrorKind, LockEvent, LockFactory, LockName, LockObserver,
+    Backend, BackendError, BackendErrorKind, LockErrorKind, LockEvent, LockFactory, LockName, LockObserver,
     LockOptions, MemoryBackend, ServerTime, Store, TestClock,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply,
+        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -24,7 +24,7 @@ use std::{
 struct Suspects(Arc<AtomicU64>);
 impl LockObserver for Suspects {
     fn observe(&self, _: &'static str, e: &LockEvent<'_>) {
-        if let LockEvent::Suspect { name, .. } = e
+        if let LockEvent::RenewalFailed { name, .. } = e
             && name.as_str() == "long"
         {
             self.0.fetch_add(1, SeqCst);
@@ -49,7 +49,7 @@ impl Backend for Contends {
             Acquired::Contended { retry_after: Duration::ZERO, votes: vec![] },
         ))
     }
-    async fn renew(&self, i: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, i: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         self.0.renew(i).await
     }
     async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
@@ -58,7 +58,7 @@ impl Backend for Contends {
     async fn inspect(&self, n: LockName) -> Result<Reply<Inspected>, BackendError> {
         self.0.inspect(n).await
     }
-    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         self.0.force_release(r).await
     }
 }
@@ -125,7 +125,7 @@ async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
     world.settle().await;
     guard.release().await.unwrap();
     let error = next.await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
     let cause = error.source().map(ToString::to_string).unwrap_or_default();
     assert!(!cause.contains("failed before it was sent"), "that was an hour ago: {cause}");
 }
@@ -136,6 +136,6 @@ async fn an_acquire_that_gives_up_before_its_request_is_answered_is_ambiguous() 
     world.faulty.next(Op::Acquire, Fault::ApplyThenHang);
     let error = world.locks.named("x").unwrap().acquire_timeout(millis(100)).await.unwrap_err();
     assert!(!world.store.held().is_empty(), "it was carried out");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(error.is_ambiguous(), "{error:?}");
 }

@@ -66,7 +66,7 @@ impl World {
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
         assert_eq!(self.store.watched(), 0, "subscriptions are left");
-        assert_eq!(self.locks.names_in_use(), 0, "the process still works on names");
+        assert_eq!(self.locks.active_locks(), 0, "the process still works on names");
     }
 }
 

@@ -2,7 +2,7 @@
 //! goes on.
 
 use crate::support::{millis, secs};
-use lock_core::{Clock, ErrorKind, LockFactory, MemoryBackend, Moment, ServerTime, TestClock};
+use lock_core::{Clock, LockErrorKind, LockFactory, MemoryBackend, Moment, ServerTime, TestClock};
 use std::{
     sync::{
         Arc,
@@ -38,7 +38,7 @@ async fn resumed() -> [LockFactory; 2] {
         [(); 2].map(|()| LockFactory::builder(store.clone()).clock(clock.clone()).build().unwrap());
     drop(factories[0].named("warm").unwrap().acquire().await.unwrap());
     tokio::time::sleep(secs(10)).await;
-    assert_eq!(factories[0].names_in_use(), 0);
+    assert_eq!(factories[0].active_locks(), 0);
     clock.1.store(3_600, Ordering::SeqCst);
     factories
 }
@@ -57,7 +57,7 @@ async fn a_wait_begun_after_it_ends_in_time() {
     let _theirs = others.named("x").unwrap().acquire().await.unwrap();
     let begun = tokio::time::Instant::now();
     let error = locks.named("x").unwrap().acquire_timeout(secs(2)).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.kind(), LockErrorKind::Timeout);
     assert!(begun.elapsed() <= secs(2) + millis(10), "{:?}", begun.elapsed());
 }
 

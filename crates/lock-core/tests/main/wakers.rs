@@ -65,7 +65,7 @@ fn a_waker_of_lost_may_try_to_acquire() {
             let mut lost = pin!(guard.lost());
             let waker = Waker::from(Arc::new(Tries(lock.clone())));
             assert!(poll_once(lost.as_mut(), &waker).is_pending());
-            store.forget_everything();
+            store.clear();
             guard.hold().ended().await; // the worker has woken both
         }),
         "deadlock"
@@ -152,7 +152,7 @@ async fn a_waker_that_panics_keeps_no_other_from_being_told_of_a_loss() {
         assert!(poll_once(lost.as_mut(), &waker).is_pending());
     }
     world.settle().await;
-    world.store.forget_everything();
+    world.store.clear();
     tokio::time::sleep(millis(5)).await;
     assert!(told.iter().all(|task| task.is_finished()), "all were told before the deadline");
 }

@@ -12,7 +12,7 @@ use crate::{
     scheduler::effective,
     start::{Granted, start, take_over},
 };
-use lock_core::{ErrorKind, FencingToken, LockError, LockGuard, LockName};
+use lock_core::{FencingToken, LockError, LockErrorKind, LockGuard, LockName};
 use lock_ledger::{ClaimId, FleetControls, JobControls, OpenRun, RunId, RunState};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -146,7 +146,7 @@ impl Drive {
             Ok(guard) if matches!(self.phase, Phase::Running) => self.lead(guard),
             // Too late: it goes on to the next at once.
             Ok(guard) => drop(guard),
-            Err(error) if error.kind() == ErrorKind::ShutDown => {
+            Err(error) if error.kind() == LockErrorKind::ShutDown => {
                 self.failure = Some(error.into());
                 self.drain();
             }

@@ -167,7 +167,7 @@ impl Fleet {
 
     /// The server restarts without its data.
     pub(crate) fn lose_data(&self) {
-        self.memory.forget_everything();
+        self.memory.clear();
         self.ledger.clear();
     }
 

@@ -2,15 +2,15 @@
 
 use crate::{CANARY, is_silent};
 use lock_core::backend::{
-    AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, NodeVote, Publish,
-    ReleaseRequest, Released, RenewItem, Renewed, Reply, Retention, StoredHold, SubscriberId, WakeReason,
-    Watchers, Wish,
+    AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+    MissedWakes, NodeVote, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
+    StoredHold, SubscriberId, SubscriptionRegistry,
 };
 use lock_core::{
-    AcquireOutcome, Applied, BackendErrorKind, BootClock, By, Connectors, Ended, ErrorKind, ForceOutcome,
-    GrantedBy, LeaseId, LeaseNumber, Limits, LockEvent, LockFactory, LockName, LockObserver, LockOptions,
-    LostReason, MemoryBackend, Moment, ReleaseOutcome, RenewalOutcome, RunError, ServerTime, SteadyClock,
-    Store, TestClock, Unconfirmed, WakeUp,
+    AcquireOutcome, Applied, BackendErrorKind, BootClock, Connectors, ForceReleaseOutcome, GrantSource,
+    HoldEnd, LeaseId, LeaseNumber, Limits, LockErrorKind, LockEvent, LockFactory, LockName, LockObserver,
+    LockOptions, LostReason, MemoryBackend, Moment, ReleaseKind, ReleaseOutcome, RenewalOutcome, RunError,
+    ServerTime, SteadyClock, Store, TestClock, Unconfirmed, WakeSource,
 };
 use lock_fred::{Address, ConnectWarning, Fred, Redis, RedisBackend, RedisBackendBuilder};
 use lock_redis::{
@@ -34,8 +34,8 @@ const TRAITS_AND_CONSTANTS: [&str; 12] = [
     "LockObserver",
     "MAX_NAME_BYTES",
     "RESERVED_PREFIXES",
-    "SHORTEST_LEASE",
-    "Signals",
+    "MIN_LEASE",
+    "WakeListener",
     "Subscriptions",
     "SCHEMES",
     "Floor",         // an `Option` of one that is here
@@ -192,7 +192,7 @@ fn seam(shown: &mut Shown, url: &str) {
 /// What has nothing of a connection, so that nobody has to think about it.
 fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.hear("NameError", &LockName::new("").unwrap_err());
-    shown.hear("ForeignLeaseId", &CANARY_FREE.parse::<LeaseId>().unwrap_err());
+    shown.hear("ParseLeaseIdError", &CANARY_FREE.parse::<LeaseId>().unwrap_err());
     shown.hear("OptionsError", &LockOptions::new().lease(Duration::ZERO).check().unwrap_err());
     shown.see("LeaseNumber", &LeaseNumber::new(1));
     shown.see("LeaseId", &LeaseId::new(locks.process_id(), LeaseNumber::new(1)));
@@ -204,19 +204,19 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("TestClock", &TestClock::new());
     shown.see("Moment", &Moment::START);
     shown.see("ServerTime", &ServerTime::from_micros(1));
-    shown.see("ForceOutcome", &ForceOutcome::NotHeld);
+    shown.see("ForceReleaseOutcome", &ForceReleaseOutcome::NotHeld);
     shown.see("Applied", &Applied::Unknown);
     shown.see("BackendErrorKind", &BackendErrorKind::Denied);
-    shown.see("ErrorKind", &ErrorKind::Backend);
-    shown.see("Ended", &Ended::Lost(LostReason::Gone));
+    shown.see("LockErrorKind", &LockErrorKind::Backend);
+    shown.see("Ended", &HoldEnd::Lost(LostReason::Gone));
     shown.see("LostReason", &LostReason::Gone);
     shown.see("ReleaseOutcome", &ReleaseOutcome::Released);
     shown.see("Unconfirmed", &Unconfirmed);
     shown.see("AcquireOutcome", &AcquireOutcome::Acquired);
-    shown.see("By", &By::Drop);
-    shown.see("GrantedBy", &GrantedBy::Store);
+    shown.see("By", &ReleaseKind::Dropped);
+    shown.see("GrantSource", &GrantSource::Store);
     shown.see("RenewalOutcome", &RenewalOutcome::Renewed);
-    shown.see("WakeUp", &WakeUp::Push);
+    shown.see("WakeUp", &WakeSource::Push);
 }
 
 /// What goes to a backend and comes back.
@@ -224,29 +224,31 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     let name = || LockName::new("x").unwrap();
     let lease = LeaseId::new(locks.process_id(), LeaseNumber::new(1));
     let (duration, not_after) = (Duration::from_secs(1), ServerTime::from_micros(1));
-    let wish = Wish::Keep { depth: 1 };
+    let mode = AcquireMode::Reenter { depth: 1 };
     let stored = StoredHold { lease: lease.to_string(), depth: 1, remaining: None };
-    shown.see("Wish", &wish);
+    shown.see("AcquireMode", &mode);
     shown.see(
         "AcquireRequest",
-        &AcquireRequest { name: name(), lease, duration, not_after, wish, retention: Retention::Backend },
+        &AcquireRequest { name: name(), lease, duration, not_after, mode, retention: Retention::Backend },
     );
-    shown.see("RenewItem", &RenewItem { name: name(), lease, duration, not_after });
-    shown.see("Publish", &Publish::Yes);
-    shown
-        .see("ReleaseRequest", &ReleaseRequest { name: name(), lease, depth_left: 0, publish: Publish::Yes });
-    shown.see("ForceRelease", &ForceRelease { name: name(), seen: lease.to_string() });
+    shown.see("RenewRequest", &RenewRequest { name: name(), lease, duration, not_after });
+    shown.see("Publish", &NotifyWaiters::Yes);
+    shown.see(
+        "ReleaseRequest",
+        &ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes },
+    );
+    shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
     shown.see("StoredHold", &stored);
     shown.see("Inspected", &Inspected::Held(stored));
     shown.see("Reply", &Reply::new(not_after, Renewed::Renewed));
     shown.see("Acquired", &Acquired::Gone);
     shown.see("Renewed", &Renewed::Gone);
     shown.see("Released", &Released::Kept);
-    shown.see("Forced", &Forced::Forced);
+    shown.see("ForceReleased", &ForceReleased::Released);
     shown.see("NodeVote", &NodeVote::new(0, "yes"));
     shown.see("SubscriberId", &SubscriberId::new(1));
-    shown.see("WakeReason", &WakeReason::Lagged);
-    shown.see("Watchers", &Watchers::default());
+    shown.see("MissedWakes", &MissedWakes::Lagged);
+    shown.see("SubscriptionRegistry", &SubscriptionRegistry::default());
     shown.see("Capabilities", &Capabilities::new("redis"));
     shown.see("Retention", &Retention::Forever);
 }

@@ -1,7 +1,7 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
 use crate::support::{answered, client, factory, long, name, redis};
-use lock_core::{BackendErrorKind, Connectors, ErrorKind, LockError, LockFactory};
+use lock_core::{BackendErrorKind, Connectors, LockError, LockErrorKind, LockFactory};
 use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred, from_config};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
 use std::{
@@ -114,7 +114,7 @@ async fn a_server_that_does_not_answer_is_an_error_in_time() {
     let limit = Duration::from_millis(700);
     let builder = RedisBackendBuilder::from_url(&server.url()).unwrap().connect_timeout(limit);
     let error = answered("connecting", builder.connect()).await.map(drop).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
     assert!(texts(&error).contains("does it run"), "{}", texts(&error));
     assert!(begin.elapsed() >= limit, "{:?}", begin.elapsed());
     assert!(!long() || begin.elapsed() < 3 * limit, "{:?}", begin.elapsed());
@@ -131,7 +131,7 @@ async fn something_else_behind_the_address_is_told_apart_from_redis() {
         }
     });
     let error = RedisBackend::connect(&url).await.map(drop).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Backend | ErrorKind::Unavailable), "{error:?}");
+    assert!(matches!(error.kind(), LockErrorKind::Backend | LockErrorKind::Unavailable), "{error:?}");
 }
 
 /// A full server refuses new locks, and goes on renewing and freeing those that there are.
@@ -144,7 +144,7 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
     let error = locks.named("x").unwrap().try_acquire().await.map(drop).unwrap_err();
     assert_eq!(
         (error.kind(), error.is_retryable(), error.is_ambiguous()),
-        (ErrorKind::Unavailable, true, false)
+        (LockErrorKind::Unavailable, true, false)
     );
     assert!(texts(&error).contains("raise `maxmemory`"), "{}", texts(&error));
     tokio::time::sleep(KEPT).await;
@@ -163,7 +163,7 @@ async fn a_server_that_becomes_a_replica_is_unavailable_and_says_why() {
     let locks = factory(&server.url(), KEPT).await;
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
     let error = locks.named("x").unwrap().try_acquire().await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Unavailable, true));
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
     server.command(&["REPLICAOF", "NO", "ONE"]);
     waiting.await.unwrap().expect("it is a master again").release().await.unwrap();
@@ -176,7 +176,7 @@ async fn a_key_of_another_type_under_the_name_is_refused_at_once() {
     let locks = factory(&server.url(), LEASE).await;
     let acquiring = locks.named("greeting").unwrap().acquire();
     let error = answered("the acquire", acquiring).await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false));
     assert!(texts(&error).contains("use another lock name"), "{}", texts(&error));
 }
 
@@ -186,7 +186,7 @@ async fn a_right_that_is_taken_away_is_an_error_at_once() {
     let locks = factory(&format!("redis://shop:canary@127.0.0.1:{}", server.port()), LEASE).await;
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
     let error = answered("the acquire", locks.named("x").unwrap().acquire()).await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false));
     assert!(texts(&error).contains("docs/protocol.md"), "{}", texts(&error));
 }
 

@@ -2,8 +2,8 @@
 
 use crate::support::{Log, assert_no_lock_is_left, client, factory, name, redis, until};
 use lock_core::{
-    Applied, BackendErrorKind, ErrorKind, FencingToken, ForceOutcome, LockFactory, LockOptions,
-    backend::{AcquireRequest, Acquired, Backend, ForceRelease, Forced, Wish},
+    Applied, BackendErrorKind, FencingToken, ForceReleaseOutcome, LockErrorKind, LockFactory, LockOptions,
+    backend::{AcquireMode, AcquireRequest, Acquired, Backend, ForceReleaseRequest, ForceReleased},
 };
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::{
@@ -19,9 +19,9 @@ async fn asked(
     of: &Contender,
     lock: &str,
     lease: Duration,
-    wish: Wish,
+    mode: AcquireMode,
 ) -> Result<Acquired, (BackendErrorKind, Applied)> {
-    let request: AcquireRequest = of.request(&name(lock), lease, wish).await;
+    let request: AcquireRequest = of.request(&name(lock), lease, mode).await;
     store.acquire(request).await.map(|reply| reply.outcome).map_err(|error| (error.kind(), error.applied()))
 }
 
@@ -89,7 +89,7 @@ async fn what_is_no_lock_is_refused_before_anything_is_written() {
     let refused = Err((BackendErrorKind::WrongType, Applied::No));
     server.command(&["SET", "greeting", "hello"]);
     assert_eq!(asked(&store, &a, "greeting", LEASE, next(0, None)).await, refused);
-    assert_eq!(asked(&store, &a, "greeting", LEASE, Wish::Keep { depth: 2 }).await, refused);
+    assert_eq!(asked(&store, &a, "greeting", LEASE, AcquireMode::Reenter { depth: 2 }).await, refused);
     for counter in ["hello", "-1", "1e15", "9007199254740993", "99999999999999999999"] {
         server.command(&["SET", "redisson_lock_token:{x}", counter]);
         assert_eq!(asked(&store, &a, "x", LEASE, next(0, None)).await, refused, "{counter}");
@@ -107,11 +107,12 @@ async fn a_forced_release_deletes_no_data_of_others() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     server.command(&["SET", "greeting", "hello"]);
-    let forced = store.force_release(ForceRelease { name: name("greeting"), seen: "anybody".into() }).await;
+    let forced =
+        store.force_release(ForceReleaseRequest { name: name("greeting"), seen: "anybody".into() }).await;
     assert_eq!(forced.unwrap_err().kind(), BackendErrorKind::WrongType);
     let locks = factory(&server.url(), LEASE).await;
     let error = locks.force_release(&name("greeting")).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Backend);
+    assert_eq!(error.kind(), LockErrorKind::Backend);
     assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 }
 
@@ -140,11 +141,11 @@ async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
     until("the other waits for messages", async || server.subscriptions() == 1).await;
     let forced = others.force_release(&name("x")).await.unwrap();
-    let ForceOutcome::Forced { lease } = forced else { panic!("{forced:?}") };
+    let ForceReleaseOutcome::Released { lease } = forced else { panic!("{forced:?}") };
     let next = waiting.await.unwrap().expect("it is free now");
     let store = client(&server.url()).await;
-    let again = store.force_release(ForceRelease { name: name("x"), seen: lease }).await.unwrap();
-    assert_eq!(again.outcome, Forced::Changed);
+    let again = store.force_release(ForceReleaseRequest { name: name("x"), seen: lease }).await.unwrap();
+    assert_eq!(again.outcome, ForceReleased::HolderChanged);
     assert!(next.is_held());
     assert!(next.fencing_token() > guard.fencing_token());
     assert!(!guard.release().await.unwrap().was_held());

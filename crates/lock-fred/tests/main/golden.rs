@@ -3,7 +3,7 @@
 use crate::support::{client, factory, name};
 use lock_core::{
     LockOptions, Retention,
-    backend::{Acquired, Publish, Released},
+    backend::{Acquired, NotifyWaiters, Released},
 };
 use lock_testkit::{RawRedis, RedisServer, contender::Contender};
 use std::time::Duration;
@@ -81,7 +81,7 @@ async fn the_last_release_publishes_a_zero_once() {
     // The undo of a lost quorum round is silent.
     a.take(&lock, LEASE).await;
     assert_eq!(
-        a.release_with(&lock, 0, Publish::No).await,
+        a.release_with(&lock, 0, NotifyWaiters::No).await,
         Released::Released { listeners: None },
         "without a message"
     );

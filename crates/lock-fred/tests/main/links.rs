@@ -2,7 +2,7 @@
 
 use crate::support::{answered, client, factory, name, redis, until};
 use lock_core::{
-    Applied, BackendErrorKind, ErrorKind, LockFactory, LockOptions,
+    Applied, BackendErrorKind, LockErrorKind, LockFactory, LockOptions,
     backend::{Acquired, Renewed},
 };
 use lock_fred::{RedisBackend, RedisBackendBuilder};
@@ -78,10 +78,10 @@ async fn numbers_beyond_all_bounds_are_refused() {
     let server = RedisServer::start();
     for retention in [Duration::ZERO, Duration::MAX] {
         let builder = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(Some(retention));
-        assert_eq!(builder.connect().await.map(drop).unwrap_err().kind(), ErrorKind::Backend);
+        assert_eq!(builder.connect().await.map(drop).unwrap_err().kind(), LockErrorKind::Backend);
     }
     let never = RedisBackendBuilder::from_url(&server.url()).unwrap().connect_timeout(Duration::ZERO);
-    assert_eq!(never.connect().await.map(drop).unwrap_err().kind(), ErrorKind::Backend);
+    assert_eq!(never.connect().await.map(drop).unwrap_err().kind(), LockErrorKind::Backend);
 
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -110,5 +110,5 @@ async fn a_dead_connection_is_replaced_also_if_leases_are_long() {
     // After two seconds of silence.
     let trying = tokio::spawn(locks.named("x").unwrap().try_acquire());
     let error = answered("one try on a dead connection", trying).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(error.kind(), LockErrorKind::Unavailable);
 }

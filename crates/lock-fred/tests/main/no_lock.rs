@@ -2,8 +2,8 @@
 
 use crate::support::{client, factory, name};
 use lock_core::{
-    BackendErrorKind, ErrorKind, ForceOutcome,
-    backend::{ForceRelease, Forced, Inspected},
+    BackendErrorKind, ForceReleaseOutcome, LockErrorKind,
+    backend::{ForceReleaseRequest, ForceReleased, Inspected},
 };
 use lock_testkit::RedisServer;
 use std::time::Duration;
@@ -17,11 +17,11 @@ async fn is_refused_and_kept(server: &RedisServer, key: &str, seen: &str) {
     let store = client(&server.url()).await;
     let inspected = store.inspect(name(key)).await.expect_err("it is no lock");
     assert_eq!(inspected.kind(), BackendErrorKind::WrongType, "{inspected}");
-    let request = ForceRelease { name: name(key), seen: seen.to_owned() };
+    let request = ForceReleaseRequest { name: name(key), seen: seen.to_owned() };
     let forced = store.force_release(request).await.expect_err("it is no lock");
     assert_eq!(forced.kind(), BackendErrorKind::WrongType, "{forced}");
     let locks = factory(&server.url(), LEASE).await;
-    assert_eq!(locks.force_release(key).await.unwrap_err().kind(), ErrorKind::Backend);
+    assert_eq!(locks.force_release(key).await.unwrap_err().kind(), LockErrorKind::Backend);
     assert_eq!(server.command(&["HLEN", key]).integer(), fields, "no field of {key} is deleted");
 }
 
@@ -75,10 +75,10 @@ async fn a_holder_of_java_with_a_negative_thread_is_a_lock() {
     let Inspected::Held(hold) = store.inspect(name("x")).await.unwrap().outcome else { panic!("it is held") };
     assert_eq!((hold.lease.as_str(), hold.depth, hold.remaining), (holder, 2, None));
     let locks = factory(&server.url(), LEASE).await;
-    let ForceOutcome::Forced { lease } = locks.force_release("x").await.unwrap() else {
+    let ForceReleaseOutcome::Released { lease } = locks.force_release("x").await.unwrap() else {
         panic!("it was held")
     };
     assert_eq!(lease, holder);
-    let again = store.force_release(ForceRelease { name: name("x"), seen: lease }).await.unwrap();
-    assert_eq!(again.outcome, Forced::Changed);
+    let again = store.force_release(ForceReleaseRequest { name: name("x"), seen: lease }).await.unwrap();
+    assert_eq!(again.outcome, ForceReleased::HolderChanged);
 }

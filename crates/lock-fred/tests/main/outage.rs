@@ -1,7 +1,7 @@
 //! A server that is down for a while: bounded waiting, bounded memory, and recovery without a restart.
 
 use crate::support::{answered, factory, long, redis, until};
-use lock_core::{ErrorKind, LockFactory, LockOptions};
+use lock_core::{LockErrorKind, LockFactory, LockOptions};
 use lock_testkit::{Direction, RedisServer, TcpProxy};
 use std::{
     sync::{
@@ -52,7 +52,7 @@ async fn ten_thousand_waiters_survive_an_outage() {
         }
         let (answer, after) = waiting.await.unwrap();
         let error = answer.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
         assert!(error.is_retryable() && error.backend_error().is_some(), "{error:?}");
         assert!(after >= BUDGET, "{after:?}");
         assert!(!long() || after < 2 * BUDGET, "{after:?}");
@@ -84,7 +84,7 @@ async fn one_try_without_a_server_fails_soon_and_for_certain() {
     until("the connection is known to be down", async || {
         let trying = locks.named("x").unwrap().try_acquire();
         let error = answered("one try", trying).await.map(drop).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
         !error.is_ambiguous()
     })
     .await;
@@ -100,7 +100,7 @@ async fn a_health_check_tells_whether_the_server_is_there() {
     backend.ping().await.expect("it is there");
     server.stop();
     until("it is known to be down", async || !backend.is_connected()).await;
-    assert_eq!(backend.ping().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(backend.ping().await.unwrap_err().kind(), LockErrorKind::Unavailable);
     server.restart();
     until("it is back", async || backend.ping().await.is_ok()).await;
     assert!(backend.is_connected());
@@ -118,7 +118,7 @@ fn a_backend_that_outlives_its_runtime_says_so() {
     runtime().block_on(async {
         let acquiring = locks.named("x").unwrap().acquire();
         let error = answered("the acquire", acquiring).await.map(drop).unwrap_err();
-        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false));
+        assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false));
         assert!(error.backend_error().unwrap().to_string().contains("runtime"), "{error:?}");
     });
 }

@@ -3,7 +3,7 @@
 use crate::support::{client, factory, name, until};
 use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind,
-    backend::{ForceRelease, Publish, ReleaseRequest, Wish},
+    backend::{AcquireMode, ForceReleaseRequest, NotifyWaiters, ReleaseRequest},
 };
 use lock_testkit::{
     RedisServer, TcpProxy,
@@ -80,8 +80,8 @@ async fn no_operation_is_answered_from_the_data_of_a_replica() {
     let front = TcpProxy::start(master.address());
     let store: Arc<dyn Backend> = client(&front.url()).await;
     let requests = [
-        a.request(&name("held"), Duration::from_secs(6), Wish::Keep { depth: 2 }).await,
-        a.request(&name("gone"), Duration::from_secs(6), Wish::Keep { depth: 2 }).await,
+        a.request(&name("held"), Duration::from_secs(6), AcquireMode::Reenter { depth: 2 }).await,
+        a.request(&name("gone"), Duration::from_secs(6), AcquireMode::Reenter { depth: 2 }).await,
         b.request(&name("held"), Duration::from_secs(6), next(0, None)).await,
         b.request(&name("gone"), Duration::from_secs(6), next(0, None)).await,
     ];
@@ -97,11 +97,11 @@ async fn no_operation_is_answered_from_the_data_of_a_replica() {
         })
         .await;
         for depth_left in [0, 1] {
-            let (lease, publish) = (b.lease(), Publish::Yes);
-            let request = ReleaseRequest { name: name(lock), lease, depth_left, publish };
+            let (lease, notify) = (b.lease(), NotifyWaiters::Yes);
+            let request = ReleaseRequest { name: name(lock), lease, depth_left, notify };
             is_read_only(async || store.release(request.clone()).await).await;
         }
-        let request = ForceRelease { name: name(lock), seen: b.lease().to_string() };
+        let request = ForceReleaseRequest { name: name(lock), seen: b.lease().to_string() };
         is_read_only(async || store.force_release(request.clone()).await).await;
     }
 }

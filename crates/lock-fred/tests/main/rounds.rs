@@ -2,8 +2,8 @@
 
 use crate::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
-    LockFactory, LockName, WakeUp,
-    backend::{BackendErrorKind, Signals, Subscriptions as _, WakeReason},
+    LockFactory, LockName, WakeSource,
+    backend::{BackendErrorKind, MissedWakes, Subscriptions as _, WakeListener},
 };
 use lock_testkit::{RedisServer, TcpProxy};
 use std::{
@@ -22,16 +22,16 @@ struct Listener {
     heard: AtomicUsize,
 }
 
-impl Signals for Listener {
+impl WakeListener for Listener {
     fn freed(&self, _: &LockName) {
         self.heard.fetch_add(1, Ordering::SeqCst);
     }
-    fn all(&self, _: WakeReason) {}
+    fn all(&self, _: MissedWakes) {}
     fn node_restarted(&self) {}
 }
 
-fn weak(listener: &Arc<Listener>) -> Weak<dyn Signals> {
-    let listener: Arc<dyn Signals> = listener.clone();
+fn weak(listener: &Arc<Listener>) -> Weak<dyn WakeListener> {
+    let listener: Arc<dyn WakeListener> = listener.clone();
     Arc::downgrade(&listener)
 }
 
@@ -75,10 +75,10 @@ async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
     let second = tokio::spawn(waiter.named("{a}").unwrap().acquire());
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (guard, waiting, lock) in [(two, second, "{a}"), (one, first, "a")] {
-        let before = wake_ups.count(lock, WakeUp::Push);
+        let before = wake_ups.count(lock, WakeSource::Push);
         guard.release().await.unwrap();
         answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
-        until("a message woke it", async || wake_ups.count(lock, WakeUp::Push) > before).await;
+        until("a message woke it", async || wake_ups.count(lock, WakeSource::Push) > before).await;
         // Longer than a subscription outlives its last waiter.
         tokio::time::sleep(Duration::from_millis(2_500)).await;
     }
@@ -134,8 +134,8 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
     let server = RedisServer::start();
     let backend = Arc::new(redis(&server.url()).await);
     let (first, second) = (Arc::new(Listener::default()), Arc::new(Listener::default()));
-    let weak = |heard: &Arc<Listener>| -> Weak<dyn Signals> {
-        let heard: Arc<dyn Signals> = heard.clone();
+    let weak = |heard: &Arc<Listener>| -> Weak<dyn WakeListener> {
+        let heard: Arc<dyn WakeListener> = heard.clone();
         Arc::downgrade(&heard)
     };
     let (a, b) = (backend.register_listener(weak(&first)), backend.register_listener(weak(&second)));

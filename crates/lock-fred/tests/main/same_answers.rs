@@ -4,8 +4,8 @@ use crate::support::{client, long, name};
 use lock_core::{
     Backend, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
     backend::{
-        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, Publish, ReleaseRequest, Released,
-        RenewItem, Renewed, Retention, StoredHold, Wish,
+        AcquireMode, AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters,
+        ReleaseRequest, Released, RenewRequest, Renewed, Retention, StoredHold,
     },
     model::Slot,
 };
@@ -109,9 +109,9 @@ impl Run {
     }
 
     async fn acquire(&mut self, name: LockName, lease: LeaseId) {
-        let wish = match self.random.below(4) {
-            0 => Wish::Keep { depth: 2 + u32::try_from(self.random.below(3)).unwrap() },
-            n => Wish::Next { reserve: u32::try_from(n * 7).unwrap(), floor: None },
+        let mode = match self.random.below(4) {
+            0 => AcquireMode::Reenter { depth: 2 + u32::try_from(self.random.below(3)).unwrap() },
+            n => AcquireMode::New { reserve: u32::try_from(n * 7).unwrap(), floor: None },
         };
         let (duration, not_after) = (self.duration(), self.not_after());
         let request = AcquireRequest {
@@ -119,7 +119,7 @@ impl Run {
             lease,
             duration,
             not_after,
-            wish,
+            mode,
             retention: Retention::Backend,
         };
         let sent = Instant::now();
@@ -127,7 +127,7 @@ impl Run {
         let took = self.took(&name, sent);
         let retention = Some(Duration::from_secs(60 * 60));
         let expected =
-            self.slot(&name).acquire(reply.now, lease, duration, not_after, wish, retention).unwrap();
+            self.slot(&name).acquire(reply.now, lease, duration, not_after, mode, retention).unwrap();
         self.count(match &expected {
             Acquired::Granted { .. } => "granted",
             Acquired::Reentered => "re-entered",
@@ -150,7 +150,7 @@ impl Run {
         let mut items = Vec::new();
         for name in [name, other] {
             let (duration, not_after) = (self.duration(), self.not_after());
-            items.push(RenewItem { name, lease, duration, not_after });
+            items.push(RenewRequest { name, lease, duration, not_after });
         }
         let sent = Instant::now();
         let replies = self.store.renew(items.clone()).await;
@@ -167,7 +167,7 @@ impl Run {
 
     async fn release(&mut self, name: LockName, lease: LeaseId) {
         let depth_left = u32::try_from(self.random.below(3)).unwrap();
-        let request = ReleaseRequest { name: name.clone(), lease, depth_left, publish: Publish::No };
+        let request = ReleaseRequest { name: name.clone(), lease, depth_left, notify: NotifyWaiters::No };
         let reply = self.store.release(request).await.unwrap();
         let expected = self.slot(&name).release(reply.now, lease, depth_left);
         assert_eq!(reply.outcome, expected);
@@ -212,11 +212,14 @@ impl Run {
             return;
         }
         let seen = lease.to_string();
-        let reply =
-            self.store.force_release(ForceRelease { name: name.clone(), seen: seen.clone() }).await.unwrap();
+        let reply = self
+            .store
+            .force_release(ForceReleaseRequest { name: name.clone(), seen: seen.clone() })
+            .await
+            .unwrap();
         let expected = self.slot(&name).force_release(reply.now, &seen);
         assert_eq!(reply.outcome, expected);
-        self.count(if expected == Forced::Forced { "forced" } else { "not forced" });
+        self.count(if expected == ForceReleased::Released { "forced" } else { "not forced" });
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the tests of this crate share: clients of a server, and conditions that are waited for.
 
-use lock_core::{Backend, LockEvent, LockFactory, LockName, LockObserver, LockOptions, WakeUp};
+use lock_core::{Backend, LockEvent, LockFactory, LockName, LockObserver, LockOptions, WakeSource};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use std::{
@@ -41,7 +41,7 @@ pub(crate) async fn factory(url: &str, lease: Duration) -> LockFactory {
 
 /// Remembers which waiters were woken, and by what.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WakeUps(Arc<Mutex<Vec<(LockName, WakeUp)>>>);
+pub(crate) struct WakeUps(Arc<Mutex<Vec<(LockName, WakeSource)>>>);
 
 impl WakeUps {
     /// A process's factory whose wake-ups are remembered here.
@@ -50,7 +50,7 @@ impl WakeUps {
         builder.options(LockOptions::new().lease(lease)).build().expect("the options fit together")
     }
 
-    pub(crate) fn count(&self, lock: &str, by: WakeUp) -> usize {
+    pub(crate) fn count(&self, lock: &str, by: WakeSource) -> usize {
         let all = self.0.lock().unwrap();
         all.iter().filter(|(name, wake)| name.as_str() == lock && *wake == by).count()
     }

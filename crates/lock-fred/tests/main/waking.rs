@@ -1,7 +1,7 @@
 //! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
 
 use crate::support::{WakeUps, answered, assert_no_lock_is_left, factory, long, name, redis, until};
-use lock_core::{LockFactory, WakeUp};
+use lock_core::{LockFactory, WakeSource};
 use lock_testkit::{RedisServer, Seed};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ async fn a_message_wakes_the_waiter_of_another_process() {
         "from release to the grant of another process, {hand_overs} times: p50 {p50:?}, p99 {p99:?}, max {:?}",
         took[hand_overs - 1]
     );
-    let (pushes, polls) = (wake_ups.count("x", WakeUp::Push), wake_ups.count("x", WakeUp::Poll));
+    let (pushes, polls) = (wake_ups.count("x", WakeSource::Push), wake_ups.count("x", WakeSource::Poll));
     assert!(
         pushes > hand_overs / 2 && polls < hand_overs / 10,
         "{hand_overs} hand-overs: {pushes} by message, {polls} by polling"

@@ -1,5 +1,5 @@
 use super::*;
-use lock_core::ErrorKind;
+use lock_core::LockErrorKind;
 
 fn address(url: &str) -> Address {
     Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -59,7 +59,7 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
     ];
     for (url, cure) in cases {
         let error = Address::parse(url).map(drop).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::InvalidUrl, "{url}");
+        assert_eq!(error.kind(), LockErrorKind::InvalidUrl, "{url}");
         let text = format!("{error} {error:?}");
         assert!(text.contains(cure), "{url}: {text}");
         assert!(!text.contains("canary") && !text.contains("can/ary"), "{text}");

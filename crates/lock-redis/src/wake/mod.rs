@@ -12,7 +12,7 @@ use crate::{
 };
 use lock_core::{
     BackendError, LockName,
-    backend::{Signals, SubscriberId, WakeReason, Watchers},
+    backend::{MissedWakes, SubscriberId, SubscriptionRegistry, WakeListener},
 };
 use state::{Batch, SubscriptionState};
 use std::{
@@ -31,7 +31,7 @@ pub(crate) struct Subscriptions<C: Client> {
 /// Shared by the connection, the task and the callers. The connection reports its messages here, so it is no part of this.
 #[derive(Default)]
 struct Shared {
-    watchers: Watchers,
+    watchers: SubscriptionRegistry,
     /// Taken before the mutex of the watchers.
     state: Mutex<SubscriptionState>,
     /// Something is wanted, or not wanted any more.
@@ -53,7 +53,7 @@ impl<C: Client> Subscriptions<C> {
         self.connection.replace(reason);
     }
 
-    pub(crate) fn attach(&self, signals: Weak<dyn Signals>) -> SubscriberId {
+    pub(crate) fn attach(&self, signals: Weak<dyn WakeListener>) -> SubscriberId {
         if self.shared.forget_gone() {
             self.shared.changed.notify_one();
         }
@@ -108,12 +108,12 @@ impl Shared {
         !names.is_empty()
     }
 
-    fn all(&self, reason: WakeReason) {
+    fn all(&self, reason: MissedWakes) {
         self.guarded(|watchers| watchers.all(reason));
     }
 
     /// A listener may panic; the others go on listening.
-    fn guarded(&self, wake: impl FnOnce(&Watchers)) {
+    fn guarded(&self, wake: impl FnOnce(&SubscriptionRegistry)) {
         if catch_unwind(AssertUnwindSafe(|| wake(&self.watchers))).is_err() {
             tracing::error!("a listener panicked at a wake-up");
         }
@@ -131,7 +131,7 @@ impl Listener for Shared {
     }
 
     fn missed(&self) {
-        self.all(WakeReason::Lagged);
+        self.all(MissedWakes::Lagged);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
     error::{RequestError, no_answer},
     sync::lock,
 };
-use lock_core::{BackendError, backend::WakeReason};
+use lock_core::{BackendError, backend::MissedWakes};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::watch::{Receiver, error::RecvError},
@@ -58,7 +58,7 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
             missed &= !all_stands;
-            shared.all(WakeReason::Reconnected);
+            shared.all(MissedWakes::Reconnected);
         }
     }
 }

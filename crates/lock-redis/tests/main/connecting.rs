@@ -4,7 +4,7 @@ use crate::{
     scripted::{Answer, BEGIN, Dial, INFO, Scripted, WithoutTls, refused, text},
     support::{acquire, connected, name},
 };
-use lock_core::{Applied, Backend, BackendErrorKind as Kind, ErrorKind, LockError};
+use lock_core::{Applied, Backend, BackendErrorKind as Kind, LockError, LockErrorKind};
 use lock_redis::{
     Address, ConnectWarning, RedisBackendBuilder, Tls,
     client::{DialErrorKind, Reply},
@@ -57,12 +57,12 @@ async fn silent_server_is_an_error_at_the_limit() {
     client.server().dial = Dial::Never;
     let begin = Instant::now();
     let error = client.builder().connect_timeout(limit).connect().await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Unavailable, limit), "{error}");
+    assert_eq!((error.kind(), begin.elapsed()), (LockErrorKind::Unavailable, limit), "{error}");
     client.server().dial = Dial::Accepted;
     client.answer(|asked| if asked.name == "INFO" { Answer::Never } else { Answer::Usual });
     let begin = Instant::now();
     let error = client.builder().connect_timeout(limit).connect().await.map(drop).unwrap_err();
-    assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Unavailable, limit), "{error}");
+    assert_eq!((error.kind(), begin.elapsed()), (LockErrorKind::Unavailable, limit), "{error}");
     assert!(error.backend_error().unwrap().to_string().contains("no answer within 700ms: is it a redis"));
 }
 
@@ -127,7 +127,7 @@ async fn bad_settings_are_refused_without_a_dial() {
     for builder in
         [retained(Duration::ZERO), retained(Duration::MAX), client.builder().connect_timeout(Duration::ZERO)]
     {
-        assert_eq!(builder.connect().await.map(drop).unwrap_err().kind(), ErrorKind::Backend);
+        assert_eq!(builder.connect().await.map(drop).unwrap_err().kind(), LockErrorKind::Backend);
     }
     assert_eq!(client.server().dials.len(), 0);
 }
@@ -136,7 +136,7 @@ async fn bad_settings_are_refused_without_a_dial() {
 async fn missing_tls_names_the_feature() {
     const FEATURE: &str = "the feature `tls` of lock-scripted";
     let by_url = RedisBackendBuilder::<WithoutTls>::from_url("rediss://cache").map(drop).unwrap_err();
-    assert_eq!(by_url.kind(), ErrorKind::InvalidUrl);
+    assert_eq!(by_url.kind(), LockErrorKind::InvalidUrl);
     assert!(by_url.to_string().contains(FEATURE), "{by_url}");
     let address = Address::parse("redis://cache").unwrap();
     let builder = RedisBackendBuilder::new(WithoutTls::default(), address).tls(Tls::system());

@@ -3,7 +3,10 @@
 use crate::scripted::Scripted;
 use lock_core::{
     Applied, Backend, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
-    backend::{AcquireRequest, Acquired, RenewItem, Reply, Signals, Subscriptions as _, WakeReason, Wish},
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, MissedWakes, RenewRequest, Reply, Subscriptions as _,
+        WakeListener,
+    },
 };
 use lock_redis::RedisBackend;
 use std::{
@@ -36,14 +39,14 @@ pub(crate) async fn acquire(backend: &Backed, lock: &str) -> Result<Reply<Acquir
         lease: lease(),
         duration: Duration::from_secs(30),
         not_after: ServerTime::from_micros(u64::MAX >> 1),
-        wish: Wish::Next { reserve: 0, floor: None },
+        mode: AcquireMode::New { reserve: 0, floor: None },
     };
     backend.acquire(request).await
 }
 
-pub(crate) fn renewal(lock: &str) -> RenewItem {
+pub(crate) fn renewal(lock: &str) -> RenewRequest {
     let not_after = ServerTime::from_micros(u64::MAX >> 1);
-    RenewItem { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
+    RenewRequest { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
 }
 
 /// What a failed request says.
@@ -70,8 +73,8 @@ impl Listener {
 
     fn attach(self, backend: &Backed) -> (Arc<Self>, lock_core::backend::SubscriberId) {
         let listener = Arc::new(self);
-        let signals: Arc<dyn Signals> = listener.clone();
-        let weak: Weak<dyn Signals> = Arc::downgrade(&signals);
+        let signals: Arc<dyn WakeListener> = listener.clone();
+        let weak: Weak<dyn WakeListener> = Arc::downgrade(&signals);
         let id = backend.register_listener(weak);
         (listener, id)
     }
@@ -82,13 +85,13 @@ impl Listener {
     }
 }
 
-impl Signals for Listener {
+impl WakeListener for Listener {
     fn freed(&self, name: &LockName) {
         assert!(!self.panics, "this listener panics");
         self.heard.lock().unwrap().push(name.to_string());
     }
 
-    fn all(&self, reason: WakeReason) {
+    fn all(&self, reason: MissedWakes) {
         self.heard.lock().unwrap().push(format!("all: {reason:?}"));
     }
 

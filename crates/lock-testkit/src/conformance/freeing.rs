@@ -6,15 +6,15 @@ use super::{
 };
 use lock_core::{
     Backend, LockName,
-    backend::{ForceRelease, Forced, Released, Renewed},
+    backend::{ForceReleaseRequest, ForceReleased, Released, Renewed},
 };
 use std::sync::Arc;
 
 const GONE: Released = Released::Gone { held_by_other: false };
 const TAKEN: Released = Released::Gone { held_by_other: true };
 
-async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> Forced {
-    let request = ForceRelease { name: name.clone(), seen: seen.to_owned() };
+async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> ForceReleased {
+    let request = ForceReleaseRequest { name: name.clone(), seen: seen.to_owned() };
     backend.force_release(request).await.expect("a forced release on a healthy store is answered").outcome
 }
 
@@ -102,7 +102,7 @@ pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
     a.take(&name, LONG).await;
     a.keep(&name, 2, LONG).await;
     let seen = a.must_hold(&name, 2).await.lease;
-    assert_eq!(force(&backend, &name, &seen).await, Forced::Forced);
+    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::Released);
     must_be_free(&backend, &name).await;
     assert_eq!(a.renew(&name, LONG).await, Renewed::Gone);
     assert_eq!(a.release(&name, 0).await, GONE);
@@ -115,10 +115,10 @@ pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Har
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     a.take(&name, LONG).await;
     let seen = a.lease().to_string();
-    assert_eq!(force(&backend, &name, &seen).await, Forced::Forced);
-    assert_eq!(force(&backend, &name, &seen).await, Forced::Changed, "nobody holds it any more");
+    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::Released);
+    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::HolderChanged, "nobody holds it any more");
     b.take(&name, LONG).await;
-    assert_eq!(force(&backend, &name, &seen).await, Forced::Changed, "another holds it");
+    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::HolderChanged, "another holds it");
     b.must_last(&name, 1, LONG).await;
 }
 
@@ -126,12 +126,12 @@ pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Har
 pub async fn a_forced_release_of_nobody_changes_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force-nobody"));
     for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {
-        assert_eq!(force(&backend, &name, seen).await, Forced::Changed);
+        assert_eq!(force(&backend, &name, seen).await, ForceReleased::HolderChanged);
     }
     let a = Contender::new(&backend);
     a.take(&name, LONG).await;
     for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {
-        assert_eq!(force(&backend, &name, seen).await, Forced::Changed);
+        assert_eq!(force(&backend, &name, seen).await, ForceReleased::HolderChanged);
     }
     a.must_hold(&name, 1).await;
 }

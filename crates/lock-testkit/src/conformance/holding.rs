@@ -4,7 +4,7 @@ use super::{
     Harness,
     team::{KEPT, LEASE, SOON, Team, attempt, get, must_not_get, within},
 };
-use lock_core::{Ended, ErrorKind, ForceOutcome, LostReason, ReleaseOutcome};
+use lock_core::{ForceReleaseOutcome, HoldEnd, LockErrorKind, LostReason, ReleaseOutcome};
 
 /// The watchdog keeps a lease alive over many of its lengths.
 pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
@@ -50,7 +50,7 @@ pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
     let guard = get(&team.lock_a()).await;
     let hold = guard.hold();
     drop(guard);
-    assert_eq!(within(h, SOON, "the hold ends", hold.ended()).await, Ended::Released);
+    assert_eq!(within(h, SOON, "the hold ends", hold.ended()).await, HoldEnd::Released);
     assert!(!hold.is_held());
     team.must_become_free(h).await;
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
@@ -77,7 +77,7 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "forced-out").await;
     let guard = get(&team.lock_a()).await;
     let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
-    assert_eq!(forced, ForceOutcome::Forced { lease: guard.hold().lease_id().to_string() });
+    assert_eq!(forced, ForceReleaseOutcome::Released { lease: guard.hold().lease_id().to_string() });
     let next = get(&team.lock_b()).await;
     let reason = within(h, SOON, "a holder that was forced out learns of it", guard.lost()).await;
     assert_eq!(reason, LostReason::Gone, "at a renewal, before its lease would have ended");
@@ -90,7 +90,7 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
 pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
     let team = Team::new(h, "force-free").await;
     let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
-    assert_eq!(forced, ForceOutcome::NotHeld);
+    assert_eq!(forced, ForceReleaseOutcome::NotHeld);
 }
 
 /// Whoever shuts down gives back what it holds, its guards know, and it acquires nothing more.
@@ -104,7 +104,7 @@ pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     let next = attempt(&team.lock_b()).await;
     assert!(next.is_some(), "the lock is free");
     let error = team.lock_a().acquire().await.expect_err("the factory is shut down");
-    assert_eq!(error.kind(), ErrorKind::ShutDown);
+    assert_eq!(error.kind(), LockErrorKind::ShutDown);
     drop(guard);
     assert!(
         next.is_some_and(|next| next.is_held()),

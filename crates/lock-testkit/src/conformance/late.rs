@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::{
     Backend, FencingToken, LockName,
-    backend::{AcquireRequest, Acquired, Floor, Released, RenewItem, Renewed, Wish},
+    backend::{AcquireMode, AcquireRequest, Acquired, Floor, Released, RenewRequest, Renewed},
 };
 use std::{
     future::{Future, poll_fn},
@@ -52,11 +52,12 @@ pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
     a.take(&name, LONG).await;
     let not_after = look(&backend, &name).await.now - Duration::from_secs(1);
 
-    let item = RenewItem { not_after, ..a.renewal(&name, LONG * 3) };
+    let item = RenewRequest { not_after, ..a.renewal(&name, LONG * 3) };
     let mut answers = backend.renew(vec![item]).await;
     assert_eq!(answers.remove(0).expect("a renewal on a healthy store is answered").outcome, Renewed::Late);
 
-    let reentry = AcquireRequest { not_after, ..a.request(&name, LONG * 3, Wish::Keep { depth: 2 }).await };
+    let reentry =
+        AcquireRequest { not_after, ..a.request(&name, LONG * 3, AcquireMode::Reenter { depth: 2 }).await };
     assert_eq!(a.send(reentry).await.outcome, Acquired::Late);
 
     let seen = held(&backend, &name).await.expect("the lease is there");

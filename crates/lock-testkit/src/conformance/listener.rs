@@ -3,7 +3,7 @@
 use super::Harness;
 use lock_core::{
     LockName, Store,
-    backend::{Signals, SubscriberId, Subscriptions, WakeReason},
+    backend::{MissedWakes, SubscriberId, Subscriptions, WakeListener},
 };
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -28,11 +28,11 @@ struct Heard {
     freed: Mutex<Vec<LockName>>,
 }
 
-impl Signals for Heard {
+impl WakeListener for Heard {
     fn freed(&self, name: &LockName) {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
     }
-    fn all(&self, _: WakeReason) {}
+    fn all(&self, _: MissedWakes) {}
     fn node_restarted(&self) {}
 }
 

@@ -5,7 +5,7 @@ use super::{
     team::{Team, attempt, get, must_not_get, named, within},
 };
 use crate::history::History;
-use lock_core::{ErrorKind, ReleaseOutcome};
+use lock_core::{LockErrorKind, ReleaseOutcome};
 use std::{
     sync::{
         Arc,
@@ -53,7 +53,7 @@ pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     let guard = get(&team.lock_a()).await;
     let error =
         team.lock_b().acquire_timeout(Duration::from_millis(200)).await.expect_err("the lock is held");
-    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(error.kind(), LockErrorKind::Timeout);
     assert!(error.is_retryable(), "another time it may be free");
     guard.release().await.expect("a release is answered");
     h.pass(Duration::from_millis(100)).await;
@@ -110,7 +110,7 @@ pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
 pub async fn an_owner_of_another_factory_is_refused(h: &impl Harness) {
     let team = Team::new(h, "foreign").await;
     let error = team.lock_b().with_owner(&team.a.owner()).expect_err("it is of another factory");
-    assert_eq!(error.kind(), ErrorKind::ForeignOwner);
+    assert_eq!(error.kind(), LockErrorKind::ForeignOwner);
 }
 
 /// Many tasks of two processes: never two at once, every token greater than the last, and all get their turn.

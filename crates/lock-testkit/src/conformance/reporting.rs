@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::{
     ServerTime,
-    backend::{ForceRelease, Inspected, Publish, ReleaseRequest},
+    backend::{ForceReleaseRequest, Inspected, NotifyWaiters, ReleaseRequest},
 };
 use std::time::Duration;
 
@@ -42,11 +42,11 @@ pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harn
         times.push(stranger.acquire_reply(&name, LONG).await.now);
         let renewed = backend.renew(vec![a.renewal(&name, LONG), stranger.renewal(&name, LONG)]).await;
         times.extend(renewed.into_iter().map(|reply| reply.expect("a renewal is answered").now));
-        let (lease, depth_left, publish) = (a.lease(), 0, Publish::Yes);
-        let release = ReleaseRequest { name: name.clone(), lease, depth_left, publish };
+        let (lease, depth_left, notify) = (a.lease(), 0, NotifyWaiters::Yes);
+        let release = ReleaseRequest { name: name.clone(), lease, depth_left, notify };
         times.push(backend.release(release.clone()).await.expect("a release is answered").now);
         times.push(backend.release(release).await.expect("a repeat is answered").now);
-        let force = ForceRelease { name: name.clone(), seen: a.lease().to_string() };
+        let force = ForceReleaseRequest { name: name.clone(), seen: a.lease().to_string() };
         times.push(backend.force_release(force).await.expect("a forced release is answered").now);
         h.pass(Duration::from_millis(2)).await;
     }

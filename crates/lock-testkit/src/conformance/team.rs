@@ -3,7 +3,7 @@
 use super::Harness;
 use lock_core::{
     Clock, Inspection, Lock, LockError, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
-    LockOptions, Store, WakeUp, backend::StoredHold,
+    LockOptions, Store, WakeSource, backend::StoredHold,
 };
 use std::{
     future::Future,
@@ -41,8 +41,8 @@ struct Woken {
 impl LockObserver for Woken {
     fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
         match event {
-            LockEvent::WakeUp { wake: WakeUp::Push, .. } => self.messages.fetch_add(1, SeqCst),
-            LockEvent::WakeUp { wake: WakeUp::Poll, .. } => self.polls.fetch_add(1, SeqCst),
+            LockEvent::WakeUp { wake: WakeSource::Push, .. } => self.messages.fetch_add(1, SeqCst),
+            LockEvent::WakeUp { wake: WakeSource::Poll, .. } => self.polls.fetch_add(1, SeqCst),
             _ => return,
         };
     }

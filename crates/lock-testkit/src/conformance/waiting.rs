@@ -4,7 +4,7 @@ use super::{
     Harness,
     team::{LEASE, SOON, Team, get, must_not_get, queue_up, within},
 };
-use lock_core::ErrorKind;
+use lock_core::LockErrorKind;
 use std::time::Duration;
 
 /// A waiter gets the lock when another process releases it, long before the lease would have ended.
@@ -41,7 +41,7 @@ pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
     // What the waiter had asked for may be granted, and is given back then.
     team.must_become_free(h).await;
     let forgotten = async {
-        while team.b.names_in_use() > 0 {
+        while team.b.active_locks() > 0 {
             h.pass(Duration::from_millis(50)).await;
         }
     };
@@ -124,5 +124,5 @@ pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
     let report = within(h, SOON * 3, "a shutdown ends", team.b.shutdown()).await;
     assert!(report.is_clean(), "a waiter has nothing to give back: {report:?}");
     let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter lives");
-    assert_eq!(ended.expect_err("the factory is shut down").kind(), ErrorKind::ShutDown);
+    assert_eq!(ended.expect_err("the factory is shut down").kind(), LockErrorKind::ShutDown);
 }

@@ -7,7 +7,7 @@ use super::{
     contender::{Contender, LONG},
     listener::Listener,
 };
-use lock_core::backend::{ForceRelease, Forced, Publish, Released};
+use lock_core::backend::{ForceReleaseRequest, ForceReleased, NotifyWaiters, Released};
 
 /// A release after the acknowledgement is heard, also by a client of its own.
 pub async fn a_release_wakes_who_watches(h: &impl Harness) {
@@ -91,7 +91,7 @@ pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     let Some(listener) = Listener::watching(&store, &name).await else { return };
     let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
-    let released = a.release_with(&name, 0, Publish::No).await;
+    let released = a.release_with(&name, 0, NotifyWaiters::No).await;
     assert!(matches!(released, Released::Released { .. }), "{name} was held: {released:?}");
     listener.must_not_hear_more(h, &name, 0).await;
 }
@@ -115,8 +115,8 @@ pub async fn a_forced_release_wakes(h: &impl Harness) {
     let Some(listener) = Listener::watching(&store, &name).await else { return };
     let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
-    let force = ForceRelease { name: name.clone(), seen: a.lease().to_string() };
-    for expected in [Forced::Forced, Forced::Changed] {
+    let force = ForceReleaseRequest { name: name.clone(), seen: a.lease().to_string() };
+    for expected in [ForceReleased::Released, ForceReleased::HolderChanged] {
         let forced = store.backend.force_release(force.clone()).await.expect("a forced release is answered");
         assert_eq!(forced.outcome, expected);
     }

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use lock_core::{
     Backend, BackendError, LockName, ServerTime, Store,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
+        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
     },
 };
 use std::{
@@ -32,7 +32,7 @@ impl Backend for FaultyBackend {
         carry_out(&self.desk, Op::Acquire, acquire, Err).await
     }
 
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let renew = || {
             let (inner, items) = (self.inner.backend.clone(), items.clone());
             async move { inner.renew(items).await }
@@ -53,7 +53,10 @@ impl Backend for FaultyBackend {
         self.inner.backend.inspect(name).await
     }
 
-    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
         self.inner.backend.force_release(request).await
     }
 }
@@ -72,7 +75,7 @@ impl fmt::Debug for FaultySubscriptions {
 
 #[async_trait]
 impl Subscriptions for FaultySubscriptions {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.inner.register_listener(listener)
     }
 

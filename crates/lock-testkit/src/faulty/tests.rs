@@ -5,8 +5,8 @@ use lock_core::{
     Applied, Backend as _, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend,
     ProcessId, ServerTime, TestClock,
     backend::{
-        AcquireRequest, Acquired, Publish, ReleaseRequest, Released, RenewItem, Renewed, Reply, Retention,
-        Wish,
+        AcquireMode, AcquireRequest, Acquired, NotifyWaiters, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, Retention,
     },
 };
 use std::time::Duration;
@@ -35,13 +35,13 @@ impl Scene {
 
     fn request(&self) -> AcquireRequest {
         let not_after = self.faulty.server_now(&self.name).unwrap() + LEASE;
-        let (name, wish) = (self.name.clone(), Wish::Next { reserve: 0, floor: None });
+        let (name, mode) = (self.name.clone(), AcquireMode::New { reserve: 0, floor: None });
         AcquireRequest {
             name,
             lease: self.lease,
             duration: LEASE,
             not_after,
-            wish,
+            mode,
             retention: Retention::Backend,
         }
     }
@@ -55,7 +55,7 @@ impl Scene {
     }
 
     async fn renew(&self, items: usize) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let item = RenewItem {
+        let item = RenewRequest {
             name: self.name.clone(),
             lease: self.lease,
             duration: LEASE,
@@ -65,8 +65,8 @@ impl Scene {
     }
 
     async fn release(&self) -> Result<Reply<Released>, BackendError> {
-        let (name, publish) = (self.name.clone(), Publish::Yes);
-        self.faulty.release(ReleaseRequest { name, lease: self.lease, depth_left: 0, publish }).await
+        let (name, notify) = (self.name.clone(), NotifyWaiters::Yes);
+        self.faulty.release(ReleaseRequest { name, lease: self.lease, depth_left: 0, notify }).await
     }
 
     fn is_held(&self) -> bool {

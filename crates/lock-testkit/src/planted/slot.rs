@@ -8,8 +8,8 @@ use super::PlantedBug::{
 };
 use lock_core::{
     FencingToken, LeaseId, ServerTime,
-    backend::{Acquired, Forced, Released, Renewed, Wish},
-    model::{Slot, UnsupportedWish},
+    backend::{AcquireMode, Acquired, ForceReleased, Released, Renewed},
+    model::{Slot, UnsupportedMode},
 };
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct BuggySlot {
 }
 
 const LATEST: ServerTime = ServerTime::from_micros(u64::MAX);
-const NEW: Wish = Wish::Next { reserve: 0, floor: None };
+const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
 
 impl BuggySlot {
     /// A name of which nothing is stored.
@@ -53,18 +53,18 @@ impl BuggySlot {
         lease: LeaseId,
         mut duration: Duration,
         mut not_after: ServerTime,
-        mut wish: Wish,
+        mut mode: AcquireMode,
         retention: Option<Duration>,
-    ) -> Result<Acquired, UnsupportedWish> {
+    ) -> Result<Acquired, UnsupportedMode> {
         let held = self.rules.inspect(now);
         let own = held.filter(|(holder, ..)| *holder == lease);
         let in_time = now <= not_after;
         let mut unreserved = 0;
-        match (self.bug, &mut wish) {
+        match (self.bug, &mut mode) {
             (Some(IgnoresNotAfter), _) => not_after = LATEST,
             (Some(LeaseNeverEnds), _) => duration *= 1000,
             (Some(LeaseEndsEarly), _) => duration /= 2,
-            (Some(ReentryNotExtended), Wish::Keep { .. }) => duration = Duration::ZERO,
+            (Some(ReentryNotExtended), AcquireMode::Reenter { .. }) => duration = Duration::ZERO,
             (Some(GrantsEarly), _) => {
                 if let Some((holder, _, left)) = held
                     && holder != lease
@@ -73,21 +73,21 @@ impl BuggySlot {
                     self.rules.release(now, holder, 0);
                 }
             }
-            (Some(ReentryCreates), Wish::Keep { .. }) if held.is_none() && in_time => {
+            (Some(ReentryCreates), AcquireMode::Reenter { .. }) if held.is_none() && in_time => {
                 self.create(now, lease, duration);
             }
-            (Some(ShortensExpiry), Wish::Keep { depth }) if own.is_some() && in_time => {
+            (Some(ShortensExpiry), AcquireMode::Reenter { depth }) if own.is_some() && in_time => {
                 self.set(now, lease, duration / 2, *depth);
                 duration = Duration::ZERO;
             }
-            (Some(CountsDepth), Wish::Keep { depth }) => {
+            (Some(CountsDepth), AcquireMode::Reenter { depth }) => {
                 *depth = own.map_or(*depth, |(_, stored, _)| stored + 1);
             }
-            (Some(IgnoresFloor), Wish::Next { floor, .. }) => *floor = None,
-            (Some(UnreservedRange), Wish::Next { reserve, .. }) => unreserved = std::mem::take(reserve),
+            (Some(IgnoresFloor), AcquireMode::New { floor, .. }) => *floor = None,
+            (Some(UnreservedRange), AcquireMode::New { reserve, .. }) => unreserved = std::mem::take(reserve),
             _ => {}
         }
-        let mut acquired = self.rules.acquire(now, lease, duration, not_after, wish, retention)?;
+        let mut acquired = self.rules.acquire(now, lease, duration, not_after, mode, retention)?;
         let Acquired::Granted { first, last } = &mut acquired else { return Ok(acquired) };
         match self.bug {
             Some(ConstantToken) => (*first, *last) = (FencingToken::new(7), FencingToken::new(7)),
@@ -149,7 +149,7 @@ impl BuggySlot {
     }
 
     /// Frees the lock if `seen` still holds it.
-    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> Forced {
+    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> ForceReleased {
         match (self.bug, self.rules.inspect(now)) {
             (Some(ForceWithoutCompare), Some((holder, ..))) => {
                 self.rules.force_release(now, &holder.to_string())

@@ -4,8 +4,8 @@ use super::{BuggySlot, PlantedBug};
 use lock_core::{
     LeaseId, LockName, ServerTime,
     backend::{
-        AcquireRequest, Acquired, ForceRelease, Forced, Inspected, ReleaseRequest, Released, RenewItem,
-        Renewed, Reply, StoredHold,
+        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, StoredHold,
     },
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -46,13 +46,13 @@ impl BuggyStore {
     /// Carries out an acquire or a re-entry.
     pub fn acquire(&mut self, now: ServerTime, r: &AcquireRequest) -> Reply<Acquired> {
         let retention = self.retention;
-        let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.wish, retention);
+        let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
         // The wishes of a quorum find nothing here.
         self.reply(now, acquired.unwrap_or(Acquired::Gone))
     }
 
     /// Carries out a renewal.
-    pub fn renew(&mut self, now: ServerTime, item: &RenewItem) -> Reply<Renewed> {
+    pub fn renew(&mut self, now: ServerTime, item: &RenewRequest) -> Reply<Renewed> {
         let outcome = self.slot(&item.name).renew(now, item.lease, item.duration, item.not_after);
         self.reply(now, outcome)
     }
@@ -72,7 +72,7 @@ impl BuggyStore {
     }
 
     /// Carries out a forced release.
-    pub fn force_release(&mut self, now: ServerTime, r: &ForceRelease) -> Reply<Forced> {
+    pub fn force_release(&mut self, now: ServerTime, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
         let outcome = self.slot(&r.name).force_release(now, &r.seen);
         self.reply(now, outcome)
     }

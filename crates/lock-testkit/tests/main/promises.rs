@@ -1,6 +1,6 @@
 //! What the documentation of the handles promises, under faults.
 
-use lock_core::{ErrorKind, FencingToken, LockFactory, LockGuard, LockOptions, MemoryBackend, TestClock};
+use lock_core::{FencingToken, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ fn scene() -> (FaultyBackend, LockFactory) {
 async fn is_unconfirmed_in_time(guard: LockGuard) {
     let start = Instant::now();
     let error = guard.release().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unconfirmed);
+    assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     assert!(start.elapsed() <= OPERATION_TIMEOUT * 2, "it took {:?}", start.elapsed());
 }
 

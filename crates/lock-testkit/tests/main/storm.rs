@@ -5,8 +5,8 @@
 
 use crate::planted::BuggyBackend;
 use lock_core::{
-    Clock, ErrorKind, Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend, Store,
-    TestClock, backend::Inspected,
+    Clock, Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend,
+    Store, TestClock, backend::Inspected,
 };
 use lock_testkit::{
     FaultyBackend, History, Op, Seed, Stream,
@@ -114,7 +114,7 @@ impl Storm {
         let left = self.store.backend.inspect(self.name.clone()).await.unwrap().outcome;
         assert_eq!(left, Inspected::Free, "no orphan");
         for (faulty, locks) in &self.processes {
-            assert_eq!((faulty.in_flight(), locks.names_in_use()), (0, 0), "nothing is under way");
+            assert_eq!((faulty.in_flight(), locks.active_locks()), (0, 0), "nothing is under way");
         }
     }
 }
@@ -178,7 +178,7 @@ impl Worker {
 
 /// What a store that fails may do to an acquire.
 fn expected<T>(error: &LockError) -> Option<T> {
-    let kinds = [ErrorKind::Timeout, ErrorKind::Unavailable, ErrorKind::Backend];
+    let kinds = [LockErrorKind::Timeout, LockErrorKind::Unavailable, LockErrorKind::Backend];
     assert!(kinds.contains(&error.kind()), "{error:?}");
     None
 }

@@ -2,7 +2,7 @@
 
 use crate::observer::{LayerEvent, Observers};
 use futures_util::FutureExt;
-use lock_core::{__private::lock, Ended, Hold, LockGuard, LostReason};
+use lock_core::{__private::lock, Hold, HoldEnd, LockGuard, LostReason};
 use std::sync::Mutex;
 use tokio::time::Instant;
 use tracing::Span;
@@ -49,8 +49,8 @@ impl Held {
             return None;
         }
         match self.hold.ended().now_or_never() {
-            Some(Ended::Lost(reason)) => Some(reason),
-            Some(Ended::Released) | None => None,
+            Some(HoldEnd::Lost(reason)) => Some(reason),
+            Some(HoldEnd::Released) | None => None,
         }
     }
 }

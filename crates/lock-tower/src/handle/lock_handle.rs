@@ -43,7 +43,7 @@ impl LockHandle {
     /// answers [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
-    /// [`ErrorKind::Unconfirmed`](lock_core::ErrorKind::Unconfirmed) if the store did not confirm the release
+    /// [`LockErrorKind::Unconfirmed`](lock_core::LockErrorKind::Unconfirmed) if the store did not confirm the release
     /// in time.
     ///
     /// # Cancel safety

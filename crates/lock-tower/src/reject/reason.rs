@@ -6,7 +6,7 @@ use super::{
 };
 use crate::key::{KeyError, KeyErrorKind};
 use http::StatusCode;
-use lock_core::{ErrorKind, LockError, LostReason};
+use lock_core::{LockError, LockErrorKind, LostReason};
 use std::time::Duration;
 
 /// The reason why a request was rejected.
@@ -37,11 +37,13 @@ impl RejectReason {
     /// Translates the error of an acquire that waited at most `wait`.
     pub(crate) fn of(error: LockError, wait: Duration) -> Self {
         match error.kind() {
-            ErrorKind::Timeout if wait.is_zero() => Self::Contended,
-            ErrorKind::Timeout => Self::Timeout,
-            ErrorKind::TooManyWaiters => Self::TooManyWaiters,
-            ErrorKind::Unavailable | ErrorKind::Backend | ErrorKind::Unconfirmed => Self::Unavailable(error),
-            ErrorKind::ShutDown => Self::ShutDown,
+            LockErrorKind::Timeout if wait.is_zero() => Self::Contended,
+            LockErrorKind::Timeout => Self::Timeout,
+            LockErrorKind::TooManyWaiters => Self::TooManyWaiters,
+            LockErrorKind::Unavailable | LockErrorKind::Backend | LockErrorKind::Unconfirmed => {
+                Self::Unavailable(error)
+            }
+            LockErrorKind::ShutDown => Self::ShutDown,
             _ => Self::Misconfigured(error),
         }
     }

@@ -36,7 +36,7 @@ fn own_status_is_in_head_and_body() {
 fn problem_types_and_titles_are_stable() {
     let lock_error = || {
         let error = lock_core::LockFactory::new(lock_core::MemoryBackend::new()).named("").unwrap_err();
-        assert_eq!(error.kind(), lock_core::ErrorKind::InvalidName);
+        assert_eq!(error.kind(), lock_core::LockErrorKind::InvalidName);
         error
     };
     let reasons = [

@@ -3,7 +3,7 @@
 use crate::support::{Log, World, ask, get, millis, problem, text};
 use axum::{Router, routing::get as on_get};
 use http::StatusCode;
-use lock_core::{Ended, LockFactory, ReleaseOutcome};
+use lock_core::{HoldEnd, LockFactory, ReleaseOutcome};
 use lock_testkit::{Fault, Op};
 use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
 
@@ -39,7 +39,7 @@ async fn handle_releases_early_and_once() {
         assert_eq!(lock.release().await.unwrap(), ReleaseOutcome::Released);
         assert!(store.held().is_empty(), "free before the response");
         assert_eq!(lock.clone().release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
-        assert_eq!(lock.ended().await, Ended::Released);
+        assert_eq!(lock.ended().await, HoldEnd::Released);
         tokio::time::sleep(millis(10_000)).await; // longer than the lease: that is no loss
         "done"
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
 use http_body_util::BodyExt;
-use lock_core::{Ended, LockFactory, LockOptions, LostReason};
+use lock_core::{HoldEnd, LockFactory, LockOptions, LostReason};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use lock_tower::{DetachedTasks, LockHandle, LockLayer, LockLost};
@@ -99,7 +99,7 @@ async fn deleted_key_drops_the_handler_within_an_interval() {
         println!("deleted before the head: 503 after {took:?}, renewals every {INTERVAL:?}");
         assert_eq!(json["reason"], "lost");
         within(took, INTERVAL + SLACK);
-        assert_eq!(lock.ended().await, Ended::Lost(LostReason::Gone));
+        assert_eq!(lock.ended().await, HoldEnd::Lost(LostReason::Gone));
         site.is_empty().await;
     }
 }
@@ -120,7 +120,7 @@ async fn paused_server_drops_the_handler_at_the_deadline() {
     println!("paused before the head: 503 after {took:?}, the deadline was {left:?} away");
     assert_eq!(json["reason"], "lost");
     within(took, left + SLACK);
-    assert_eq!(lock.ended().await, Ended::Lost(LostReason::Expired));
+    assert_eq!(lock.ended().await, HoldEnd::Lost(LostReason::Expired));
     site.is_empty().await;
     site.server.resume();
 }
@@ -139,7 +139,7 @@ async fn deleted_key_ends_the_body_with_an_error() {
         println!("deleted after the head: the body is cut after {took:?}");
         assert_eq!(error.source().unwrap().downcast_ref(), Some(&LockLost(LostReason::Gone)));
         within(took, INTERVAL + SLACK);
-        assert_eq!(lock.ended().await, Ended::Lost(LostReason::Gone));
+        assert_eq!(lock.ended().await, HoldEnd::Lost(LostReason::Gone));
         site.is_empty().await;
     }
 }

@@ -169,7 +169,7 @@ async fn loss_before_the_head_is_503_or_signalled() {
     assert_eq!(*ended.lock().unwrap(), None, "the handler was dropped");
     let signal = route(layer(&world).on_lost(OnLost::Signal));
     assert_eq!(text(ask(&signal, get("/2")).await).await, "served");
-    assert_eq!(*ended.lock().unwrap(), Some(lock_core::Ended::Lost(LostReason::Expired)));
+    assert_eq!(*ended.lock().unwrap(), Some(lock_core::HoldEnd::Lost(LostReason::Expired)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -197,10 +197,10 @@ async fn invalid_options_fail_when_the_layer_is_built() {
     let layer = LockLayer::new(LockFactory::new(MemoryBackend::new()));
     let short = LockOptions::new().lease(millis(1));
     let error = layer.clone().try_options(short).unwrap_err();
-    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidOptions);
+    assert_eq!(error.kind(), lock_core::LockErrorKind::InvalidOptions);
     let too_long = secs(100 * 24 * 3600);
     let error = layer.clone().try_wait(too_long).unwrap_err();
-    assert_eq!(error.kind(), lock_core::ErrorKind::InvalidOptions);
+    assert_eq!(error.kind(), lock_core::LockErrorKind::InvalidOptions);
     let says = |build: &dyn Fn(LockLayer) -> LockLayer| {
         let caught = catch_unwind(AssertUnwindSafe(|| drop(build(layer.clone())))).unwrap_err();
         caught.downcast_ref::<String>().unwrap().clone()
@@ -210,7 +210,7 @@ async fn invalid_options_fail_when_the_layer_is_built() {
     let said = says(&|layer| layer.options(LockOptions::new().operation_timeout(secs(1))).max_hold(secs(1)));
     assert!(said.contains("max_hold"), "{said}");
     let said = says(&|layer| layer.wait(too_long));
-    assert!(said.contains("raise `longest_wait`"), "{said}");
+    assert!(said.contains("raise `max_wait`"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

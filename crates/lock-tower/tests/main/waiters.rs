@@ -78,7 +78,7 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     }
     assert_eq!(backend.most_in_flight(Op::Acquire), 1, "one process is one contender");
     let began = Instant::now();
-    while locks.names_in_use() > 0 {
+    while locks.active_locks() > 0 {
         assert!(began.elapsed() < secs(60), "something is left");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -103,7 +103,7 @@ async fn cost_is_bounded() {
     assert_eq!(world.locks.inspect("one").await.unwrap().local.unwrap().waiters, 10);
     assert!(waiting.join_all().await.iter().all(|status| *status == StatusCode::SERVICE_UNAVAILABLE));
     tokio::time::sleep(secs(10)).await;
-    assert_eq!(world.locks.names_in_use(), 0);
+    assert_eq!(world.locks.active_locks(), 0);
     assert_eq!(world.store.watched(), 0);
 }
 

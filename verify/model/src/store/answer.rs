@@ -4,7 +4,7 @@ use super::{Store, id_of, server_time};
 use crate::message::{Answer, Ask};
 use lock_core::{
     LeaseId, ServerTime,
-    backend::{Acquired, Released, Renewed, Wish},
+    backend::{AcquireMode, Acquired, Released, Renewed},
 };
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ impl Store {
         let at = server_time(now);
         match ask {
             Ask::Take { lease, duration, not_after } => {
-                let wish = Wish::Next { reserve: 0, floor: None };
-                self.acquire(at, id_of(process, lease), duration, not_after, wish)
+                let mode = AcquireMode::New { reserve: 0, floor: None };
+                self.acquire(at, id_of(process, lease), duration, not_after, mode)
             }
             Ask::Keep { lease, duration, not_after, depth } => {
-                self.acquire(at, id_of(process, lease), duration, not_after, Wish::Keep { depth })
+                self.acquire(at, id_of(process, lease), duration, not_after, AcquireMode::Reenter { depth })
             }
             Ask::Renew { lease, duration, not_after } => {
                 match self.slot.renew(at, id_of(process, lease), duration, not_after) {
@@ -50,9 +50,9 @@ impl Store {
         lease: LeaseId,
         duration: Duration,
         not_after: ServerTime,
-        wish: Wish,
+        mode: AcquireMode,
     ) -> Answer {
-        match self.slot.acquire(now, lease, duration, not_after, wish, None) {
+        match self.slot.acquire(now, lease, duration, not_after, mode, None) {
             Ok(Acquired::Granted { first, last }) => Answer::Granted { first, last },
             Ok(Acquired::Busy { remaining, .. }) => Answer::Busy { remaining: remaining.unwrap_or_default() },
             Ok(Acquired::Reentered) => Answer::Reentered,

@@ -58,7 +58,7 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
         until(|| acquired.load(Ordering::SeqCst));
         waits.join().unwrap();
         runtime.join();
-        until(|| locks.names_in_use() == 0 && store.memory.held().is_empty());
+        until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
         World { store, locks, book, runtime: next }.ends_well();
     }
     explore(|| story(Pace::Later), &[PlantedBug::DropsCalls]);

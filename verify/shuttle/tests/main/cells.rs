@@ -14,7 +14,7 @@ fn a_name_never_has_two_cells() {
             world.thread(|locks| async move {
                 let guard = acquire(&locks).await;
                 // A hold in a cell that is out of the map would be in nobody's sight.
-                assert_eq!(locks.names_in_use(), 1);
+                assert_eq!(locks.active_locks(), 1);
                 let _ = guard.release().await.unwrap();
             })
         });

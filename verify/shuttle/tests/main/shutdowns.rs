@@ -4,7 +4,7 @@ use crate::{
     explore::explore,
     world::{NAME, Pace, World},
 };
-use lock_explored::ErrorKind;
+use lock_explored::LockErrorKind;
 use lock_testkit::planted::PlantedBug;
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ fn a_shutdown_beside_an_acquire_leaves_nothing() {
             world.thread(|locks| async move {
                 match locks.named(NAME).unwrap().acquire().await {
                     Ok(guard) => drop(guard),
-                    Err(error) => assert_eq!(error.kind(), ErrorKind::ShutDown),
+                    Err(error) => assert_eq!(error.kind(), LockErrorKind::ShutDown),
                 }
             })
         });

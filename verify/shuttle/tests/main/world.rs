@@ -5,8 +5,8 @@ use lock_explored::{
     Backend, BackendError, FencingToken, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
     MemoryBackend, ProcessId, ServerTime,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, ReleaseRequest, Released,
-        RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions,
+        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
     },
     explored::{ExploredClock, Runtime},
 };
@@ -85,7 +85,7 @@ impl Backend for Store {
         self.memory.acquire(request).await
     }
 
-    async fn renew(&self, items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         self.renewals.fetch_add(1, Ordering::SeqCst);
         if self.pace == Pace::NeverToRenewals {
             std::future::pending::<()>().await;
@@ -103,14 +103,17 @@ impl Backend for Store {
         self.memory.inspect(name).await
     }
 
-    async fn force_release(&self, request: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
         self.memory.force_release(request).await
     }
 }
 
 #[async_trait]
 impl Subscriptions for Store {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.memory.register_listener(listener)
     }
 
@@ -193,7 +196,7 @@ impl World {
         // The worker goes home.
         self.runtime.join();
         assert_eq!(self.store.memory.held(), []);
-        assert_eq!(self.locks.names_in_use(), 0);
+        assert_eq!(self.locks.active_locks(), 0);
         self.book.is_balanced();
     }
 }

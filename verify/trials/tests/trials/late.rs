@@ -5,7 +5,7 @@ use crate::{
     lost::{contains, operation_timeout},
     stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
 };
-use lock_core::{ErrorKind, LockOptions};
+use lock_core::{LockErrorKind, LockOptions};
 use lock_redis::model::hashes;
 use lock_testkit::{RedisServer, TcpProxy};
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
             .collect();
         for given_up in giving_up {
             let error = given_up.await.unwrap().unwrap_err();
-            assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
+            assert!(matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::Timeout), "{error:?}");
         }
         // Before, around and after the end of what the requests allow themselves.
         tokio::time::sleep(operation_timeout(LEASE) * u32::try_from(random.below(16)).unwrap() / 10).await;

@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run},
     stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
 };
-use lock_core::{ErrorKind, Lock, LockOptions};
+use lock_core::{Lock, LockErrorKind, LockOptions};
 use lock_redis::model::hashes;
 use lock_testkit::{RedisServer, TcpProxy};
 use std::{
@@ -124,6 +124,6 @@ async fn hold(lock: &Lock, section: &Section) {
     match guard.release().await {
         Ok(outcome) => assert!(outcome.was_held(), "nobody took it away"),
         // Its answer was lost, or another connection was not there in time.
-        Err(error) => assert_eq!(error.kind(), ErrorKind::Unconfirmed),
+        Err(error) => assert_eq!(error.kind(), LockErrorKind::Unconfirmed),
     }
 }

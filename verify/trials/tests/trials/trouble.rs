@@ -4,7 +4,7 @@ use crate::{
     figure::{Figure, Run},
     stage::{HANGS, blocking, factory, lock, on_a_runtime, redis},
 };
-use lock_core::{ErrorKind, LockFactory, LockOptions, LostReason};
+use lock_core::{LockErrorKind, LockFactory, LockOptions, LostReason};
 use lock_testkit::RedisServer;
 use std::{
     sync::Arc,
@@ -66,7 +66,7 @@ async fn is_ridden_out(
     let begun = Instant::now();
     let one_try = lock(&locks, "tried").try_acquire().await;
     let error = one_try.map(drop).expect_err("the server does not serve");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{word}: {error:?}");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{word}: {error:?}");
     assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: nothing was done, {error:?}");
     assert!(error.backend_error().expect("the server said why").to_string().contains(word), "{error:?}");
     let waiting = tokio::spawn(lock(&locks, "waited").acquire());
@@ -175,7 +175,7 @@ async fn paused(run: Run) {
     let guard = lock(&locks, "held").acquire().await.unwrap();
     server.pause();
     let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("nobody answers");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
     assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out when it goes on: {error:?}");
     tokio::time::sleep(TROUBLE).await;
     server.resume();
@@ -204,7 +204,7 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
     let asked = Instant::now();
     let error = lock(&locks, "tried").acquire().await.map(drop).expect_err("it has no right to");
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Backend, false), "{error:?}");
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false), "{error:?}");
     run.bound(asked.elapsed(), TROUBLE / 3);
     tokio::time::sleep(TROUBLE).await;
     assert!(guard.is_held());

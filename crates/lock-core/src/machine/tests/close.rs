@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_close_refuses_waiters_ends_the_hold_and_releases_it() {
     let (mut story, lease, hold) = Story::with_a_holding();
-    story.enters(B).tell(Event::Close);
+    story.enters(B).tell(Event::Shutdown);
     story.refuses(B, Refusal::ShutDown);
     story.loses(hold, LostReason::ShutDown);
     assert_eq!(story.releases(0), lease);
@@ -22,7 +22,7 @@ fn a_close_during_an_attempt_gives_the_grant_back() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    story.tell(Event::Close).refuses(A, Refusal::ShutDown);
+    story.tell(Event::Shutdown).refuses(A, Refusal::ShutDown);
     story.says_nothing();
     story.granted(lease);
     assert_eq!(story.releases(0), lease);
@@ -34,7 +34,7 @@ fn a_close_ends_the_subscription_without_lingering() {
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();
     story.busy(lease, Duration::from_secs(20));
-    story.tell(Event::Close).refuses(A, Refusal::ShutDown);
+    story.tell(Event::Shutdown).refuses(A, Refusal::ShutDown);
     story.says(Command::Unwatch);
     story.tell(Event::Unwatched(WatchAnswer::Acknowledged));
     assert!(story.machine.is_idle());

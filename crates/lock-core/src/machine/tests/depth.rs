@@ -10,7 +10,11 @@ fn an_owner_re_enters_and_leaves_as_often() {
     story.acquired(lease, Acquired::Reentered);
     assert!(matches!(story.next(), Command::Extended { .. }));
     let grant = story.grants(B);
-    assert_eq!((grant.hold, grant.depth, grant.by), (hold, 2, GrantedBy::Reentry), "re-entry keeps the hold");
+    assert_eq!(
+        (grant.hold, grant.depth, grant.by),
+        (hold, 2, GrantSource::Reentry),
+        "re-entry keeps the hold"
+    );
 
     story.tell(Event::Release { hold, ticket: Ticket(1) });
     assert_eq!(story.releases(1), lease);
@@ -20,7 +24,7 @@ fn an_owner_re_enters_and_leaves_as_often() {
         answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
     });
     story.tell(Event::Release { hold, ticket: Ticket(2) });
-    story.says(Command::Ended { hold, how: Ended::Released });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: Some(0) });
     story.says(Command::ReleaseAnswered { ticket: Ticket(2), answer: Ok(ReleaseOutcome::Released) });
@@ -58,7 +62,7 @@ fn cancelled_re_entry_and_last_release_free_the_lock_after_the_answer() {
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.tell(Event::Leave { waiter: B }).tell(Event::Drop { hold });
-    story.says(Command::Ended { hold, how: Ended::Released });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.says_nothing();
     story.acquired(lease, Acquired::Reentered);
     assert_eq!(story.releases(0), lease, "and what is over is not extended");
@@ -176,7 +180,7 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
 #[test]
 fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever() {
     let (mut story, lease, hold) = Story::with_a_holding();
-    story.enters_with(B, |entry| (entry.owner, entry.patience) = (OwnerId(A.0), Patience::Once));
+    story.enters_with(B, |entry| (entry.owner, entry.patience) = (OwnerId(A.0), WaitPolicy::NoWait));
     for _ in 0..3 {
         assert_eq!(story.tries_to_keep(2), lease);
         story.acquired(lease, Acquired::Late);

@@ -1,6 +1,6 @@
 //! Stories: a machine, a virtual clock, and what it says at each moment.
 
-mod campaign;
+mod acquisition;
 mod close;
 mod depth;
 mod hold;
@@ -8,7 +8,7 @@ mod release;
 mod watch;
 
 use super::*;
-use crate::backend::{Acquired, Applied, Publish, Released, Renewed, Reply, Wish};
+use crate::backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Renewed, Reply};
 use crate::token::FencingToken;
 use std::collections::VecDeque;
 
@@ -48,7 +48,7 @@ struct World {
     unclaimed: Vec<Moment>,
 }
 
-impl Outside for World {
+impl Env for World {
     fn random(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn << 32
@@ -63,13 +63,13 @@ impl Outside for World {
 
 impl Story {
     fn begins() -> Self {
-        Self::with(Rules::default())
+        Self::with(MachineConfig::default())
     }
 
-    fn with(rules: Rules) -> Self {
+    fn with(config: MachineConfig) -> Self {
         let world = World { drawn: 0, server: ServerTime::from_micros(SERVER), unclaimed: Vec::new() };
         Self {
-            machine: Machine::new(rules),
+            machine: Machine::new(config),
             now: Moment::START,
             said: VecDeque::new(),
             world,
@@ -112,7 +112,7 @@ impl Story {
 
     fn enters_with(&mut self, waiter: WaiterId, change: impl FnOnce(&mut Entry)) -> &mut Self {
         let owner = OwnerId(waiter.0);
-        let patience = Patience::Forever;
+        let patience = WaitPolicy::Unbounded;
         let mut entry = Entry { waiter, owner, owned: false, terms: terms(), patience, join: None };
         change(&mut entry);
         self.tell(Event::Enter(entry))
@@ -181,7 +181,7 @@ impl Story {
     #[track_caller]
     fn tries(&mut self) -> LeaseNumber {
         match self.next() {
-            Command::TryAcquire { lease, wish: Wish::Next { .. }, .. } => lease,
+            Command::TryAcquire { lease, mode: AcquireMode::New { .. }, .. } => lease,
             other => panic!("not a try: {other:?}"),
         }
     }
@@ -189,7 +189,7 @@ impl Story {
     #[track_caller]
     fn tries_to_keep(&mut self, depth: u32) -> LeaseNumber {
         match self.next() {
-            Command::TryAcquire { lease, wish: Wish::Keep { depth: d }, .. } if d == depth => lease,
+            Command::TryAcquire { lease, mode: AcquireMode::Reenter { depth: d }, .. } if d == depth => lease,
             other => panic!("not a re-entry to depth {depth}: {other:?}"),
         }
     }
@@ -225,7 +225,7 @@ impl Story {
 
     #[track_caller]
     fn loses(&mut self, hold: HoldId, reason: LostReason) {
-        self.says(Command::Ended { hold, how: Ended::Lost(reason) });
+        self.says(Command::Ended { hold, how: HoldEnd::Lost(reason) });
     }
 
     /// `A` holds since second 0.

@@ -5,7 +5,7 @@ use super::*;
 fn release_by_hand() -> (Story, LeaseNumber, HoldId) {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.at(1.0).tell(Event::Release { hold, ticket: Ticket(1) });
-    story.says(Command::Ended { hold, how: Ended::Released });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
     assert_eq!(story.releases(0), lease);
     (story, lease, hold)
 }
@@ -53,7 +53,7 @@ fn an_inner_guard_that_left_in_time_is_not_told_lost_because_the_hold_ends_after
     story.said.clear();
     story.at(1.0).tell(Event::Release { hold, ticket: Ticket(1) });
     assert_eq!(story.releases(1), lease);
-    story.at(1.1).tell(Event::Close);
+    story.at(1.1).tell(Event::Shutdown);
     story.loses(hold, LostReason::ShutDown);
     answered(&mut story, Ok(ReleaseOutcome::StillHeld { depth: 1 }));
 }
@@ -89,10 +89,10 @@ fn a_release_tells_the_waiters_of_other_processes_and_a_lowered_depth_does_not()
     story.acquired(lease, Acquired::Reentered);
     story.said.clear();
     story.tell(Event::Drop { hold });
-    assert!(matches!(story.next(), Command::Release { depth_left: 1, publish: Publish::No, .. }));
+    assert!(matches!(story.next(), Command::Release { depth_left: 1, notify: NotifyWaiters::No, .. }));
     story.released(lease, 1, Released::Kept).tell(Event::Drop { hold });
     story.next();
-    assert!(matches!(story.next(), Command::Release { depth_left: 0, publish: Publish::Yes, .. }));
+    assert!(matches!(story.next(), Command::Release { depth_left: 0, notify: NotifyWaiters::Yes, .. }));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
     story.enters_as(B, A);
     story.tries_to_keep(2);
     story.at(1.0).tell(Event::Leave { waiter: B }).tell(Event::Release { hold, ticket: Ticket(1) });
-    story.says(Command::Ended { hold, how: Ended::Released });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.at(6.9).says_nothing();
     story.at(7.0);
     answered(&mut story, Err(Unconfirmed));

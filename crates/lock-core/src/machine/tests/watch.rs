@@ -116,7 +116,7 @@ fn a_subscription_that_fails_is_tried_again_while_somebody_waits() {
 
 #[test]
 fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
-    let mut story = Story::with(Rules { push: false, ..Rules::default() });
+    let mut story = Story::with(MachineConfig { push: false, ..MachineConfig::default() });
     story.enters(A);
     let mut lease = story.tries();
     let mut waits = Vec::new();

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use lock_core::{
     Backend, BackendError, Clock, LockName, ServerTime, Store, TestClock,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceRelease, Forced, Inspected, Publish, ReleaseRequest,
-        Released, RenewItem, Renewed, Reply, Signals, SubscriberId, Subscriptions, Watchers, Wish,
+        AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
+        SubscriptionRegistry, Subscriptions, WakeListener,
     },
 };
 use lock_testkit::planted::{BuggyStore, PlantedBug};
@@ -19,7 +20,7 @@ use std::{
 pub(crate) struct BuggyBackend {
     bug: Option<PlantedBug>,
     store: Arc<Mutex<BuggyStore>>,
-    watchers: Arc<Watchers>,
+    watchers: Arc<SubscriptionRegistry>,
     clock: Arc<TestClock>,
 }
 
@@ -43,7 +44,7 @@ impl BuggyBackend {
     fn free(&self, name: &LockName) {
         let (mut store, now) = self.store();
         if let Some((holder, ..)) = store.held(now, name) {
-            store.force_release(now, &ForceRelease { name: name.clone(), seen: holder.to_string() });
+            store.force_release(now, &ForceReleaseRequest { name: name.clone(), seen: holder.to_string() });
         }
     }
 
@@ -64,7 +65,7 @@ impl Backend for BuggyBackend {
     }
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        let is_new = matches!(r.wish, Wish::Next { .. });
+        let is_new = matches!(r.mode, AcquireMode::New { .. });
         if self.has(PlantedBug::CheckThenSet) && is_new && self.is_free(&r.name) {
             tokio::task::yield_now().await;
             self.free(&r.name);
@@ -73,7 +74,7 @@ impl Backend for BuggyBackend {
         Ok(store.acquire(now, &r))
     }
 
-    async fn renew(&self, mut items: Vec<RenewItem>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    async fn renew(&self, mut items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         if let (true, Some(first)) = (self.has(PlantedBug::OneDurationForAll), items.first()) {
             let one = first.duration;
             items.iter_mut().for_each(|item| item.duration = one);
@@ -96,7 +97,7 @@ impl Backend for BuggyBackend {
             (_, Released::Kept | Released::Gone { .. }) => false,
             (Some(PlantedBug::AlwaysNotifies), _) => true,
             (Some(PlantedBug::NeverNotifies), _) => false,
-            _ => r.publish == Publish::Yes,
+            _ => r.notify == NotifyWaiters::Yes,
         };
         if notifies {
             let notified = self.watchers.freed(&r.name);
@@ -112,12 +113,12 @@ impl Backend for BuggyBackend {
         Ok(store.inspect(now, &name))
     }
 
-    async fn force_release(&self, r: ForceRelease) -> Result<Reply<Forced>, BackendError> {
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let reply = {
             let (mut store, now) = self.store();
             store.force_release(now, &r)
         };
-        if reply.outcome == Forced::Forced {
+        if reply.outcome == ForceReleased::Released {
             self.watchers.freed(&r.name);
         }
         Ok(reply)
@@ -126,7 +127,7 @@ impl Backend for BuggyBackend {
 
 #[async_trait]
 impl Subscriptions for BuggyBackend {
-    fn register_listener(&self, listener: Weak<dyn Signals>) -> SubscriberId {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.watchers.attach(listener)
     }
 

@@ -6,10 +6,11 @@
 //! largest `not_after` that was sent for the id.
 
 use super::{
-    Command, Failure, Machine, Moment, ReleaseOutcome, Step, Traces, Unconfirmed, pace, tickets::Tickets,
+    Command, Ctx, Failure, Machine, Moment, Outstanding, ReleaseOutcome, Unconfirmed, backoff,
+    replies::ReleaseReplies,
 };
 use crate::{
-    backend::{Applied, Publish, Released, Reply},
+    backend::{Applied, NotifyWaiters, Released, Reply},
     ids::LeaseNumber,
 };
 use std::time::Duration;
@@ -22,10 +23,10 @@ pub(crate) const MAX_OPEN_UNDOS: usize = 16;
 const MAX_UNDOS: usize = 1_024;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Retired {
+pub(super) struct LeaseCleanup {
     lease: LeaseNumber,
-    pub(super) traces: Traces,
-    tickets: Tickets,
+    pub(super) outstanding: Outstanding,
+    replies: ReleaseReplies,
     in_flight: bool,
     next_at: Moment,
     failures: u32,
@@ -39,12 +40,12 @@ pub(super) struct Retired {
     executed: bool,
 }
 
-impl Retired {
-    pub(super) fn new(lease: LeaseNumber, traces: Traces) -> Self {
+impl LeaseCleanup {
+    pub(super) fn new(lease: LeaseNumber, outstanding: Outstanding) -> Self {
         Self {
             lease,
-            traces,
-            tickets: Tickets::default(),
+            outstanding,
+            replies: ReleaseReplies::default(),
             in_flight: false,
             next_at: Moment::START,
             failures: 0,
@@ -56,63 +57,63 @@ impl Retired {
     }
 
     /// Of a hold that ended in time; somebody may wait for the answer.
-    pub(super) fn in_time(self, deadline: Moment, tickets: Tickets) -> Self {
-        Self { left_before: Some(deadline), tickets, ..self }
+    pub(super) fn in_time(self, deadline: Moment, replies: ReleaseReplies) -> Self {
+        Self { left_before: Some(deadline), replies, ..self }
     }
 
     /// Whether its first release is unanswered for this part of an operation timeout.
     pub(super) fn is_silent(&self, now: Moment, part: u32) -> bool {
-        self.unanswered && self.in_flight && now.since(self.next_at) >= self.traces.timeout / part
+        self.unanswered && self.in_flight && now.since(self.next_at) >= self.outstanding.timeout / part
     }
 
     pub(super) fn wake_at(&self) -> Moment {
-        let next = if self.in_flight { Moment::FAR } else { self.next_at };
-        next.min(self.traces.over_at).min(self.tickets.answer_by())
+        let next = if self.in_flight { Moment::NEVER } else { self.next_at };
+        next.min(self.outstanding.over_at).min(self.replies.answer_by())
     }
 }
 
 impl Machine {
     /// From here on the id is never acquired again.
-    pub(super) fn retire(&mut self, s: &mut Step<'_>, mut retired: Retired) {
-        retired.next_at = s.now;
-        self.retired.push(retired);
-        self.release_retired(s);
+    pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanups: LeaseCleanup) {
+        cleanups.next_at = s.now;
+        self.cleanups.push(cleanups);
+        self.release_cleanups(s);
     }
 
     /// Whether a release is on its way that was not answered even once.
     pub(super) fn is_releasing(&self) -> bool {
-        self.retired.iter().any(|retired| retired.unanswered)
+        self.cleanups.iter().any(|cleanups| cleanups.unanswered)
     }
 
     /// Whether enough is being undone: no further acquire until some of it is.
     pub(super) fn has_enough_to_undo(&self) -> bool {
-        let open = self.retired.iter().filter(|retired| !retired.executed).count();
-        open >= MAX_OPEN_UNDOS || self.retired.len() >= MAX_UNDOS
+        let open = self.cleanups.iter().filter(|cleanups| !cleanups.executed).count();
+        open >= MAX_OPEN_UNDOS || self.cleanups.len() >= MAX_UNDOS
     }
 
-    pub(super) fn pass_time_for_retired(&mut self, s: &mut Step<'_>) {
-        for retired in &mut self.retired {
-            retired.tickets.answer_overdue(s);
-            if s.now >= retired.traces.over_at {
-                retired.tickets.answer(s, Err(Unconfirmed));
+    pub(super) fn pass_time_for_cleanups(&mut self, s: &mut Ctx<'_>) {
+        for cleanups in &mut self.cleanups {
+            cleanups.replies.answer_overdue(s);
+            if s.now >= cleanups.outstanding.over_at {
+                cleanups.replies.answer(s, Err(Unconfirmed));
             }
         }
-        self.retired.retain(|retired| s.now < retired.traces.over_at);
+        self.cleanups.retain(|cleanups| s.now < cleanups.outstanding.over_at);
     }
 
-    pub(super) fn release_retired(&mut self, s: &mut Step<'_>) {
-        for retired in &mut self.retired {
-            if !retired.in_flight && retired.next_at <= s.now {
-                retired.in_flight = true;
-                let (lease, timeout) = (retired.lease, retired.traces.timeout);
-                s.say(Command::Release { lease, depth_left: 0, publish: Publish::Yes, timeout });
+    pub(super) fn release_cleanups(&mut self, s: &mut Ctx<'_>) {
+        for cleanups in &mut self.cleanups {
+            if !cleanups.in_flight && cleanups.next_at <= s.now {
+                cleanups.in_flight = true;
+                let (lease, timeout) = (cleanups.lease, cleanups.outstanding.timeout);
+                s.emit(Command::Release { lease, depth_left: 0, notify: NotifyWaiters::Yes, timeout });
             }
         }
     }
 
     pub(super) fn on_released(
         &mut self,
-        s: &mut Step<'_>,
+        s: &mut Ctx<'_>,
         lease: LeaseNumber,
         depth_left: u32,
         outcome: Result<Reply<Released>, Failure>,
@@ -123,49 +124,49 @@ impl Machine {
             }
             return;
         }
-        let Some(at) = self.retired.iter().position(|retired| retired.lease == lease) else { return };
-        let retired = &mut self.retired[at];
-        retired.in_flight = false;
-        retired.unanswered = false;
+        let Some(at) = self.cleanups.iter().position(|cleanups| cleanups.lease == lease) else { return };
+        let cleanups = &mut self.cleanups[at];
+        cleanups.in_flight = false;
+        cleanups.unanswered = false;
         let (executed_at, answer) = match outcome {
             Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
-                self.turns.freed(s, listeners, self.watch.is_on());
+                self.fairness.freed(s, listeners, self.watch.is_on());
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
                 // Past its deadline, a lease that ended by itself cannot be told from one that was lost before; nor, after
                 // a release of unknown outcome, can one that was freed by it.
-                let over = retired.left_before.is_some_and(|deadline| s.now >= deadline);
+                let over = cleanups.left_before.is_some_and(|deadline| s.now >= deadline);
                 match held_by_other {
-                    _ if over || retired.in_doubt => (now, Err(Unconfirmed)),
+                    _ if over || cleanups.in_doubt => (now, Err(Unconfirmed)),
                     true => (now, Ok(ReleaseOutcome::HeldByOther)),
                     false => (now, Ok(ReleaseOutcome::AlreadyExpired)),
                 }
             }
-            Ok(Reply { outcome: Released::Kept, .. }) => return retired.try_again(s, Failure::UNKNOWN),
-            Err(failure) => return retired.try_again(s, failure),
+            Ok(Reply { outcome: Released::Kept, .. }) => return cleanups.try_again(s, Failure::UNKNOWN),
+            Err(failure) => return cleanups.try_again(s, failure),
         };
-        retired.executed = true;
-        retired.tickets.answer(s, answer);
-        match retired.traces.not_after {
+        cleanups.executed = true;
+        cleanups.replies.answer(s, answer);
+        match cleanups.outstanding.not_after {
             Some(not_after) if executed_at <= not_after => {
-                retired.in_doubt = true;
-                retired.next_at = s.now + not_after.since(executed_at) + Duration::from_millis(1);
+                cleanups.in_doubt = true;
+                cleanups.next_at = s.now + not_after.since(executed_at) + Duration::from_millis(1);
             }
             _ => {
-                self.retired.swap_remove(at);
+                self.cleanups.swap_remove(at);
             }
         }
     }
 }
 
-impl Retired {
-    fn try_again(&mut self, s: &mut Step<'_>, failure: Failure) {
+impl LeaseCleanup {
+    fn try_again(&mut self, s: &mut Ctx<'_>, failure: Failure) {
         self.in_doubt |= failure.applied == Applied::Unknown;
         self.failures += 1;
-        self.next_at = s.now + pace::back_off(s, self.failures, self.traces.timeout);
+        self.next_at = s.now + backoff::back_off(s, self.failures, self.outstanding.timeout);
         if !failure.retryable {
-            self.tickets.answer(s, Err(Unconfirmed));
+            self.replies.answer(s, Err(Unconfirmed));
         }
     }
 }

@@ -1,23 +1,23 @@
 //! How long this process may keep a lock to itself while others wait for it.
 //!
 //! Whoever releases and has a local waiter asks again at once, long before a wake-up reaches another process: a
-//! busy process would keep all others out for ever. So after some turns in a row it steps back for a moment when
+//! busy process would keep all others out for ever. So after some fairness in a row it steps back for a moment when
 //! others listen, and every so often regardless, since not every store can tell who listens.
 
-use super::{Moment, Step};
+use super::{Ctx, Moment};
 use std::time::Duration;
 
-/// Turns in a row after which others come first, if they listen.
+/// Fairness in a row after which others come first, if they listen.
 const TURNS: u32 = 16;
 /// Time in a row after which others come first, if they listen.
 const STREAK: Duration = Duration::from_millis(100);
-/// Turns in a row after which others come first, whether or not anybody is known to listen.
+/// Fairness in a row after which others come first, whether or not anybody is known to listen.
 const TURNS_REGARDLESS: u32 = 1024;
 /// How long others have the lock to themselves: time for a wake-up and a request.
 const STEP_BACK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Turns {
+pub(super) struct Fairness {
     taken: u32,
     since: Moment,
     freed_at: Moment,
@@ -27,7 +27,7 @@ pub(super) struct Turns {
     echo_expected: bool,
 }
 
-impl Turns {
+impl Fairness {
     /// The store granted the lock to this process.
     pub(super) fn took(&mut self, now: Moment) {
         if self.taken == 0 || now.since(self.freed_at) >= STEP_BACK {
@@ -50,7 +50,7 @@ impl Turns {
     }
 
     /// The lock is free again. `listeners` as far as the store told, `subscribed` if we are one of them.
-    pub(super) fn freed(&mut self, s: &mut Step<'_>, listeners: Option<u32>, subscribed: bool) {
+    pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
         let others_listen = listeners.map(|all| all > u32::from(subscribed));
         self.echo_expected = subscribed;
         self.freed_at = s.now;

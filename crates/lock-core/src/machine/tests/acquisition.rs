@@ -13,7 +13,7 @@ fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time()
     story.says_nothing();
 
     story.tell(Event::Drop { hold });
-    story.says(Command::Ended { hold, how: Ended::Released });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.releases(0);
     story.says_nothing();
     story.released(first, 0, Released::Released { listeners: None });
@@ -161,7 +161,7 @@ fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
     assert_eq!(
         story.at(0.1).tries(),
         lease,
-        "a backend that is always late is asked at the pace of a failing one"
+        "a backend that is always late is asked at the backoff of a failing one"
     );
 }
 
@@ -178,7 +178,7 @@ fn contended_uses_the_id_up() {
 
 #[test]
 fn one_try_is_one_try() {
-    let once = |entry: &mut Entry| entry.patience = Patience::Once;
+    let once = |entry: &mut Entry| entry.patience = WaitPolicy::NoWait;
     let mut story = Story::begins();
     story.enters_with(A, once);
     let lease = story.tries();
@@ -197,23 +197,23 @@ fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    story.enters_with(B, |entry| entry.patience = Patience::Once).refuses(B, Refusal::Busy);
+    story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait).refuses(B, Refusal::Busy);
     story.granted(lease);
     story.grants(A);
-    story.enters_with(C, |entry| entry.patience = Patience::Once).refuses(C, Refusal::Busy);
+    story.enters_with(C, |entry| entry.patience = WaitPolicy::NoWait).refuses(C, Refusal::Busy);
     story.says_nothing();
 }
 
-/// The wait of another ends in the very moment at which the try comes: its campaign is left, and its pause with it.
+/// The wait of another ends in the very moment at which the try comes: its acquisition is left, and its pause with it.
 #[test]
 fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.patience = Patience::Until(at(1.0)));
+    story.enters_with(A, |entry| entry.patience = WaitPolicy::Deadline(at(1.0)));
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.says(Command::Watch);
     story.jump(at(1.0));
-    story.enters_with(B, |entry| entry.patience = Patience::Once);
+    story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait);
     story.refuses(A, Refusal::Timeout(Applied::No));
     assert_eq!(story.tries(), lease, "at once");
     story.busy(lease, Duration::from_secs(19)).refuses(B, Refusal::Busy);
@@ -222,7 +222,7 @@ fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
 #[test]
 fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.patience = Patience::Until(at(1.0))).enters(B);
+    story.enters_with(A, |entry| entry.patience = WaitPolicy::Deadline(at(1.0))).enters(B);
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.says(Command::Watch);
@@ -307,7 +307,7 @@ fn a_refusal_that_no_retry_can_cure_is_told_to_everybody_at_once() {
 
 #[test]
 fn the_waiter_above_the_limit_is_refused_and_the_others_are_not() {
-    let mut story = Story::with(Rules { max_waiters: 2, ..Rules::default() });
+    let mut story = Story::with(MachineConfig { max_waiters: 2, ..MachineConfig::default() });
     story.enters(A).enters(B);
     story.tries();
     story.enters(C).refuses(C, Refusal::TooManyWaiters);
@@ -354,7 +354,7 @@ fn one_try_is_not_answered_by_what_was_asked_for_another() {
         story.enters(A);
         let lease = story.tries();
         story.tell(Event::Leave { waiter: A });
-        story.enters_with(B, |entry| entry.patience = Patience::Once).says_nothing();
+        story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait).says_nothing();
         match busy {
             true => story.busy(lease, Duration::from_secs(9)),
             false => story.acquire_unknown(lease),

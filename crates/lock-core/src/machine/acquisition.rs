@@ -1,0 +1,359 @@
+//! Tries to take the lock for the front of the line: one lease id, one attempt in attempt.
+//!
+//! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless,
+//! and is used up by its first release.
+
+use super::{
+    Command, Ctx, Entry, Failure, Grant, GrantSource, HoldId, Machine, Moment, Outstanding, Refusal,
+    WaitPolicy, WaiterId,
+    cleanups::LeaseCleanup,
+    deadline,
+    hold::Hold,
+    queue::{Cause, Overdue},
+};
+use crate::{
+    backend::{AcquireMode, Acquired, Applied, Reply},
+    ids::LeaseNumber,
+    terms::Terms,
+    time::ServerTime,
+    token::FencingToken,
+};
+use std::time::Duration;
+
+/// Answers *late* in a row that are taken for a wrong clock estimate; more count as failures.
+pub(super) const LATES_AT_ONCE: u32 = 3;
+/// When the lease of the other is not told, or is over at once.
+const ASK_SOON: Duration = Duration::from_millis(50);
+/// Each further time that it is not told takes so many times as long: it may have no end.
+const SLOWER: u32 = 10;
+/// An attempt that is unanswered for this part of the operation timeout is taken for a sign of an outage.
+const SILENT_PART: u32 = 10;
+/// A wake-up that stands for all names is followed within this time.
+const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
+/// The slowest polling of a backend that cannot push.
+const SLOWEST_POLL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Acquisition {
+    lease: LeaseNumber,
+    attempt: Option<Attempt>,
+    next_try: Moment,
+    pub(super) outstanding: Outstanding,
+    /// For whom it was asked last, and when the store answered last.
+    asked_for: Option<WaiterId>,
+    answered_at: Moment,
+    /// An attempt was granted, but not yet under the terms of the one who waits.
+    taken: bool,
+    /// The longest lease that the store may have given to this id.
+    longest: Duration,
+    busies: u32,
+    lates: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Attempt {
+    waiter: WaiterId,
+    sent: Moment,
+    terms: Terms,
+    not_after: ServerTime,
+    /// A wake-up came after the attempt was sent: its busy answer may be older than the release.
+    woken: bool,
+}
+
+impl Acquisition {
+    /// Whether an attempt may be carried out, or may have been, that nobody was told of.
+    fn is_in_doubt(&self) -> bool {
+        self.attempt.is_some() || self.outstanding.not_after.is_some()
+    }
+
+    fn new(lease: LeaseNumber, next_try: Moment) -> Self {
+        let outstanding = Outstanding::default();
+        let longest = Duration::ZERO;
+        let answered_at = next_try;
+        Self {
+            lease,
+            attempt: None,
+            next_try,
+            outstanding,
+            asked_for: None,
+            answered_at,
+            taken: false,
+            longest,
+            busies: 0,
+            lates: 0,
+        }
+    }
+
+    /// Nobody knows whether this attempt was, or will be, carried out.
+    fn unknown(&mut self, attempt: &Attempt) {
+        self.outstanding.unknown(attempt.not_after);
+        self.longest = self.longest.max(attempt.terms.lease);
+    }
+}
+
+impl Machine {
+    pub(super) fn next_try(&self) -> Option<Moment> {
+        if self.hold.is_some() || !self.queue.has_line() || self.is_releasing() || self.has_enough_to_undo() {
+            return None;
+        }
+        match &self.acquisition {
+            Some(acquisition) if acquisition.attempt.is_some() => None,
+            // One try is not slowed down by the failures of others, nor by the pause of one whose wait ended just now: its
+            // caller wants an answer.
+            _ if self.queue.front()?.patience == WaitPolicy::NoWait => Some(self.fairness.others_until),
+            // The answer that somebody else got before may be old: with a stream of short waits, nobody would notice an outage.
+            Some(acquisition)
+                if acquisition.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
+            {
+                Some(acquisition.next_try.min(acquisition.answered_at + self.config.unsubscribed_poll))
+            }
+            Some(acquisition) => Some(acquisition.next_try),
+            None => Some(self.backoff.resume_at.max(self.fairness.others_until)),
+        }
+    }
+
+    /// Returns why a waiter is refused whose time is over. While the store is silent, nothing is known of other holders, and
+    /// an attempt of the waiter's own may yet be carried out.
+    pub(super) fn refuse_overdue(&self, now: Moment, overdue: Overdue, is_front: bool) -> Refusal {
+        let own = self.acquisition.as_ref().filter(|_| is_front);
+        let in_doubt = overdue.reenters || own.is_some_and(Acquisition::is_in_doubt);
+        let unavailable = if in_doubt { Refusal::Unanswered } else { Refusal::Outage };
+        match overdue.cause {
+            Cause::OutageBudget => unavailable,
+            // Nobody else keeps an owner from re-entering.
+            Cause::WaitOver if overdue.reenters => unavailable,
+            Cause::WaitOver if self.hold.is_none() && self.is_store_silent(now) => unavailable,
+            Cause::WaitOver if in_doubt && own.is_some_and(|own| own.busies == 0) => unavailable,
+            Cause::WaitOver if in_doubt => Refusal::Timeout(Applied::Unknown),
+            Cause::WaitOver => Refusal::Timeout(Applied::No),
+        }
+    }
+
+    /// Whether the last thing known of the store is a failure, or an attempt or a first release that it leaves unanswered for
+    /// longer than any ordinary answer takes.
+    fn is_store_silent(&self, now: Moment) -> bool {
+        let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt);
+        let silent =
+            |attempt: Attempt| now.since(attempt.sent) >= attempt.terms.operation_timeout / SILENT_PART;
+        let release = |cleanups: &LeaseCleanup| cleanups.is_silent(now, SILENT_PART);
+        self.queue.is_outage() || attempt.is_some_and(silent) || self.cleanups.iter().any(release)
+    }
+
+    pub(super) fn try_if_due(&mut self, s: &mut Ctx<'_>) {
+        let Some(front) = self.queue.front().copied() else { return self.end_idle_campaign(s) };
+        if self.next_try().is_none_or(|at| at > s.now) {
+            return;
+        }
+        let terms = front.terms;
+        // An expiry never falls: repeated under this id, a longer lease of somebody who left would outlive this holder.
+        if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.longest > terms.lease) {
+            return self.undo(s, acquisition);
+        }
+        let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(s.fresh_lease(), s.now));
+        let not_after = s.env.server_now() + terms.operation_timeout;
+        acquisition.asked_for = Some(front.waiter);
+        acquisition.attempt =
+            Some(Attempt { waiter: front.waiter, sent: s.now, terms, not_after, woken: false });
+        acquisition.outstanding.sent(s.now, &terms);
+        let mode = AcquireMode::New { reserve: 0, floor: terms.token_floor };
+        s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
+    }
+
+    /// Nobody waits any more. An attempt in attempt is awaited, since its answer says what there is to undo.
+    fn end_idle_campaign(&mut self, s: &mut Ctx<'_>) {
+        if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
+            self.undo(s, acquisition);
+        }
+    }
+
+    fn undo(&mut self, s: &mut Ctx<'_>, acquisition: Acquisition) {
+        if acquisition.taken || acquisition.outstanding.not_after.is_some() {
+            self.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
+        }
+    }
+
+    pub(super) fn on_woken(&mut self, s: &mut Ctx<'_>) {
+        self.fairness.woken(s.now);
+        self.backoff.resume_at = self.backoff.resume_at.min(s.now);
+        let Some(acquisition) = &mut self.acquisition else { return };
+        match &mut acquisition.attempt {
+            Some(attempt) => attempt.woken = true,
+            None => acquisition.next_try = s.now,
+        }
+    }
+
+    pub(super) fn on_missed_wakes(&mut self, s: &mut Ctx<'_>) {
+        let at = s.now + s.jitter(MISSED_WAKES_SPREAD);
+        self.backoff.resume_at = self.backoff.resume_at.min(at);
+        let Some(acquisition) = &mut self.acquisition else { return };
+        match &mut acquisition.attempt {
+            Some(attempt) => attempt.woken = true,
+            None => acquisition.next_try = acquisition.next_try.min(at),
+        }
+    }
+
+    /// The answer to the attempt in attempt; an answer for any other lease came too late to matter.
+    pub(super) fn on_acquired(
+        &mut self,
+        s: &mut Ctx<'_>,
+        lease: LeaseNumber,
+        outcome: Result<Reply<Acquired>, Failure>,
+    ) {
+        if self.hold.as_ref().is_some_and(|hold| hold.id.lease == lease) {
+            return self.on_raised(s, outcome);
+        }
+        let Some(acquisition) = self.acquisition.as_mut().filter(|acquisition| acquisition.lease == lease)
+        else {
+            return;
+        };
+        let Some(attempt) = acquisition.attempt.take() else { return };
+        match outcome {
+            Ok(Reply { outcome: Acquired::Late, .. }) => self.on_late(s, &attempt),
+            Ok(reply) => {
+                acquisition.lates = 0;
+                match reply.outcome {
+                    Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
+                    Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
+                    Acquired::Contended { retry_after, .. } => self.on_contended(s, &attempt, retry_after),
+                    // No answer to a plain acquire; whatever the store did is undone or repeated.
+                    Acquired::Reentered | Acquired::Gone | Acquired::Stale { .. } | Acquired::Late => {
+                        self.on_failed(s, &attempt, Failure::UNKNOWN);
+                    }
+                }
+            }
+            Err(failure) => self.on_failed(s, &attempt, failure),
+        }
+    }
+
+    fn on_granted(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, first: FencingToken, last: FencingToken) {
+        self.queue.outage_over();
+        self.fairness.took(s.now);
+        let Some(acquisition) = &mut self.acquisition else { return };
+        let deadline = deadline(attempt.sent, &attempt.terms);
+        let max_hold_at = attempt.terms.max_hold.map_or(Moment::NEVER, |most| attempt.sent + most);
+        let is_over = s.now >= deadline.min(max_hold_at);
+        let front = self.queue.front().copied();
+        let Some(front) = front.filter(|_| !is_over) else {
+            // Nobody waits any more, or the answer took until the hold was as good as over: this process was paused, or the
+            // store is slow. Then the next try is not made at once, or the lock would be taken from others again and again.
+            acquisition.taken = true;
+            if let Some(acquisition) = self.acquisition.take() {
+                self.undo(s, acquisition);
+            }
+            match is_over {
+                true => self.backoff.failed(s, attempt.terms.operation_timeout),
+                false => self.backoff.answered(),
+            }
+            return;
+        };
+        self.backoff.answered();
+        if front.terms != attempt.terms {
+            // Granted under the terms of somebody who left. Again under the right ones: a repeat that keeps the lease,
+            // or, if that is too long, another id.
+            acquisition.taken = true;
+            acquisition.longest = acquisition.longest.max(attempt.terms.lease);
+            acquisition.next_try = s.now;
+            return;
+        }
+        let grant = Grant {
+            hold: HoldId { lease: acquisition.lease, token: first },
+            owner: front.owner,
+            deadline,
+            max_hold_at,
+            depth: 1,
+            by: GrantSource::Store,
+        };
+        self.hold = Some(Hold::new(grant, last, &front, (attempt.sent, s.now), acquisition.outstanding));
+        self.acquisition = None;
+        self.queue.remove(front.waiter);
+        s.emit(Command::Grant { waiter: front.waiter, grant });
+        for waiter in self.queue.siblings_enter(front.owner, first) {
+            s.emit(Command::Refuse { waiter, refusal: Refusal::BelowFloor(first) });
+        }
+    }
+
+    fn on_busy(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, remaining: Option<Duration>) {
+        self.backend_answered();
+        self.fairness.other_has_it();
+        self.refuse_impatient(s, attempt, Refusal::Busy);
+        self.watch.want();
+        // With a subscription, polling is only the safety net.
+        let most = match self.watch.is_on() {
+            true => attempt.terms.poll_interval,
+            false => attempt.terms.poll_interval.min(self.config.unsubscribed_poll),
+        };
+        let polls = !self.config.push;
+        let Some(acquisition) = &mut self.acquisition else { return };
+        acquisition.busies = acquisition.busies.saturating_add(1);
+        acquisition.answered_at = s.now;
+        acquisition.next_try = if attempt.woken {
+            s.now
+        } else {
+            let untold = || ASK_SOON * SLOWER.pow(acquisition.busies.min(4) - 1);
+            let mut wait =
+                remaining.map_or_else(untold, |left| left.saturating_add(Duration::from_millis(1))).min(most);
+            if polls {
+                wait = wait
+                    .min((ASK_SOON * 2u32.saturating_pow(acquisition.busies.min(8) - 1)).min(SLOWEST_POLL));
+            }
+            s.now + wait + s.jitter(Duration::from_millis(5) + wait / 20)
+        };
+    }
+
+    /// The backend has undone the attempt itself, which used up the lease id.
+    fn on_contended(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, retry_after: Duration) {
+        self.backend_answered();
+        self.refuse_impatient(s, attempt, Refusal::Busy);
+        if let Some(acquisition) = self.acquisition.take() {
+            self.undo(s, acquisition);
+        }
+        // At once would be never: the answer may come in place, and the next one as well.
+        self.backoff.resume_at = s.now + retry_after.max(Duration::from_millis(1));
+    }
+
+    /// Not carried out because our estimate of the server's clock was wrong; the answer brought the right one.
+    fn on_late(&mut self, s: &mut Ctx<'_>, attempt: &Attempt) {
+        let Some(acquisition) = &mut self.acquisition else { return };
+        // This delivery was not carried out; if there was another, it may have been.
+        acquisition.unknown(attempt);
+        acquisition.lates += 1;
+        acquisition.next_try = s.now;
+        if acquisition.lates > LATES_AT_ONCE {
+            self.on_failed(s, attempt, Failure { applied: Applied::No, retryable: true });
+        }
+    }
+
+    fn on_failed(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, failure: Failure) {
+        self.backoff.failed(s, attempt.terms.operation_timeout);
+        let Some(acquisition) = &mut self.acquisition else { return };
+        if failure.applied == Applied::Unknown {
+            acquisition.unknown(attempt);
+        }
+        acquisition.next_try = if attempt.woken { s.now } else { self.backoff.resume_at };
+        let applied = if acquisition.is_in_doubt() { Applied::Unknown } else { Applied::No };
+        if failure.retryable {
+            self.queue.outage_began(attempt.sent);
+            self.refuse_impatient(s, attempt, Refusal::Failed(applied));
+        } else {
+            for waiter in self.queue.drain_line() {
+                let applied = if waiter == attempt.waiter { applied } else { Applied::No };
+                s.emit(Command::Refuse { waiter, refusal: Refusal::Failed(applied) });
+            }
+        }
+    }
+
+    pub(super) fn backend_answered(&mut self) {
+        self.backoff.answered();
+        self.queue.outage_over();
+    }
+
+    /// Only the front can have come for one try: others would have been refused at the door. And only this try is its
+    /// one: what was asked for somebody who left may be older than its arrival.
+    fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
+        let its_own = |front: &Entry| front.patience == WaitPolicy::NoWait && front.waiter == attempt.waiter;
+        if let Some(front) = self.queue.front().copied().filter(its_own) {
+            self.queue.remove(front.waiter);
+            s.emit(Command::Refuse { waiter: front.waiter, refusal });
+        }
+    }
+}
