@@ -165,7 +165,7 @@ impl Contender {
     }
 }
 
-/// The wish of a first acquire.
+/// The mode of a first acquire.
 pub fn next(reserve: u32, floor: Floor) -> AcquireMode {
     AcquireMode::New { reserve, floor }
 }

@@ -44,9 +44,9 @@ impl Shout {
     pub(crate) fn deliver(&self, to: &Weak<dyn WakeListener>) {
         let Some(signals) = to.upgrade() else { return };
         match self {
-            Self::Freed(name) => signals.freed(name),
-            Self::All(reason) => signals.all(*reason),
-            Self::Restarted => signals.node_restarted(),
+            Self::Freed(name) => signals.released(name),
+            Self::All(reason) => signals.wake_all(*reason),
+            Self::Restarted => signals.server_restarted(),
         }
     }
 }

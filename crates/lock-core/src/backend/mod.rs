@@ -4,23 +4,23 @@
 //! harness and run the conformance suite of `lock-testkit`. A [`Store`] carries the two to a factory.
 
 mod error;
+mod listener;
+mod registry;
 mod reply;
 mod request;
-mod signals;
 mod store;
 mod subscriptions;
-mod watchers;
 
 pub use error::{Applied, BackendError, BackendErrorKind};
+pub use listener::{MissedWakes, SubscriberId, WakeListener};
+pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
 pub use request::{
     AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
     Retention,
 };
-pub use signals::{MissedWakes, SubscriberId, WakeListener};
 pub use store::Store;
 pub use subscriptions::Subscriptions;
-pub use watchers::SubscriptionRegistry;
 
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;

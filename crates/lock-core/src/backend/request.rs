@@ -14,7 +14,7 @@ pub struct AcquireRequest {
     pub duration: Duration,
     /// The server time after which the request must no longer be executed.
     pub not_after: ServerTime,
-    /// What is wished for.
+    /// The kind of acquire.
     pub mode: AcquireMode,
     /// How long a grant lets the fencing counter of the name last.
     pub retention: Retention,
@@ -48,7 +48,7 @@ impl Retention {
     }
 }
 
-/// What an [`AcquireRequest`] wishes for.
+/// The kind of an [`AcquireRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcquireMode {

@@ -13,7 +13,7 @@ pub trait Subscriptions: Debug + Send + Sync + 'static {
     /// Registers where wake-ups go, once per factory. A listener that is gone is forgotten.
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId;
 
-    /// Asks for [`WakeListener::freed`] of this name. Returns when the subscription is *acknowledged*: a release after that
+    /// Asks for [`WakeListener::released`] of this name. Returns when the subscription is *acknowledged*: a release after that
     /// is reported. Subscribing twice is subscribing once.
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
 

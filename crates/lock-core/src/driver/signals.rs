@@ -13,13 +13,13 @@ use crate::{
 use std::sync::Arc;
 
 impl WakeListener for Driver {
-    fn freed(&self, name: &LockName) {
+    fn released(&self, name: &LockName) {
         if let Some(cell) = self.cells.get(name) {
             self.leave_mail(&cell, |mail| mail.woken = true);
         }
     }
 
-    fn all(&self, reason: MissedWakes) {
+    fn wake_all(&self, reason: MissedWakes) {
         let wake = match reason {
             MissedWakes::Reconnected => WakeSource::Reconnected,
             MissedWakes::Lagged => WakeSource::Lagged,
@@ -30,7 +30,7 @@ impl WakeListener for Driver {
         }
     }
 
-    fn node_restarted(&self) {
+    fn server_restarted(&self) {
         for cell in self.cells.all() {
             self.leave_mail(&cell, |mail| {
                 mail.missed_wakes = true;

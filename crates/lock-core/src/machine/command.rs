@@ -22,7 +22,7 @@ pub enum Command {
         terms: Terms,
         /// When the request becomes void.
         not_after: ServerTime,
-        /// What is wished for.
+        /// The kind of acquire.
         mode: AcquireMode,
     },
     /// Extend the lease.

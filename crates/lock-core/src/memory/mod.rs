@@ -73,7 +73,7 @@ impl MemoryBackend {
     /// Forgets every lock and every counter, as a server that restarts empty does, and reports it to its factories.
     pub fn clear(&self) {
         lock(&self.inner.shelf).clear();
-        self.inner.watchers.node_restarted();
+        self.inner.watchers.server_restarted();
     }
 
     /// How many names it keeps something of: held locks, and counters within their retention.
@@ -155,7 +155,7 @@ impl Backend for MemoryBackend {
         };
         let outcome = match released {
             Released::Released { .. } if r.notify == NotifyWaiters::Yes => {
-                Released::Released { listeners: Some(self.inner.watchers.freed(&r.name)) }
+                Released::Released { listeners: Some(self.inner.watchers.released(&r.name)) }
             }
             other => other,
         };
@@ -181,7 +181,7 @@ impl Backend for MemoryBackend {
             (now, shelf.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
         };
         if outcome == ForceReleased::Released {
-            self.inner.watchers.freed(&r.name);
+            self.inner.watchers.released(&r.name);
         }
         Ok(Reply::new(now, outcome))
     }
@@ -191,16 +191,16 @@ impl Backend for MemoryBackend {
 impl Subscriptions for MemoryBackend {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         self.inner.watchers.forget_gone();
-        self.inner.watchers.attach(listener)
+        self.inner.watchers.register_listener(listener)
     }
 
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.watchers.watch(subscriber, name);
+        self.inner.watchers.subscribe(subscriber, name);
         Ok(())
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.watchers.unwatch(subscriber, &name);
+        self.inner.watchers.unsubscribe(subscriber, &name);
         Ok(())
     }
 }

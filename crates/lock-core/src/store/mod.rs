@@ -79,7 +79,7 @@ impl Slot {
     /// Takes the lock for `lease`, or raises its depth.
     ///
     /// # Errors
-    /// The wishes of a quorum are not served by this store.
+    /// The modes of a quorum are not served by this store.
     pub fn acquire(
         &mut self,
         now: ServerTime,

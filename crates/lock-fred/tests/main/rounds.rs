@@ -23,11 +23,11 @@ struct Listener {
 }
 
 impl WakeListener for Listener {
-    fn freed(&self, _: &LockName) {
+    fn released(&self, _: &LockName) {
         self.heard.fetch_add(1, Ordering::SeqCst);
     }
-    fn all(&self, _: MissedWakes) {}
-    fn node_restarted(&self) {}
+    fn wake_all(&self, _: MissedWakes) {}
+    fn server_restarted(&self) {}
 }
 
 fn weak(listener: &Arc<Listener>) -> Weak<dyn WakeListener> {

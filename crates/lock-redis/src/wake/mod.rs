@@ -57,7 +57,7 @@ impl<C: Client> Subscriptions<C> {
         if self.shared.forget_gone() {
             self.shared.changed.notify_one();
         }
-        self.shared.watchers.attach(signals)
+        self.shared.watchers.register_listener(signals)
     }
 
     /// Tries to subscribe at all.
@@ -71,7 +71,7 @@ impl<C: Client> Subscriptions<C> {
             // Both in one step: the end of another's watch would fall in between, and undo this one.
             let mut state = lock(&self.shared.state);
             let acknowledgement = state.want(channel(&name), (subscriber, name.clone()))?;
-            self.shared.watchers.watch(subscriber, name);
+            self.shared.watchers.subscribe(subscriber, name);
             acknowledgement
         };
         self.shared.changed.notify_one();
@@ -86,7 +86,7 @@ impl<C: Client> Subscriptions<C> {
 
 impl Shared {
     fn unwatch(&self, state: &mut SubscriptionState, subscriber: SubscriberId, name: &LockName) {
-        if self.watchers.unwatch(subscriber, name) {
+        if self.watchers.unsubscribe(subscriber, name) {
             state.unwant(&channel(name), name);
             self.changed.notify_one();
         }
@@ -108,8 +108,8 @@ impl Shared {
         !names.is_empty()
     }
 
-    fn all(&self, reason: MissedWakes) {
-        self.guarded(|watchers| watchers.all(reason));
+    fn wake_all(&self, reason: MissedWakes) {
+        self.guarded(|watchers| watchers.wake_all(reason));
     }
 
     /// A listener may panic; the others go on listening.
@@ -125,13 +125,13 @@ impl Listener for Shared {
         let names = lock(&self.state).names(channel);
         for name in names {
             self.guarded(|watchers| {
-                watchers.freed(&name);
+                watchers.released(&name);
             });
         }
     }
 
     fn missed(&self) {
-        self.all(MissedWakes::Lagged);
+        self.wake_all(MissedWakes::Lagged);
     }
 }
 

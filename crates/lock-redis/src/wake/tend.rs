@@ -58,7 +58,7 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
             missed &= !all_stands;
-            shared.all(MissedWakes::Reconnected);
+            shared.wake_all(MissedWakes::Reconnected);
         }
     }
 }

@@ -86,14 +86,14 @@ impl Listener {
 }
 
 impl WakeListener for Listener {
-    fn freed(&self, name: &LockName) {
+    fn released(&self, name: &LockName) {
         assert!(!self.panics, "this listener panics");
         self.heard.lock().unwrap().push(name.to_string());
     }
 
-    fn all(&self, reason: MissedWakes) {
+    fn wake_all(&self, reason: MissedWakes) {
         self.heard.lock().unwrap().push(format!("all: {reason:?}"));
     }
 
-    fn node_restarted(&self) {}
+    fn server_restarted(&self) {}
 }

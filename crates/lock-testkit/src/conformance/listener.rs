@@ -29,11 +29,11 @@ struct Heard {
 }
 
 impl WakeListener for Heard {
-    fn freed(&self, name: &LockName) {
+    fn released(&self, name: &LockName) {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(name.clone());
     }
-    fn all(&self, _: MissedWakes) {}
-    fn node_restarted(&self) {}
+    fn wake_all(&self, _: MissedWakes) {}
+    fn server_restarted(&self) {}
 }
 
 impl Listener {

@@ -46,7 +46,7 @@ impl BuggySlot {
     /// Takes the lock, or raises its depth.
     ///
     /// # Errors
-    /// The wishes of a quorum are not served.
+    /// The modes of a quorum are not served.
     pub fn acquire(
         &mut self,
         now: ServerTime,

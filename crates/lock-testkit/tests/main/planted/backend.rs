@@ -100,7 +100,7 @@ impl Backend for BuggyBackend {
             _ => r.notify == NotifyWaiters::Yes,
         };
         if notifies {
-            let notified = self.watchers.freed(&r.name);
+            let notified = self.watchers.released(&r.name);
             if let Released::Released { listeners } = &mut reply.outcome {
                 *listeners = Some(notified);
             }
@@ -119,7 +119,7 @@ impl Backend for BuggyBackend {
             store.force_release(now, &r)
         };
         if reply.outcome == ForceReleased::Released {
-            self.watchers.freed(&r.name);
+            self.watchers.released(&r.name);
         }
         Ok(reply)
     }
@@ -128,7 +128,7 @@ impl Backend for BuggyBackend {
 #[async_trait]
 impl Subscriptions for BuggyBackend {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.watchers.attach(listener)
+        self.watchers.register_listener(listener)
     }
 
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
@@ -136,17 +136,17 @@ impl Subscriptions for BuggyBackend {
         if self.has(PlantedBug::SubscribesLate) {
             tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(1)).await;
-                watchers.watch(subscriber, name);
+                watchers.subscribe(subscriber, name);
             });
         } else {
-            watchers.watch(subscriber, name);
+            watchers.subscribe(subscriber, name);
         }
         Ok(())
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         if !self.has(PlantedBug::NeverUnsubscribes) {
-            self.watchers.unwatch(subscriber, &name);
+            self.watchers.unsubscribe(subscriber, &name);
         }
         Ok(())
     }

@@ -7,13 +7,13 @@ use std::fmt::Debug;
 /// thread. A wake-up is a hint: nothing depends on its arrival, and one too many costs one request.
 pub trait WakeListener: Debug + Send + Sync {
     /// The lock was released.
-    fn freed(&self, name: &LockName);
+    fn released(&self, name: &LockName);
 
     /// Wake-ups may have been missed: every waiter asks again.
-    fn all(&self, reason: MissedWakes);
+    fn wake_all(&self, reason: MissedWakes);
 
     /// The server restarted, perhaps without its data: every hold is checked, every waiter asks again.
-    fn node_restarted(&self);
+    fn server_restarted(&self);
 }
 
 /// Why every waiter is woken.

@@ -1,4 +1,4 @@
-//! Who watches which name: the list that every backend with wake-ups keeps.
+//! The subscriptions of a process to names: the list that every store with wake-ups keeps.
 
 use super::{MissedWakes, SubscriberId, WakeListener};
 use crate::{
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The factories that attached to a backend, and the names that each of them watches.
+/// The listeners that were registered with a store, and the names to which each of them subscribed.
 ///
 /// Factories are called without any mutex held, and forgotten by [`forget_gone`](SubscriptionRegistry::forget_gone).
 #[derive(Debug, Default)]
@@ -26,12 +26,12 @@ struct State {
 }
 
 impl SubscriptionRegistry {
-    /// A new subscriber.
-    pub fn attach(&self, signals: Weak<dyn WakeListener>) -> SubscriberId {
+    /// Registers a listener.
+    pub fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
         let mut state = lock(&self.state);
         let id = SubscriberId::new(state.next);
         state.next += 1;
-        state.subscribers.insert(id, signals);
+        state.subscribers.insert(id, listener);
         id
     }
 
@@ -49,13 +49,13 @@ impl SubscriptionRegistry {
         watching.extract_if(|_, ids| ids.is_empty()).map(|(name, _)| name).collect()
     }
 
-    /// The subscriber watches the name.
-    pub fn watch(&self, subscriber: SubscriberId, name: LockName) {
+    /// Subscribes to a name. Subscribing twice is subscribing once.
+    pub fn subscribe(&self, subscriber: SubscriberId, name: LockName) {
         lock(&self.state).watching.entry(name).or_default().insert(subscriber);
     }
 
-    /// The subscriber no longer watches the name; `true` if nobody does now.
-    pub fn unwatch(&self, subscriber: SubscriberId, name: &LockName) -> bool {
+    /// Ends a subscription; `true` if the name has no other.
+    pub fn unsubscribe(&self, subscriber: SubscriberId, name: &LockName) -> bool {
         let mut state = lock(&self.state);
         let Some(ids) = state.watching.get_mut(name) else { return true };
         ids.remove(&subscriber);
@@ -66,27 +66,27 @@ impl SubscriptionRegistry {
         nobody
     }
 
-    /// Tells every watcher of the name, and counts them.
-    pub fn freed(&self, name: &LockName) -> u32 {
+    /// Reports a release to every subscriber of the name, and counts them.
+    pub fn released(&self, name: &LockName) -> u32 {
         let listeners: Vec<Arc<dyn WakeListener>> = {
             let state = lock(&self.state);
             let Some(ids) = state.watching.get(name) else { return 0 };
             ids.iter().filter_map(|id| state.subscribers.get(id)?.upgrade()).collect()
         };
         for listener in &listeners {
-            listener.freed(name);
+            listener.released(name);
         }
         u32::try_from(listeners.len()).unwrap_or(u32::MAX)
     }
 
-    /// Tells every subscriber that wake-ups may have been missed.
-    pub fn all(&self, reason: MissedWakes) {
-        self.everybody().iter().for_each(|listener| listener.all(reason));
+    /// Reports to every listener that wake-ups may have been missed.
+    pub fn wake_all(&self, reason: MissedWakes) {
+        self.everybody().iter().for_each(|listener| listener.wake_all(reason));
     }
 
-    /// Tells every subscriber that the server restarted.
-    pub fn node_restarted(&self) {
-        self.everybody().iter().for_each(|listener| listener.node_restarted());
+    /// Reports to every listener that the server restarted.
+    pub fn server_restarted(&self) {
+        self.everybody().iter().for_each(|listener| listener.server_restarted());
     }
 
     fn everybody(&self) -> Vec<Arc<dyn WakeListener>> {
