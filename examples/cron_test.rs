@@ -2,7 +2,10 @@
 //!
 //! With tokio's paused time and a clock that follows it, a night passes in a moment. This is what a test of yours looks like.
 
-use lock_core::{Clock, LockFactory, MemoryBackend, TestClock};
+use lock_core::{
+    LockFactory, MemoryBackend,
+    clock::{Clock, TestClock},
+};
 use lock_cron::{MemoryLedger, Schedule, Scheduler, UtcTime};
 use std::{
     error::Error,

@@ -1,6 +1,9 @@
 //! How do I feed my own metrics, without OpenTelemetry or with a version of it that this crate does not use?
 
-use lock_core::{AcquireOutcome, LockEvent, LockFactory, LockObserver, MemoryBackend, ReleaseKind};
+use lock_core::{
+    LockFactory, MemoryBackend,
+    observer::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind},
+};
 use std::{
     error::Error,
     sync::{

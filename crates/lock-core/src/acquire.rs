@@ -141,7 +141,7 @@ impl AcquireFuture {
         }
     }
 
-    fn error(&self, refusal: Refusal, error: Option<Arc<crate::BackendError>>) -> LockError {
+    fn error(&self, refusal: Refusal, error: Option<Arc<crate::backend::BackendError>>) -> LockError {
         let limits = &self.handle.limits;
         let error = match refusal {
             Refusal::Busy => LockError::new(LockErrorKind::Timeout),

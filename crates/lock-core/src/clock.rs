@@ -1,6 +1,6 @@
 //! Where the time comes from: the only place of this crate that reads a clock.
 
-use crate::time::{Moment, ServerTime};
+pub use crate::time::{Moment, ServerTime};
 use std::{
     fmt::Debug,
     sync::atomic::{AtomicI64, Ordering},
@@ -104,7 +104,7 @@ impl Clock for SteadyClock {
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-/// use lock_core::{Clock, TestClock};
+/// use lock_core::clock::{Clock, TestClock};
 /// use std::time::Duration;
 ///
 /// let clock = TestClock::new();

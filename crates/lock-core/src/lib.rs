@@ -33,7 +33,7 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
-//! use lock_core::{LockFactory, MemoryBackend, TestClock};
+//! use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 //! use std::{sync::Arc, time::Duration};
 //!
 //! let clock = Arc::new(TestClock::new());
@@ -53,7 +53,7 @@
 
 mod acquire;
 pub mod backend;
-mod clock;
+pub mod clock;
 mod connect;
 mod driver;
 mod error;
@@ -61,13 +61,13 @@ mod factory;
 mod guard;
 mod hold;
 mod ids;
-mod inspect;
+pub mod inspect;
 mod lock;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod machine;
 mod memory;
 mod name;
-mod observe;
+pub mod observer;
 mod options;
 mod owner;
 mod random;
@@ -79,39 +79,34 @@ mod terms;
 mod time;
 mod token;
 
-pub use acquire::{AcquireFuture, TryAcquireFuture};
 #[doc(no_inline)]
-pub use backend::{Applied, Backend, BackendError, BackendErrorKind, Retention, Store};
-pub use clock::{BootClock, Clock, SteadyClock, TestClock};
-pub use connect::{Connector, Connectors};
+pub use backend::{Retention, Store};
+pub use connect::Connectors;
 pub use driver::ShutdownReport;
 pub use error::{LockError, LockErrorKind, RunError};
 pub use factory::{LockFactory, LockFactoryBuilder};
 pub use guard::LockGuard;
 pub use hold::Hold;
-pub use ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId};
-pub use inspect::{ForceReleaseOutcome, Inspection, LocalHold, LocalView};
 pub use lock::Lock;
-pub use machine::{HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed};
+pub use machine::{HoldEnd, LostReason, ReleaseOutcome};
 pub use memory::MemoryBackend;
-pub use name::{LockName, MAX_NAME_BYTES, NameError, RESERVED_PREFIXES};
-#[cfg(feature = "otel")]
-pub use observe::OtelObserver;
-pub use observe::{
-    AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, WakeSource,
-};
-pub use options::{Limits, LockOptions, MIN_LEASE, OptionsError};
+pub use name::{LockName, NameError};
+pub use options::{Limits, LockOptions, OptionsError};
 pub use owner::Owner;
-pub use time::{Moment, ServerTime};
 pub use token::FencingToken;
+
+/// The futures of acquires, for signatures that name them.
+pub mod future {
+    pub use crate::acquire::{AcquireFuture, TryAcquireFuture};
+}
 
 /// Helpers that the crates of this workspace share. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "otel")]
-    pub use crate::observe::Instruments;
+    pub use crate::observer::Instruments;
     pub use crate::{
-        observe::catch_panic,
+        observer::catch_panic,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock,
     };

@@ -2,12 +2,6 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The longest name, in bytes of UTF-8.
-pub const MAX_NAME_BYTES: usize = 512;
-
-/// Prefixes under which a store keeps keys of its own; a lock of such a name would sit on another lock's data.
-pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
-
 /// The prefix of what libraries built on this one lock.
 const RESERVED: &str = "distlock:";
 
@@ -32,6 +26,12 @@ const RESERVED: &str = "distlock:";
 pub struct LockName(Arc<str>);
 
 impl LockName {
+    /// The longest name, in bytes of UTF-8.
+    pub const MAX_BYTES: usize = 512;
+
+    /// The prefixes under which a store keeps keys of its own. A lock of such a name would use another lock's data.
+    pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
+
     /// Checks `name` and takes it.
     ///
     /// # Errors
@@ -41,13 +41,13 @@ impl LockName {
         if name.is_empty() {
             return Err(NameError::Empty);
         }
-        if name.len() > MAX_NAME_BYTES {
+        if name.len() > LockName::MAX_BYTES {
             return Err(NameError::TooLong { bytes: name.len() });
         }
         if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
             return Err(NameError::ControlCharacter { at });
         }
-        if let Some(prefix) = RESERVED_PREFIXES.into_iter().find(|p| name.starts_with(p)) {
+        if let Some(prefix) = Self::RESERVED_PREFIXES.into_iter().find(|p| name.starts_with(p)) {
             return Err(NameError::ReservedPrefix { prefix });
         }
         match has_whole_hash_tag(name) {
@@ -65,7 +65,7 @@ impl LockName {
     pub fn reserved(rest: &str) -> Result<Self, NameError> {
         let whole = format!("{RESERVED}{rest}");
         match Self::new(rest)? {
-            _ if whole.len() > MAX_NAME_BYTES => Err(NameError::TooLong { bytes: whole.len() }),
+            _ if whole.len() > LockName::MAX_BYTES => Err(NameError::TooLong { bytes: whole.len() }),
             _ => Ok(Self(whole.into())),
         }
     }
@@ -97,7 +97,7 @@ fn has_whole_hash_tag(name: &str) -> bool {
 pub enum NameError {
     /// The text is empty.
     Empty,
-    /// The text is longer than [`MAX_NAME_BYTES`].
+    /// The text is longer than [`LockName::MAX_BYTES`].
     TooLong {
         /// Its length in bytes.
         bytes: usize,
@@ -122,7 +122,8 @@ impl fmt::Display for NameError {
             Self::Empty => write!(f, "a lock name is empty: give it at least one character"),
             Self::TooLong { bytes } => write!(
                 f,
-                "a lock name has {bytes} bytes: use at most {MAX_NAME_BYTES}, for example a hash of the long part"
+                "a lock name has {bytes} bytes: use at most {}, for example a hash of the long part",
+                LockName::MAX_BYTES
             ),
             Self::ControlCharacter { at } => {
                 write!(f, "a lock name has a control character at byte {at}: remove or encode it")
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn ordinary_names_and_whole_hash_tags_are_taken() {
-        let longest = "n".repeat(MAX_NAME_BYTES);
+        let longest = "n".repeat(LockName::MAX_BYTES);
         for name in ["a", "stock:42", "{tag}", "a{b}c", "a{b}}c", "a{b}{", "Größe:ü", "{{x}", &longest] {
             assert!(LockName::new(name).is_ok(), "{name} is a good name");
         }
@@ -220,13 +221,13 @@ mod tests {
         assert!(name.is_reserved() && !LockName::new("run").unwrap().is_reserved());
         assert_eq!(LockName::new(name.as_str()), Err(NameError::ReservedPrefix { prefix: "distlock:" }));
         assert_eq!(LockName::reserved("a}"), Err(NameError::BrokenHashTag));
-        let long = "n".repeat(MAX_NAME_BYTES);
-        assert_eq!(LockName::reserved(&long), Err(NameError::TooLong { bytes: MAX_NAME_BYTES + 9 }));
+        let long = "n".repeat(LockName::MAX_BYTES);
+        assert_eq!(LockName::reserved(&long), Err(NameError::TooLong { bytes: LockName::MAX_BYTES + 9 }));
     }
 
     #[test]
     fn names_that_would_hurt_a_store_are_refused_with_their_cure() {
-        let long = "n".repeat(MAX_NAME_BYTES + 1);
+        let long = "n".repeat(LockName::MAX_BYTES + 1);
         let cases = [
             ("", NameError::Empty, "at least one"),
             (long.as_str(), NameError::TooLong { bytes: 513 }, "at most 512"),

@@ -55,8 +55,6 @@ pub struct LockOptions {
     retention: Retention,
 }
 
-/// The shortest lease: below it, the margins leave no time to work in.
-pub const MIN_LEASE: Duration = Duration::from_millis(100);
 /// The longest that a factory can be told to accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// Below these, the library would do nothing but renew and give up.
@@ -72,6 +70,9 @@ const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 const HIGHEST_FLOOR: FencingToken = FencingToken::new((1 << 53) - LEASE_FOR_EVER.as_secs() * 1_000_000);
 
 impl LockOptions {
+    /// The shortest lease: below it, the margins leave no time to work in.
+    pub const MIN_LEASE: Duration = Duration::from_millis(100);
+
     /// The defaults.
     pub const fn new() -> Self {
         Self {
@@ -188,7 +189,7 @@ impl LockOptions {
 
     pub(crate) fn terms(&self) -> Result<Terms, OptionsError> {
         let lease = whole_millis(self.lease);
-        if lease < MIN_LEASE {
+        if lease < Self::MIN_LEASE {
             return Err(OptionsError::LeaseTooShort { lease });
         }
         let operation_timeout = self.operation_timeout.unwrap_or((lease / 10).min(MAX_DEFAULT_TIMEOUT));

@@ -49,7 +49,7 @@ macro_rules! counts_micros {
     };
 }
 
-/// A moment of this process: microseconds since its [`Clock`](crate::Clock) was made. It never steps, and
+/// A moment of this process: microseconds since its [`Clock`](crate::clock::Clock) was made. It never steps, and
 /// on Linux and Android it goes on while the machine is suspended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(u64);

@@ -1,7 +1,7 @@
 //! How a scheduler fails, to branch on.
 
 use crate::schedule::ScheduleError;
-use lock_core::{BackendError, LockError, NameError};
+use lock_core::{LockError, NameError, backend::BackendError};
 use std::{error::Error, fmt, sync::Arc};
 
 /// Something about a scheduler did not work; [`kind`](CronError::kind) says what.

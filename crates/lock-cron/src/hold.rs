@@ -9,7 +9,10 @@
 //! Invariants: lost stays lost; the deadline never falls; it is never later than the end of the lease in the store, since `sent`
 //! is the moment before the request that the store answered.
 
-use lock_core::{Clock, LostReason, Moment};
+use lock_core::{
+    LostReason,
+    clock::{Clock, Moment},
+};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -132,7 +135,7 @@ fn deadline(sent: Moment, lease: Duration) -> Moment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lock_core::TestClock;
+    use lock_core::clock::TestClock;
     use tokio::time::{Instant, advance, timeout};
 
     const LEASE: Duration = Duration::from_secs(30);

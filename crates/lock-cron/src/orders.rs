@@ -72,7 +72,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
     pub async fn trigger_now(&self, job: &str) -> Result<RunId, CronError> {
-        let id = *lock_core::ProcessId::random().as_uuid();
+        let id = *lock_core::backend::ProcessId::random().as_uuid();
         self.order(job, JobCommand::Trigger { id, life: self.inner.node.terms.trigger_life }).await?;
         Ok(RunId::Triggered(id))
     }

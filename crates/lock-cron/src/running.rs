@@ -1,7 +1,7 @@
 //! The runs that are under way on this node.
 
 use crate::hold::RunHold;
-use lock_core::{__private::lock, LockName, Moment};
+use lock_core::{__private::lock, LockName, clock::Moment};
 use lock_ledger::{ClaimId, RunId, RunRenewal};
 use std::{collections::BTreeMap, sync::Mutex};
 use tokio::sync::watch;

@@ -32,7 +32,7 @@ use tokio::sync::Notify;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lock_core::{__private::lock, LockFactory, MemoryBackend, TestClock};
+/// use lock_core::{LockFactory, MemoryBackend, __private::lock, clock::TestClock};
 /// use lock_cron::{MemoryLedger, Overlap, Schedule, Scheduler};
 /// use std::{sync::Arc, time::Duration};
 ///

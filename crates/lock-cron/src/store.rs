@@ -2,7 +2,11 @@
 
 use crate::{backoff::Backoff, hold::RunHold, time::UtcTime};
 use futures_util::FutureExt;
-use lock_core::{Applied, BackendError, BackendErrorKind, LockName, Moment, ServerTime, backend::Reply};
+use lock_core::{
+    LockName,
+    backend::{Applied, BackendError, BackendErrorKind, Reply},
+    clock::{Moment, ServerTime},
+};
 use lock_ledger::{ClaimReply, ClaimRequest, EndReply, EndRequest, GroupName, JobId, RunLedger};
 use std::{
     future::Future,
@@ -27,7 +31,7 @@ pub(crate) struct Claiming {
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     ledger: Arc<dyn RunLedger>,
-    clock: Arc<dyn lock_core::Clock>,
+    clock: Arc<dyn lock_core::clock::Clock>,
     pub(crate) group: GroupName,
     timeout: Duration,
 }
@@ -35,7 +39,7 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(
         ledger: Arc<dyn RunLedger>,
-        clock: Arc<dyn lock_core::Clock>,
+        clock: Arc<dyn lock_core::clock::Clock>,
         group: GroupName,
         timeout: Duration,
     ) -> Self {
@@ -148,7 +152,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lock_core::TestClock;
+    use lock_core::clock::TestClock;
     use lock_ledger::MemoryLedger;
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The instants of runs: milliseconds of UTC, which are the same on every node; and all conversions of times.
 
 use jiff::Timestamp;
-use lock_core::ServerTime;
+use lock_core::clock::ServerTime;
 use std::{
     fmt,
     time::{Duration, SystemTime},

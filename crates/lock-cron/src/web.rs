@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use lock_core::ServerTime;
+use lock_core::clock::ServerTime;
 use lock_ledger::{Attempt, CatchUp, OpenRun};
 use serde_json::{Value, json};
 

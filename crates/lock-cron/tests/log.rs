@@ -1,7 +1,7 @@
 //! The log of a scheduler, and the span of an attempt. Alone in their process: a scoped subscriber does not see call sites that
 //! a thread without one reaches first.
 
-use lock_core::{LockFactory, MemoryBackend, TestClock};
+use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 use lock_cron::{Attempt, MemoryLedger, Retries, Schedule, Scheduler};
 use std::{
     io,

@@ -27,7 +27,7 @@ impl Fred {
     }
 
     #[cfg(feature = "tls")]
-    fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::BackendError> {
+    fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
         self.template.tls = Some(crate::tls::connector(tls)?.into());
         Ok(())
     }

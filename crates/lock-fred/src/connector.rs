@@ -2,7 +2,7 @@
 
 use crate::RedisBackend;
 use async_trait::async_trait;
-use lock_core::{Connector, LockError, Store};
+use lock_core::{LockError, Store, backend::Connector};
 use lock_ledger::{LedgerConnector, RunLedger};
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use fred::{
     rustls_native_certs::load_native_certs,
     types::config::TlsConnector,
 };
-use lock_core::{Applied, BackendError, BackendErrorKind};
+use lock_core::backend::{Applied, BackendError, BackendErrorKind};
 use lock_redis::Tls;
 use std::sync::Arc;
 

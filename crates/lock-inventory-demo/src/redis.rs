@@ -4,7 +4,7 @@
 //! another, nor with an application that locks `stock:<sku>` in earnest, and nobody waits for the leases of a run that
 //! was killed. The fencing counters of a run are of no use after it, and end within a minute.
 
-use lock_core::{LockError, ProcessId, Store};
+use lock_core::{LockError, Store, backend::ProcessId};
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::RedisServer;
 use std::{

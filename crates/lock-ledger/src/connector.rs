@@ -2,7 +2,7 @@
 
 use crate::run_ledger::RunLedger;
 use async_trait::async_trait;
-use lock_core::{Connector, LockError, Store};
+use lock_core::{LockError, Store, backend::Connector};
 use std::sync::Arc;
 
 /// A connector whose stores also keep a run ledger.

@@ -1,6 +1,6 @@
 //! Commands for the jobs of a fleet, and what they have set: pauses, schedules and triggers.
 
-use lock_core::{LockName, ServerTime};
+use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 use uuid::Uuid;
 

@@ -1,6 +1,6 @@
 //! The identities of a ledger: groups, jobs, runs and claims.
 
-use lock_core::{LockName, NameError, ServerTime};
+use lock_core::{LockName, NameError, clock::ServerTime};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 

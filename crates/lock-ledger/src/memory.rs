@@ -12,8 +12,8 @@ use crate::{
 use async_trait::async_trait;
 use lock_core::{
     __private::lock,
-    Clock, ServerTime, SteadyClock,
     backend::{BackendError, Reply},
+    clock::{Clock, ServerTime, SteadyClock},
 };
 use std::{
     collections::HashMap,

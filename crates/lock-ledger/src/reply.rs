@@ -1,6 +1,6 @@
 //! The replies of a ledger.
 
-use lock_core::{FencingToken, ServerTime};
+use lock_core::{FencingToken, clock::ServerTime};
 use std::time::Duration;
 
 /// The reply to the registration of a job.

@@ -1,7 +1,7 @@
 //! Runs as the ledger keeps them: open ones, and attempts that have ended.
 
 use crate::ids::{ClaimId, RunId};
-use lock_core::{FencingToken, LockName, ServerTime};
+use lock_core::{FencingToken, LockName, clock::ServerTime};
 use std::{fmt, time::Duration};
 
 /// Whether a run makes up for an instant that was missed.

@@ -9,8 +9,8 @@ use crate::{
 };
 use async_trait::async_trait;
 use lock_core::{
-    ServerTime,
     backend::{BackendError, Reply},
+    clock::ServerTime,
 };
 use std::{fmt::Debug, sync::Arc};
 

@@ -14,12 +14,13 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind, LockError, LockName, ProcessId, ServerTime,
+    LockError, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Store, SubscriberId,
-        WakeListener,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind,
+        Capabilities, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters, ProcessId,
+        ReleaseRequest, Released, RenewRequest, Renewed, Reply, Store, SubscriberId, WakeListener,
     },
+    clock::ServerTime,
 };
 use std::{
     fmt,

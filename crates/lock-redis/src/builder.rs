@@ -10,7 +10,7 @@ use crate::{
     url::Address,
     wake::Subscriptions,
 };
-use lock_core::{BackendError, LockError};
+use lock_core::{LockError, backend::BackendError};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.

@@ -10,7 +10,7 @@ use crate::{
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
-use lock_core::{BackendError, BackendErrorKind, ProcessId};
+use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
 use std::{collections::HashMap, fmt};
 use tokio::time::Instant;
 

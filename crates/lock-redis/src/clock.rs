@@ -1,7 +1,7 @@
 //! The server's clock, estimated from its last answer.
 
 use crate::sync::lock;
-use lock_core::ServerTime;
+use lock_core::clock::ServerTime;
 use std::sync::Mutex;
 use tokio::time::Instant;
 

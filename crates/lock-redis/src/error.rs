@@ -1,7 +1,10 @@
 //! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
 
 use crate::client::{CallError, DialError, DialErrorKind, Server};
-use lock_core::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind, LockError};
+use lock_core::{
+    LockError,
+    backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
+};
 
 /// A failed request: the error for lock-core, and the condition of the server that this crate reacts to.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use crate::{
     script,
     script_reply::{ScriptReply, renewals},
 };
-use lock_core::{BackendError, LockName};
+use lock_core::{LockName, backend::BackendError};
 
 /// Lock, counter and channel.
 #[must_use]

@@ -5,8 +5,12 @@ use crate::{
     error::{RequestError, refused_by_script, server_error, unexpected_reply},
 };
 use lock_core::{
-    Applied, BackendError, BackendErrorKind, FencingToken, ServerTime,
-    backend::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold},
+    FencingToken,
+    backend::{
+        Acquired, Applied, BackendError, BackendErrorKind, ForceReleased, Inspected, Released, Renewed,
+        Reply, StoredHold,
+    },
+    clock::ServerTime,
 };
 use std::time::Duration;
 

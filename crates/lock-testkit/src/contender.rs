@@ -1,11 +1,13 @@
 //! A lease that asks a store for things: the hand with which the properties touch a backend.
 
 use lock_core::{
-    Backend, FencingToken, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
+    FencingToken, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Floor, Inspected, NotifyWaiters, ReleaseRequest, Released,
-        RenewRequest, Renewed, Reply, Retention, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, Backend, Floor, Inspected, LeaseId, LeaseNumber,
+        NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
+        StoredHold,
     },
+    clock::ServerTime,
 };
 use std::{
     sync::{

@@ -1,6 +1,6 @@
 //! What was held when: records the windows in which holds were valid, and finds what must never happen.
 
-use lock_core::{FencingToken, LockName, Moment};
+use lock_core::{FencingToken, LockName, clock::Moment};
 use std::{
     collections::BTreeMap,
     fmt,
@@ -14,7 +14,7 @@ use std::{
 /// is part of its hold and is not recorded.
 ///
 /// ```
-/// use lock_core::{FencingToken, LockName, Moment};
+/// use lock_core::{FencingToken, LockName, clock::Moment};
 /// use lock_testkit::History;
 ///
 /// let (history, name) = (History::new(), LockName::new("stock:42")?);

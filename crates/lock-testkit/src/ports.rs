@@ -1,6 +1,6 @@
 //! Which port is free: one that is nobody's, and that nobody else is given once it is down.
 
-use lock_core::ProcessId;
+use lock_core::backend::ProcessId;
 use std::{
     net::{Ipv4Addr, TcpListener},
     sync::{

@@ -1,6 +1,6 @@
 //! Randomness that can be repeated: a seed, printed, and pasted back.
 
-use lock_core::ProcessId;
+use lock_core::backend::ProcessId;
 use std::{env, fmt};
 
 /// Where randomness of a test begins. Everything random of a run is derived from one seed.

@@ -7,7 +7,7 @@ use crate::{
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{__private::lock, AcquireFuture, LockError, LockFactory, LockName, LockOptions};
+use lock_core::{__private::lock, LockError, LockFactory, LockName, LockOptions, future::AcquireFuture};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex},

@@ -10,7 +10,7 @@ use crate::{
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{AcquireFuture, FencingToken, LockError, LockErrorKind, LockName};
+use lock_core::{FencingToken, LockError, LockErrorKind, LockName, future::AcquireFuture};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 

@@ -18,7 +18,7 @@ mod value;
 pub use bytes::Bytes;
 pub use machine::events;
 
-use lock_core::{Applied, LockName, LockOptions, MAX_NAME_BYTES, RESERVED_PREFIXES};
+use lock_core::{LockName, LockOptions, backend::Applied};
 use lock_redis::{Address, model};
 use std::error::Error;
 
@@ -30,9 +30,9 @@ pub fn names(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(name) = LockName::new(text.as_ref()) else { return };
     assert_eq!(name.as_str(), text);
-    assert!(!text.is_empty() && text.len() <= MAX_NAME_BYTES);
+    assert!(!text.is_empty() && text.len() <= LockName::MAX_BYTES);
     assert!(!text.chars().any(char::is_control));
-    assert!(!RESERVED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)));
+    assert!(!LockName::RESERVED_PREFIXES.iter().any(|prefix| text.starts_with(prefix)));
     let [lock, counter, channel] = model::keys(&name);
     assert_eq!(lock, text);
     assert_eq!(hash_tag(&counter), hash_tag(&lock), "{text}");
@@ -96,7 +96,7 @@ pub fn options(data: &[u8]) {
     }
     match options.check() {
         Ok(()) => {
-            assert!(lease >= lock_core::MIN_LEASE && timeout <= lease / 10);
+            assert!(lease >= LockOptions::MIN_LEASE && timeout <= lease / 10);
             let renewed = if fixed { std::time::Duration::ZERO } else { every };
             assert!(lease.saturating_sub(margin) > renewed.saturating_add(timeout), "{options:?}");
         }

@@ -2,8 +2,9 @@
 
 use crate::Bytes;
 use lock_core::{
-    Applied, FencingToken, Moment, ServerTime,
-    backend::{AcquireMode, Acquired, Released, Renewed, Reply},
+    FencingToken,
+    backend::{AcquireMode, Acquired, Applied, Released, Renewed, Reply},
+    clock::{Moment, ServerTime},
     model::{
         Command, Entry, Env, Event, Failure, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms,
         Ticket, WaitPolicy, WaiterId, WatchAnswer,

@@ -1,6 +1,6 @@
 //! What an application believes of a hold, from what its guards say.
 
-use lock_core::{Moment, model::HoldId};
+use lock_core::{clock::Moment, model::HoldId};
 
 /// A hold, as its guards know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

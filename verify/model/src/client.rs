@@ -2,7 +2,8 @@
 
 use crate::{belief::Belief, message::Ask};
 use lock_core::{
-    LeaseNumber, Moment,
+    backend::LeaseNumber,
+    clock::Moment,
     model::{Machine, MachineConfig},
 };
 use std::time::Duration;

@@ -9,8 +9,9 @@ use crate::{
     world::World,
 };
 use lock_core::{
-    Moment, ReleaseOutcome, ServerTime,
+    ReleaseOutcome,
     backend::AcquireMode,
+    clock::{Moment, ServerTime},
     model::{Command, Env, Event, HoldId, Refusal},
 };
 use std::{

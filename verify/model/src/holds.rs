@@ -2,7 +2,7 @@
 
 use crate::{belief::Belief, config::Config, laws::Law, world::World};
 use lock_core::{
-    Moment,
+    clock::Moment,
     model::{Event, Grant, GrantSource, HoldEnd, HoldId, LostReason},
 };
 

@@ -8,7 +8,7 @@ use crate::{
     store::id_of,
     world::World,
 };
-use lock_core::Moment;
+use lock_core::clock::Moment;
 use std::time::Duration;
 
 /// Who heard that the lock is free tries again within this: a back-off after a failure is shorter.

@@ -1,8 +1,9 @@
 //! What is in flight between processes and the store.
 
 use lock_core::{
-    FencingToken, LeaseNumber, Moment, ServerTime,
-    backend::{Acquired, Released, Renewed, Reply},
+    FencingToken,
+    backend::{Acquired, LeaseNumber, Released, Renewed, Reply},
+    clock::{Moment, ServerTime},
     model::{Event, Failure, WatchAnswer},
 };
 use std::time::Duration;

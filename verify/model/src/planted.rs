@@ -6,8 +6,8 @@ use crate::{
     world::World,
 };
 use lock_core::{
-    Moment,
     backend::{Released, Reply},
+    clock::Moment,
     model::{Command, Event, GrantSource, HoldEnd, WatchAnswer},
 };
 use lock_testkit::planted::PlantedBug;

@@ -10,7 +10,7 @@ use crate::{
     world::World,
 };
 use lock_core::{
-    Moment,
+    clock::Moment,
     model::{Entry, Event, OwnerId, Ticket, WaitPolicy, WaiterId},
 };
 

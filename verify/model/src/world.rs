@@ -8,7 +8,10 @@ use crate::{
     message::{Body, Message},
     store::{Store, server_time},
 };
-use lock_core::{FencingToken, Moment, ServerTime};
+use lock_core::{
+    FencingToken,
+    clock::{Moment, ServerTime},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Timers fire at multiples of it, so up to that late: the microseconds of jitter would otherwise make every moment a

@@ -1,7 +1,7 @@
 //! Holders read and write the resource, and the oracle looks for stale writes that were accepted.
 
 use crate::{resource::Write, state::State, trace::Who};
-use lock_core::{FencingToken, LeaseId, LockName};
+use lock_core::{FencingToken, LockName, backend::LeaseId};
 
 impl State {
     fn order(&self, lease: LeaseId) -> u64 {

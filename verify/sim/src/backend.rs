@@ -6,11 +6,13 @@ use crate::{
 };
 use async_trait::async_trait;
 use lock_core::{
-    Applied, Backend, BackendError, LockName, ServerTime,
+    LockName,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+        AcquireRequest, Acquired, Applied, Backend, BackendError, Capabilities, ForceReleaseRequest,
+        ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
+        Subscriptions, WakeListener,
     },
+    clock::ServerTime,
 };
 use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};

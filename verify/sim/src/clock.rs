@@ -1,6 +1,6 @@
 //! The clocks of a run: each process and the store have their own, of its own speed, and none is the true one.
 
-use lock_core::{Clock, Moment, ServerTime, TestClock};
+use lock_core::clock::{Clock, Moment, ServerTime, TestClock};
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
     time::Duration,

@@ -4,7 +4,7 @@ use crate::{
     oracle::Oracle,
     store::{Store, Stored},
 };
-use lock_core::{LockName, Moment};
+use lock_core::{LockName, clock::Moment};
 use std::collections::BTreeMap;
 
 impl Oracle {

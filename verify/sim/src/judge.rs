@@ -6,7 +6,11 @@ use crate::{
     oracle::{Oracle, SLACK, Taken},
     state::Pause,
 };
-use lock_core::{FencingToken, HoldEnd, LeaseId, LockName, LostReason, Moment, backend::Renewed};
+use lock_core::{
+    FencingToken, HoldEnd, LockName, LostReason,
+    backend::{LeaseId, Renewed},
+    clock::Moment,
+};
 
 impl Oracle {
     /// A process says that a hold ended.

@@ -1,7 +1,11 @@
 //! A link: the way of one life of a process to the store, and what that process knows of the store.
 
 use crate::clock::ProcessClock;
-use lock_core::{Clock, LockName, Moment, ServerTime, backend::WakeListener};
+use lock_core::{
+    LockName,
+    backend::WakeListener,
+    clock::{Clock, Moment, ServerTime},
+};
 use std::{
     collections::BTreeSet,
     sync::{Arc, Weak},

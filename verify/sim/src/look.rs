@@ -6,7 +6,11 @@ use crate::{
     state::Pause,
     store::Store,
 };
-use lock_core::{Clock, FencingToken, LeaseId, Moment};
+use lock_core::{
+    FencingToken,
+    backend::LeaseId,
+    clock::{Clock, Moment},
+};
 
 /// The driver looks at the clock this often if no timer told it to: a stopped process is told late by that.
 const WOKEN: u64 = 1_100_000;

@@ -1,11 +1,13 @@
 //! What travels between a process and the store.
 
 use lock_core::{
-    Applied, BackendError, BackendErrorKind, LockName, ServerTime,
+    LockName,
     backend::{
-        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, MissedWakes, ReleaseRequest,
-        Released, RenewRequest, Renewed, Reply, WakeListener,
+        AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ForceReleaseRequest,
+        ForceReleased, Inspected, MissedWakes, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        WakeListener,
     },
+    clock::ServerTime,
 };
 use std::sync::Weak;
 

@@ -7,7 +7,7 @@ use crate::{
     state::{Happening, State},
     trace::Who,
 };
-use lock_core::Applied;
+use lock_core::backend::Applied;
 use lock_testkit::planted::PlantedBug;
 use tokio::sync::oneshot;
 

@@ -1,7 +1,10 @@
 //! What a process tells of itself goes to the oracle, and into the gauges that must be zero at the end.
 
 use crate::{trace::Who, world::World};
-use lock_core::{HoldEnd, LockEvent, LockObserver, LostReason, ReleaseKind};
+use lock_core::{
+    HoldEnd, LostReason,
+    observer::{LockEvent, LockObserver, ReleaseKind},
+};
 use std::sync::{
     Weak,
     atomic::{AtomicI64, Ordering},

@@ -6,8 +6,9 @@ use crate::{
     store::Stored,
 };
 use lock_core::{
-    FencingToken, Hold, HoldEnd, LeaseId, LockName, Moment,
-    backend::{AcquireRequest, Acquired, RenewRequest, Renewed, Reply},
+    FencingToken, Hold, HoldEnd, LockName,
+    backend::{AcquireRequest, Acquired, LeaseId, RenewRequest, Renewed, Reply},
+    clock::Moment,
 };
 use lock_testkit::{History, HoldKey, Violation};
 use std::collections::{BTreeMap, BTreeSet};

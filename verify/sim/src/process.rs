@@ -12,7 +12,7 @@ use crate::{
     trace::Who,
     world::World,
 };
-use lock_core::{Limits, LockFactory, ProcessId, Store};
+use lock_core::{Limits, LockFactory, Store, backend::ProcessId};
 use lock_testkit::{Seed, Stream, planted::PlantedBug};
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,6 +1,6 @@
 //! What the locks protect: a value that refuses older holders, on read and on write.
 
-use lock_core::{FencingToken, LeaseId, LockName};
+use lock_core::{FencingToken, LockName, backend::LeaseId};
 use lock_testkit::planted::PlantedBug;
 
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use crate::clock::StoreClock;
 use lock_core::{
-    LeaseId, LockName,
+    LockName,
     backend::{
-        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters,
+        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, NotifyWaiters,
         ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
 };

@@ -12,7 +12,7 @@ use crate::{
     line::say,
     referee::Witness,
 };
-use lock_core::{ForceReleaseOutcome, LockFactory, LockName, LockOptions};
+use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
 use lock_fred::RedisBackend;
 use std::error::Error;
 

@@ -11,6 +11,10 @@ mod request;
 mod store;
 mod subscriptions;
 
+pub use crate::{
+    connect::Connector,
+    ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId},
+};
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};
 pub use registry::SubscriptionRegistry;

@@ -15,7 +15,7 @@ use crate::{
         WaiterId,
     },
     name::LockName,
-    observe::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
+    observer::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, ServerTime},

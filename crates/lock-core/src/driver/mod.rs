@@ -49,7 +49,7 @@ use crate::{
     inspect::{LocalHold, LocalView},
     machine::{MachineConfig, OwnerId},
     name::LockName,
-    observe::Observers,
+    observer::Observers,
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,

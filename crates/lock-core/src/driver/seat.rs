@@ -8,7 +8,7 @@ use crate::{
         Entry, Event, HoldId, OwnerId, Refusal, ReleaseAnswer, Ticket, Unconfirmed, WaitPolicy, WaiterId,
     },
     name::LockName,
-    observe::{AcquireOutcome, LockEvent},
+    observer::{AcquireOutcome, LockEvent},
     owner::Owner,
     sync::{atomic::Ordering, lock},
     terms::Terms,

@@ -8,7 +8,7 @@ use crate::{
     backend::{MissedWakes, WakeListener},
     machine::HoldId,
     name::LockName,
-    observe::{LockEvent, WakeSource},
+    observer::{LockEvent, WakeSource},
 };
 use std::sync::Arc;
 

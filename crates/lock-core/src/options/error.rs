@@ -1,6 +1,6 @@
 //! Which options do not fit together, and what to change.
 
-use super::MIN_LEASE;
+use super::LockOptions;
 use crate::token::FencingToken;
 use std::{fmt, time::Duration};
 
@@ -20,7 +20,7 @@ pub enum OptionsError {
         /// Which.
         option: &'static str,
     },
-    /// The lease is below [`MIN_LEASE`].
+    /// The lease is below [`LockOptions::MIN_LEASE`].
     LeaseTooShort {
         /// The lease.
         lease: Duration,
@@ -89,7 +89,11 @@ impl fmt::Display for OptionsError {
             Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
             Self::LeaseTooShort { lease } => {
-                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {MIN_LEASE:?}")
+                write!(
+                    f,
+                    "a lease of {lease:?} leaves no time to work in: use at least {:?}",
+                    LockOptions::MIN_LEASE
+                )
             }
             Self::LeaseTooLong { lease, most } => {
                 write!(

@@ -1,6 +1,6 @@
 //! The bounds of a factory.
 
-use super::{LEASE_FOR_EVER, LockOptions, MIN_LEASE, OptionsError};
+use super::{LEASE_FOR_EVER, LockOptions, OptionsError};
 use crate::terms::Terms;
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl Limits {
         if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
             return Err(OptionsError::Zero { option });
         }
-        if self.max_lease < MIN_LEASE {
+        if self.max_lease < LockOptions::MIN_LEASE {
             return Err(OptionsError::LeaseTooShort { lease: self.max_lease });
         }
         if self.max_lease > LEASE_FOR_EVER {

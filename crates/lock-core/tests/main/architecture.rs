@@ -185,7 +185,7 @@ fn effects_live_in_the_driver() {
         ("sleep(", &["driver/worker.rs", "driver/alarm.rs", "driver/runtime.rs"]),
         ("SystemTime::now", &["clock.rs"]),
         ("Instant::now", &["clock.rs", "driver/worker.rs", "driver/alarm.rs", "driver/backstop.rs"]),
-        ("opentelemetry", &["observe/otel.rs"]),
+        ("opentelemetry", &["observer/otel.rs"]),
     ];
     for (path, text) in lock_core() {
         let path = path.to_string_lossy().into_owned();

@@ -1,7 +1,10 @@
 //! Every future may be dropped at any await.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{AcquireOutcome, LockEvent, LockFactory, LockObserver, LockOptions};
+use lock_core::{
+    LockFactory, LockOptions,
+    observer::{AcquireOutcome, LockEvent, LockObserver},
+};
 use lock_testkit::{Fault, Op, Phase, Seed};
 use std::{
     pin::pin,

@@ -111,7 +111,7 @@ fn handles_can_be_sent_and_shared() {
     send_sync::<lock_core::Lock>();
     send_sync::<LockFactory>();
     send_sync::<lock_core::Owner>();
-    send_sync::<lock_core::AcquireFuture>();
+    send_sync::<lock_core::future::AcquireFuture>();
     send_sync::<lock_core::LockError>();
     let lock = LockFactory::new(MemoryBackend::new()).named("x").unwrap();
     send(&lock.acquire());

@@ -2,7 +2,10 @@
 //! (Two threads do this now and then; the observer makes it happen every time.)
 
 use lock_core::{
-    AcquireFuture, Lock, LockEvent, LockFactory, LockObserver, MemoryBackend, ReleaseKind, TestClock,
+    Lock, LockFactory, MemoryBackend,
+    clock::TestClock,
+    future::AcquireFuture,
+    observer::{LockEvent, LockObserver, ReleaseKind},
 };
 use std::{
     pin::Pin,

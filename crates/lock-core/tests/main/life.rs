@@ -2,8 +2,9 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, HoldEnd, LockFactory, LockOptions, LostReason, Moment, ReleaseOutcome,
-    ServerTime, TestClock,
+    HoldEnd, LockFactory, LockOptions, LostReason, ReleaseOutcome,
+    backend::BackendErrorKind,
+    clock::{Clock, Moment, ServerTime, TestClock},
 };
 use lock_testkit::{Fault, Op};
 use std::{

@@ -2,8 +2,9 @@
 
 use crate::support::{World, millis, secs};
 use lock_core::{
-    Applied, BackendErrorKind, Limits, LockErrorKind, LockEvent, LockFactory, LockObserver, LockOptions,
-    LostReason, MemoryBackend,
+    Limits, LockErrorKind, LockFactory, LockOptions, LostReason, MemoryBackend,
+    backend::{Applied, BackendErrorKind},
+    observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, Op};
 use std::{

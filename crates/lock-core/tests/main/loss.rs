@@ -1,7 +1,10 @@
 //! A hold that ended is told to whoever asks next, also to those who asked before and before the worker gets to run.
 
 use crate::support::secs;
-use lock_core::{Clock, LockFactory, LockOptions, LostReason, MemoryBackend, Moment, RunError, ServerTime};
+use lock_core::{
+    LockFactory, LockOptions, LostReason, MemoryBackend, RunError,
+    clock::{Clock, Moment, ServerTime},
+};
 use std::{
     future::{Future, poll_fn},
     pin::pin,

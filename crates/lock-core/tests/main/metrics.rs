@@ -1,7 +1,7 @@
 //! Every metric, as the OpenTelemetry SDK exports it.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{BackendErrorKind, LockFactory, LockOptions, OtelObserver};
+use lock_core::{LockFactory, LockOptions, backend::BackendErrorKind, observer::OtelObserver};
 use lock_testkit::{Fault, Op};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{

@@ -1,6 +1,10 @@
 //! One panic of an observer (an exporter with a poisoned mutex, a tracing layer) ends that call and nothing else.
 
-use lock_core::{LockEvent, LockFactory, LockObserver, LockOptions, MemoryBackend, TestClock, WakeSource};
+use lock_core::{
+    LockFactory, LockOptions, MemoryBackend,
+    clock::TestClock,
+    observer::{LockEvent, LockObserver, WakeSource},
+};
 use std::{
     sync::{
         Arc,

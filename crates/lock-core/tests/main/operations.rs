@@ -1,7 +1,7 @@
 //! Looking at locks, and freeing them by force.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{ForceReleaseOutcome, LostReason};
+use lock_core::{LostReason, inspect::ForceReleaseOutcome};
 
 #[tokio::test(start_paused = true)]
 async fn an_inspection_tells_who_holds_and_who_waits() {

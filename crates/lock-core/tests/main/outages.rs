@@ -112,14 +112,16 @@ async fn the_error_of_another_operation_is_not_the_cause() {
     let lock = world.locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
     // The release fails for good while the acquire behind it is answered by nobody.
-    world.faulty.always(Op::Release, Fault::Refuse(lock_core::BackendErrorKind::Denied));
+    world.faulty.always(Op::Release, Fault::Refuse(lock_core::backend::BackendErrorKind::Denied));
     world.faulty.always(Op::Acquire, Fault::ApplyThenPanic);
     let release = guard.release();
     let next = lock.acquire_timeout(secs(1));
     let (_, next) = tokio::join!(release, next);
     let error = next.unwrap_err();
     assert!(
-        error.backend_error().is_none_or(|cause| cause.kind() != lock_core::BackendErrorKind::Denied),
+        error
+            .backend_error()
+            .is_none_or(|cause| cause.kind() != lock_core::backend::BackendErrorKind::Denied),
         "{error:?}"
     );
 }

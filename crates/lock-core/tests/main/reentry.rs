@@ -3,7 +3,7 @@
 use crate::support::{World, millis, name, secs};
 use lock_core::{
     FencingToken, Lock, LockError, LockErrorKind, LockFactory, LostReason, MemoryBackend, Owner,
-    ReleaseOutcome, TestClock,
+    ReleaseOutcome, clock::TestClock,
 };
 use lock_testkit::{Fault, Op, Phase};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The stated residual, a counter that is lost while the clock is behind, may cost the order of tokens and nothing
 //! more: a guard of a lost hold must not free the hold of somebody else with the same token.
 
-use lock_core::{LockFactory, LostReason, MemoryBackend, TestClock};
+use lock_core::{LockFactory, LostReason, MemoryBackend, clock::TestClock};
 use std::{sync::Arc, time::Duration};
 
 #[tokio::test(start_paused = true)]
@@ -28,7 +28,7 @@ async fn an_old_guard_does_not_free_the_hold_of_another_owner() {
 }
 
 fn clock_micros(server: &TestClock, old: &lock_core::LockGuard) -> i64 {
-    use lock_core::Clock;
+    use lock_core::clock::Clock;
     // The next token of an empty counter is the clock + 1000.
     server.wall().as_micros() as i64 + 1000 - old.fencing_token().get() as i64
 }

@@ -2,8 +2,11 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    BackendErrorKind, Clock, Hold, HoldEnd, LockErrorKind, LockEvent, LockFactory, LockGuard, LockName,
-    LockObserver, LockOptions, LostReason, Moment, ReleaseOutcome, RunError,
+    Hold, HoldEnd, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions, LostReason, ReleaseOutcome,
+    RunError,
+    backend::BackendErrorKind,
+    clock::{Clock, Moment},
+    observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
 use std::sync::{Arc, Mutex};
@@ -324,8 +327,8 @@ async fn no_hold_is_lost_while_its_lease_is_safe() {
 #[tokio::test(start_paused = true)]
 async fn the_clock_of_the_server_may_be_wrong_by_an_hour() {
     for step in [3_600_000_000i64, -3_600_000_000] {
-        let client = Arc::new(lock_core::TestClock::new());
-        let server = Arc::new(lock_core::TestClock::new());
+        let client = Arc::new(lock_core::clock::TestClock::new());
+        let server = Arc::new(lock_core::clock::TestClock::new());
         server.step_wall(step);
         let store = lock_core::MemoryBackend::with_clock(server.clone());
         let locks = LockFactory::builder(store.clone()).clock(client.clone()).build().unwrap();

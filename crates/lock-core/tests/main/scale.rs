@@ -1,6 +1,6 @@
 //! Many names, many waiters, many failures: costs stay in proportion.
 
-use lock_core::{LockFactory, MemoryBackend, TestClock};
+use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use rustix::time::{ClockId, clock_gettime};
 use std::{sync::Arc, time::Duration};

@@ -3,8 +3,9 @@
 use crate::support::{World, name, secs, until};
 use futures_util::FutureExt;
 use lock_core::{
-    LockErrorKind, LockEvent, LockFactory, LockName, LockObserver, LockOptions, MemoryBackend,
-    ReleaseOutcome, Store, TestClock,
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, ReleaseOutcome, Store,
+    clock::TestClock,
+    observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{

@@ -2,12 +2,13 @@
 
 use crate::support::{HANGS, World, millis, secs};
 use lock_core::{
-    Backend, BackendError, BackendErrorKind, LockErrorKind, LockEvent, LockFactory, LockName, LockObserver,
-    LockOptions, MemoryBackend, ServerTime, Store, TestClock,
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        AcquireRequest, Acquired, Backend, BackendError, BackendErrorKind, Capabilities, ForceReleaseRequest,
+        ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
+    clock::{ServerTime, TestClock},
+    observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{

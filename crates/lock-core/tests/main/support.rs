@@ -1,6 +1,9 @@
 //! What the tests share: a store on a clock that follows tokio's, and factories on it.
 
-use lock_core::{Clock, LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
+use lock_core::{
+    LockFactory, LockName, LockOptions, MemoryBackend,
+    clock::{Clock, TestClock},
+};
 use lock_testkit::FaultyBackend;
 use std::{
     sync::Arc,
@@ -47,7 +50,7 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Duration {
-        self.clock.now().since(lock_core::Moment::START)
+        self.clock.now().since(lock_core::clock::Moment::START)
     }
 
     /// Lets everything that can happen now happen, without time passing.

@@ -2,7 +2,10 @@
 //! goes on.
 
 use crate::support::{millis, secs};
-use lock_core::{Clock, LockErrorKind, LockFactory, MemoryBackend, Moment, ServerTime, TestClock};
+use lock_core::{
+    LockErrorKind, LockFactory, MemoryBackend,
+    clock::{Clock, Moment, ServerTime, TestClock},
+};
 use std::{
     sync::{
         Arc,

@@ -1,7 +1,7 @@
 //! No mutex of ours is held while a waker is woken, replaced or dropped: wakers are other people's code.
 
 use crate::support::{HANGS, World, millis, secs};
-use lock_core::{AcquireFuture, Lock, LockFactory, LockName, LockOptions, MemoryBackend};
+use lock_core::{Lock, LockFactory, LockName, LockOptions, MemoryBackend, future::AcquireFuture};
 use std::{
     future::Future,
     pin::{Pin, pin},

@@ -20,8 +20,10 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::{
-    __private::lock, Applied, BackendError, BackendErrorKind, LockError, LockGuard, LockName, LostReason,
-    Moment,
+    __private::lock,
+    LockError, LockGuard, LockName, LostReason,
+    backend::{Applied, BackendError, BackendErrorKind},
+    clock::Moment,
 };
 use lock_ledger::{FleetControls, OpenRun, RegisteredJob, Registration, RenewRun, RunId, RunRenewal};
 use std::{

@@ -8,7 +8,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// Observes a scheduler.
 ///
 /// It is called on the task of the scheduler, also from Drop: return quickly and do not block. A panic is caught and ends
-/// this call alone. For events of the leadership's lock, see [`LockObserver`](lock_core::LockObserver).
+/// this call alone. For events of the leadership's lock, see [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_cron::observer::{CronEvent, CronObserver};

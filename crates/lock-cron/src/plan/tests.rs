@@ -245,7 +245,7 @@ fn unknown_controls_are_read_first() {
 #[test]
 fn trigger_is_claimed_at_once_and_once() {
     let mut story = Story::led("0 12 * * *", JobTerms::default());
-    let run = RunId::Triggered(*lock_core::ProcessId::random().as_uuid());
+    let run = RunId::Triggered(*lock_core::backend::ProcessId::random().as_uuid());
     for _ in 0..2 {
         story.planner.triggered(&name(), run);
     }
@@ -353,7 +353,7 @@ fn waiting_run_backs_off_until_a_run_ends_here() {
 #[test]
 fn expired_trigger_is_reported_and_not_claimed_again() {
     let mut story = Story::led("0 12 * * *", JobTerms::default());
-    let run = RunId::Triggered(*lock_core::ProcessId::random().as_uuid());
+    let run = RunId::Triggered(*lock_core::backend::ProcessId::random().as_uuid());
     story.planner.triggered(&name(), run);
     story.claims(at(5));
     assert_eq!(

@@ -46,7 +46,7 @@ async fn nothing_starts_without_a_store() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * * *", secs(0)).await;
     sleep(Duration::from_millis(10_500)).await;
-    running.faulty.always_all(Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    running.faulty.always_all(Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable));
     sleep(secs(20)).await;
     let during = fleet.log.instants();
     assert_eq!(during, (1..=10).collect::<Vec<_>>());
@@ -156,7 +156,9 @@ async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
-    running.faulty.script(Op::Claim, [Fault::FailBefore(lock_core::BackendErrorKind::Unavailable); 5]);
+    running
+        .faulty
+        .script(Op::Claim, [Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable); 5]);
     fail.notify_one();
     sleep(secs(60)).await;
     let outcomes: Vec<_> = running.history().await.into_iter().map(|attempt| attempt.outcome).collect();
@@ -198,7 +200,7 @@ async fn unclaimed_run_is_missed_also_for_the_same_leader() {
     node.job("job", "* * * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
     let running = node.start();
     sleep(Duration::from_millis(2_500)).await;
-    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable));
     sleep(secs(30)).await;
     running.faulty.heal();
     sleep(secs(3)).await;

@@ -1,6 +1,9 @@
 //! Several nodes of one group in virtual time, over one store, each with faults of its own; and what they did.
 
-use lock_core::{Clock, LockFactory, MemoryBackend, TestClock};
+use lock_core::{
+    LockFactory, MemoryBackend,
+    clock::{Clock, TestClock},
+};
 use lock_cron::{
     Attempt, JobBuilder, RunContext, RunId, Schedule, Scheduler,
     observer::{CronEvent, CronObserver, SkipReason},
@@ -137,7 +140,7 @@ impl Log {
 }
 
 /// Seconds since the clocks of tests begin.
-pub(crate) fn second(at: lock_core::ServerTime) -> u64 {
+pub(crate) fn second(at: lock_core::clock::ServerTime) -> u64 {
     at.since(TestClock::WALL_AT_START).as_secs()
 }
 

@@ -1,7 +1,7 @@
 //! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::{BackendErrorKind, LockFactory, TestClock};
+use lock_core::{LockFactory, backend::BackendErrorKind, clock::TestClock};
 use lock_cron::{
     CronErrorKind, OnOrphan, Overlap, Retries, RunContext, Schedule, Scheduler, observer::SkipReason,
 };
@@ -117,7 +117,7 @@ async fn failed_registrations_are_not_repeated_in_parallel() {
         let fleet = Fleet::new();
         let node = fleet.node("a");
         node.job("job", "@yearly", secs(0)).register().expect("a good job");
-        let fault = Fault::FailBefore(lock_core::BackendErrorKind::Unavailable);
+        let fault = Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable);
         if !known {
             node.faulty.always(Op::Register, fault);
         }

@@ -45,7 +45,7 @@ async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
                 .run
                 .scheduled()
                 .expect("a healthy fleet answers")
-                .since(lock_core::TestClock::WALL_AT_START)
+                .since(lock_core::clock::TestClock::WALL_AT_START)
                 .as_secs()
                 / 60,
             start.catch_up,
@@ -125,7 +125,7 @@ async fn short_outage_costs_no_run_within_the_grace() {
     node.job("job", "* * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
     let running = node.start();
     sleep(secs(59)).await;
-    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    running.faulty.always(Op::Claim, Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable));
     sleep(secs(10)).await;
     running.faulty.heal();
     sleep(secs(2)).await;

@@ -2,7 +2,11 @@
 
 use crate::fleet::{Fleet, secs};
 use async_trait::async_trait;
-use lock_core::{BackendError, LockFactory, ServerTime, backend::Reply};
+use lock_core::{
+    LockFactory,
+    backend::{BackendError, Reply},
+    clock::ServerTime,
+};
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,

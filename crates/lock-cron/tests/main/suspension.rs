@@ -1,7 +1,10 @@
 //! A process that is stopped while it leads, and goes on after the end of its lease.
 
 use crate::fleet::{Fleet, secs};
-use lock_core::{Clock, LockFactory, Moment, ServerTime, TestClock};
+use lock_core::{
+    LockFactory,
+    clock::{Clock, Moment, ServerTime, TestClock},
+};
 use lock_cron::{
     Schedule, Scheduler,
     observer::{CronEvent, CronObserver},

@@ -1,7 +1,7 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
 use crate::support::{answered, client, factory, long, name, redis};
-use lock_core::{BackendErrorKind, Connectors, LockError, LockErrorKind, LockFactory};
+use lock_core::{Connectors, LockError, LockErrorKind, LockFactory, backend::BackendErrorKind};
 use lock_fred::{ConnectWarning, RedisBackend, RedisBackendBuilder, fred, from_config};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
 use std::{

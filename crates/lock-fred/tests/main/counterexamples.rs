@@ -2,8 +2,12 @@
 
 use crate::support::{Log, assert_no_lock_is_left, client, factory, name, redis, until};
 use lock_core::{
-    Applied, BackendErrorKind, FencingToken, ForceReleaseOutcome, LockErrorKind, LockFactory, LockOptions,
-    backend::{AcquireMode, AcquireRequest, Acquired, Backend, ForceReleaseRequest, ForceReleased},
+    FencingToken, LockErrorKind, LockFactory, LockOptions,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind, ForceReleaseRequest,
+        ForceReleased,
+    },
+    inspect::ForceReleaseOutcome,
 };
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::{

@@ -2,8 +2,8 @@
 
 use crate::support::{answered, client, factory, name, redis, until};
 use lock_core::{
-    Applied, BackendErrorKind, LockErrorKind, LockFactory, LockOptions,
-    backend::{Acquired, Renewed},
+    LockErrorKind, LockFactory, LockOptions,
+    backend::{Acquired, Applied, BackendErrorKind, Renewed},
 };
 use lock_fred::{RedisBackend, RedisBackendBuilder};
 use lock_testkit::{

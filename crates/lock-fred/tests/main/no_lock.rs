@@ -2,8 +2,9 @@
 
 use crate::support::{client, factory, name};
 use lock_core::{
-    BackendErrorKind, ForceReleaseOutcome, LockErrorKind,
-    backend::{ForceReleaseRequest, ForceReleased, Inspected},
+    LockErrorKind,
+    backend::{BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected},
+    inspect::ForceReleaseOutcome,
 };
 use lock_testkit::RedisServer;
 use std::time::Duration;

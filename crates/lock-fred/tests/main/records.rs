@@ -1,7 +1,7 @@
 //! The records of the run ledger: fields and words of other versions are kept, and rights are tried once.
 
 use crate::support::{name, redis};
-use lock_core::ServerTime;
+use lock_core::clock::ServerTime;
 use lock_fred::RedisBackend;
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
@@ -162,7 +162,7 @@ async fn an_unreadable_history_stops_no_run() {
         let repeated = ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("it answers");
         assert_eq!(repeated.outcome, EndReply::Recorded);
         ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
-        let trigger = *lock_core::ProcessId::random().as_uuid();
+        let trigger = *lock_core::backend::ProcessId::random().as_uuid();
         let command = JobCommand::Trigger { id: trigger, life: LEASE };
         ledger.ledger.command(r.job.clone(), command).await.expect("it answers");
         let run = RunId::Triggered(trigger);

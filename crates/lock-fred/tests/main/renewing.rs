@@ -1,7 +1,7 @@
 //! Renewals: many leases in one round trip, and each for itself.
 
 use crate::support::{client, factory, name};
-use lock_core::{Applied, BackendErrorKind, backend::Renewed};
+use lock_core::backend::{Applied, BackendErrorKind, Renewed};
 use lock_testkit::{RedisServer, contender::Contender};
 use std::time::Duration;
 

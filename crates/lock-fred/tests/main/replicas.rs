@@ -1,9 +1,9 @@
 //! A replica behind the address that lost its master: it answers reads from old data and refuses writes.
 
 use crate::support::{client, factory, name, until};
-use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind,
-    backend::{AcquireMode, ForceReleaseRequest, NotifyWaiters, ReleaseRequest},
+use lock_core::backend::{
+    AcquireMode, Applied, Backend, BackendError, BackendErrorKind, ForceReleaseRequest, NotifyWaiters,
+    ReleaseRequest,
 };
 use lock_testkit::{
     RedisServer, TcpProxy,

@@ -2,8 +2,9 @@
 
 use crate::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
-    LockFactory, LockName, WakeSource,
+    LockFactory, LockName,
     backend::{BackendErrorKind, MissedWakes, Subscriptions as _, WakeListener},
+    observer::WakeSource,
 };
 use lock_testkit::{RedisServer, TcpProxy};
 use std::{

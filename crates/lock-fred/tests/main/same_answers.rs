@@ -2,11 +2,13 @@
 
 use crate::support::{client, long, name};
 use lock_core::{
-    Backend, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
+    LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters,
-        ReleaseRequest, Released, RenewRequest, Renewed, Retention, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, Backend, ForceReleaseRequest, ForceReleased, Inspected,
+        LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
+        Retention, StoredHold,
     },
+    clock::ServerTime,
     model::Slot,
 };
 use lock_testkit::{RedisServer, Seed, Stream};

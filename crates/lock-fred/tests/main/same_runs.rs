@@ -1,7 +1,7 @@
 //! Redis and the rules of the run ledger answer alike, over random sequences of operations.
 
 use crate::support::{name, redis};
-use lock_core::{LockName, ProcessId, ServerTime};
+use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_fred::RedisBackend;
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,

@@ -1,6 +1,10 @@
 //! What the tests of this crate share: clients of a server, and conditions that are waited for.
 
-use lock_core::{Backend, LockEvent, LockFactory, LockName, LockObserver, LockOptions, WakeSource};
+use lock_core::{
+    LockFactory, LockName, LockOptions,
+    backend::Backend,
+    observer::{LockEvent, LockObserver, WakeSource},
+};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use std::{

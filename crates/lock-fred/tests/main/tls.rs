@@ -1,7 +1,7 @@
 //! TLS: an authority of one's own, client certificates, and everything that must be refused.
 
 use crate::support::until;
-use lock_core::{BackendErrorKind, Connectors, LockFactory};
+use lock_core::{Connectors, LockFactory, backend::BackendErrorKind};
 use lock_fred::{RedisBackendBuilder, Tls};
 use lock_testkit::{RedisServer, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};

@@ -1,7 +1,7 @@
 //! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
 
 use crate::support::{WakeUps, answered, assert_no_lock_is_left, factory, long, name, redis, until};
-use lock_core::{LockFactory, WakeSource};
+use lock_core::{LockFactory, observer::WakeSource};
 use lock_testkit::{RedisServer, Seed};
 use std::time::{Duration, Instant};
 

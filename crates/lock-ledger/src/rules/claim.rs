@@ -10,7 +10,7 @@ use crate::{
     reply::ClaimReply,
     request::{ClaimRequest, OverlapRule, Skip},
 };
-use lock_core::{__private::expiry, ServerTime};
+use lock_core::{__private::expiry, clock::ServerTime};
 use std::time::Duration;
 
 impl GroupLedger {

@@ -6,7 +6,7 @@ use crate::{
     ids::RunId,
     limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
-use lock_core::{__private::expiry, LockName, ServerTime};
+use lock_core::{__private::expiry, LockName, clock::ServerTime};
 
 impl GroupLedger {
     /// Carries out a command. Instants that were missed under the controls before it stay missed: a job that was paused for a

@@ -5,7 +5,7 @@ use crate::{
     reply::{EndReply, RunRenewal},
     request::{AfterAttempt, EndRequest, RenewRun},
 };
-use lock_core::{__private::expiry, ServerTime};
+use lock_core::{__private::expiry, clock::ServerTime};
 
 impl GroupLedger {
     /// Renews the lease of a run.

@@ -6,7 +6,7 @@ use crate::{
     request::{ClaimRequest, Skip},
     run::{Attempt, RunOutcome},
 };
-use lock_core::{FencingToken, ServerTime};
+use lock_core::{FencingToken, clock::ServerTime};
 
 impl Job {
     pub(super) fn remember(&mut self, entry: Attempt, length: u32) {

@@ -8,7 +8,7 @@ use crate::{
     request::Registration,
     run::{Attempt, OpenRun},
 };
-use lock_core::{LockName, ServerTime};
+use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 
 impl Job {

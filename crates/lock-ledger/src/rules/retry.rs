@@ -9,7 +9,7 @@ use crate::{
     request::{ClaimRequest, RetryOf},
     run::RunOutcome,
 };
-use lock_core::ServerTime;
+use lock_core::clock::ServerTime;
 
 /// Claims the next attempt. It needs no leadership: a caller that has the claim of the last attempt knows the run.
 pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retry_of: RetryOf) -> ClaimReply {

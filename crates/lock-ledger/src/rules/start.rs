@@ -8,7 +8,7 @@ use crate::{
 };
 use lock_core::{
     __private::{draw_tokens, expiry},
-    ServerTime,
+    clock::ServerTime,
 };
 
 /// Counts the other runs that are open and not orphaned.

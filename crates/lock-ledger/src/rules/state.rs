@@ -5,7 +5,7 @@ use crate::{
     ids::{ClaimId, RunId},
     run::{Attempt, CatchUp, RunState},
 };
-use lock_core::{__private::TokenCounter, FencingToken, LockName, ServerTime};
+use lock_core::{__private::TokenCounter, FencingToken, LockName, clock::ServerTime};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,

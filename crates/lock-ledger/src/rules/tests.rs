@@ -7,7 +7,7 @@ use crate::{
     EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, Registration, RenewRun, RunId,
     RunOutcome, RunRenewal, RunState,
 };
-use lock_core::{LockName, ServerTime};
+use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 
 const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);

@@ -1,6 +1,6 @@
 //! Settings of TLS: the trusted authorities, and the certificate to show. The client acts on them.
 
-use lock_core::BackendError;
+use lock_core::backend::BackendError;
 use std::fmt;
 
 /// Settings of a `rediss://` connection: the trusted authorities, and the certificate to show.

@@ -7,7 +7,7 @@ use crate::{
     liveness::Liveness,
     secret::Secrets,
 };
-use lock_core::BackendError;
+use lock_core::backend::BackendError;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::SetOnce, time::timeout};
 

@@ -12,7 +12,7 @@ use crate::{
     liveness::Liveness,
     secret::Secrets,
 };
-use lock_core::BackendError;
+use lock_core::backend::BackendError;
 use std::{sync::Arc, time::Duration};
 use supervisor::Supervisor;
 use tokio::{

@@ -11,7 +11,11 @@ use crate::{
     script_reply::ScriptReply,
 };
 use async_trait::async_trait;
-use lock_core::{BackendError, FencingToken, LockName, ServerTime, backend::Reply};
+use lock_core::{
+    FencingToken, LockName,
+    backend::{BackendError, Reply},
+    clock::ServerTime,
+};
 use lock_ledger::{
     ABSENT_AFTER, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest, CommandReply, EndReply,
     EndRequest, FleetControls, GroupName, JobCommand, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,

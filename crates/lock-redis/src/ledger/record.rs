@@ -1,7 +1,7 @@
 //! The records of the ledger: JSON objects. Unknown fields are ignored, unknown words have a meaning of their own, and a record
 //! that another version wrote in an unreadable way is left out: it makes no answer unreadable.
 
-use lock_core::{FencingToken, LockName, ServerTime};
+use lock_core::{FencingToken, LockName, clock::ServerTime};
 use lock_ledger::{Attempt, CatchUp, JobControls, OpenRun, RunId, RunOutcome, RunState, Trigger};
 use serde_json::{Map, Value};
 use std::{str::FromStr, time::Duration};

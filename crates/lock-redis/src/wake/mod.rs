@@ -11,8 +11,8 @@ use crate::{
     sync::lock,
 };
 use lock_core::{
-    BackendError, LockName,
-    backend::{MissedWakes, SubscriberId, SubscriptionRegistry, WakeListener},
+    LockName,
+    backend::{BackendError, MissedWakes, SubscriberId, SubscriptionRegistry, WakeListener},
 };
 use state::{Batch, SubscriptionState};
 use std::{

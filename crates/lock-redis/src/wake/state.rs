@@ -1,7 +1,10 @@
 //! The subscriptions that are wanted, those that stand, and the watches that wait for the difference.
 
 use crate::error::RequestError;
-use lock_core::{BackendError, LockName, backend::SubscriberId};
+use lock_core::{
+    LockName,
+    backend::{BackendError, SubscriberId},
+};
 use std::{
     collections::{HashMap, HashSet},
     time::Duration,

@@ -7,7 +7,7 @@ use crate::{
     error::{RequestError, no_answer},
     sync::lock,
 };
-use lock_core::{BackendError, backend::MissedWakes};
+use lock_core::backend::{BackendError, MissedWakes};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::watch::{Receiver, error::RecvError},

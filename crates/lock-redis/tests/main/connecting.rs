@@ -4,7 +4,10 @@ use crate::{
     scripted::{Answer, BEGIN, Dial, INFO, Scripted, WithoutTls, refused, text},
     support::{acquire, connected, name},
 };
-use lock_core::{Applied, Backend, BackendErrorKind as Kind, LockError, LockErrorKind};
+use lock_core::{
+    LockError, LockErrorKind,
+    backend::{Applied, Backend, BackendErrorKind as Kind},
+};
 use lock_redis::{
     Address, ConnectWarning, RedisBackendBuilder, Tls,
     client::{DialErrorKind, Reply},

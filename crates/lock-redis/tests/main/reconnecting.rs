@@ -4,7 +4,7 @@ use crate::{
     scripted::{Answer, Dial, Scripted, refused, text},
     support::{Backed, acquire, connected, meaning},
 };
-use lock_core::{Applied, BackendErrorKind as Kind};
+use lock_core::backend::{Applied, BackendErrorKind as Kind};
 use lock_redis::client::{DialErrorKind, Reply};
 use std::{collections::BTreeSet, time::Duration};
 use tokio::time::{Instant, sleep};

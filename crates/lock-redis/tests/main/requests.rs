@@ -4,10 +4,7 @@ use crate::{
     scripted::{Answer, Dial, refused, text},
     support::{acquire, connected, meaning, name, renewal},
 };
-use lock_core::{
-    Applied, Backend, BackendErrorKind as Kind,
-    backend::{Acquired, Renewed},
-};
+use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind, Renewed};
 use lock_redis::client::{CallError, DialErrorKind, Reply};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

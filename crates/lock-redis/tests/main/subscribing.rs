@@ -4,7 +4,7 @@ use crate::{
     scripted::{Answer, Arrived, Dial, refused},
     support::{Listener, connected, meaning, name},
 };
-use lock_core::{Applied, BackendErrorKind as Kind, backend::Subscriptions as _};
+use lock_core::backend::{Applied, BackendErrorKind as Kind, Subscriptions as _};
 use std::{
     future::{Future, poll_fn},
     pin::pin,

@@ -2,11 +2,12 @@
 
 use crate::scripted::Scripted;
 use lock_core::{
-    Applied, Backend, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, ProcessId, ServerTime,
+    LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, MissedWakes, RenewRequest, Reply, Subscriptions as _,
-        WakeListener,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
+        LeaseNumber, MissedWakes, ProcessId, RenewRequest, Reply, Subscriptions as _, WakeListener,
     },
+    clock::ServerTime,
 };
 use lock_redis::RedisBackend;
 use std::{

@@ -5,7 +5,7 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     ledger_fixture::{LedgerFixture, SCHEDULE},
 };
-use lock_core::{LockName, ProcessId};
+use lock_core::{LockName, backend::ProcessId};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, CommandReply, FleetControls, JobCommand, JobControls, JobId,
     MAX_TRIGGERS_PER_JOB, Registration, RunId, RunOutcome, Trigger,

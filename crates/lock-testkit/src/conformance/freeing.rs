@@ -5,8 +5,8 @@ use super::{
     contender::{Contender, LONG, PAST_SHORT, SHORT, must_be_free},
 };
 use lock_core::{
-    Backend, LockName,
-    backend::{ForceReleaseRequest, ForceReleased, Released, Renewed},
+    LockName,
+    backend::{Backend, ForceReleaseRequest, ForceReleased, Released, Renewed},
 };
 use std::sync::Arc;
 

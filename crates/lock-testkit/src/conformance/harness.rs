@@ -1,6 +1,10 @@
 //! What a backend tells the suite about itself: how to make a store, and how time passes.
 
-use lock_core::{BootClock, Clock, LockName, ProcessId, Store};
+use lock_core::{
+    LockName, Store,
+    backend::ProcessId,
+    clock::{BootClock, Clock},
+};
 use lock_ledger::RunLedger;
 use std::{
     future::Future,

@@ -4,7 +4,7 @@ use super::{
     Harness,
     team::{KEPT, LEASE, SOON, Team, attempt, get, must_not_get, within},
 };
-use lock_core::{ForceReleaseOutcome, HoldEnd, LockErrorKind, LostReason, ReleaseOutcome};
+use lock_core::{HoldEnd, LockErrorKind, LostReason, ReleaseOutcome, inspect::ForceReleaseOutcome};
 
 /// The watchdog keeps a lease alive over many of its lengths.
 pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {

@@ -5,8 +5,8 @@ use super::{
     contender::{Contender, LONG, Tokens, held, look, must_be_free, next},
 };
 use lock_core::{
-    Backend, FencingToken, LockName,
-    backend::{AcquireMode, AcquireRequest, Acquired, Floor, Released, RenewRequest, Renewed},
+    FencingToken, LockName,
+    backend::{AcquireMode, AcquireRequest, Acquired, Backend, Floor, Released, RenewRequest, Renewed},
 };
 use std::{
     future::{Future, poll_fn},

@@ -5,7 +5,7 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     harness::fresh_name,
 };
-use lock_core::{FencingToken, LockName, ServerTime};
+use lock_core::{FencingToken, LockName, clock::ServerTime};
 use lock_ledger::{
     AfterAttempt, Attempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY,
     EndReply, EndRequest, FleetControls, GroupName, JobCommand, JobId, OpenRun, OverlapRule, RegisteredJob,

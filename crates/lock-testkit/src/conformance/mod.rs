@@ -3,7 +3,7 @@
 //! A backend says how to make a store, and gets the tests:
 //!
 //! ```
-//! use lock_core::{Clock, MemoryBackend, Store, TestClock};
+//! use lock_core::{MemoryBackend, Store, clock::{Clock, TestClock}};
 //! use lock_testkit::conformance::Harness;
 //! use std::sync::Arc;
 //!
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! The properties come in two groups: what a store must answer (the store rules, over the
-//! [`Backend`](lock_core::Backend) trait), and what a user must see on top of it (through
+//! [`Backend`](lock_core::backend::Backend) trait), and what a user must see on top of it (through
 //! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
 //! hold. [`NAMES`] lists them all.
 //!

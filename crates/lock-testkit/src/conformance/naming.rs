@@ -5,7 +5,7 @@ use super::{
     contender::{Contender, LONG, must_be_busy, must_be_free},
     listener::Listener,
 };
-use lock_core::{LockName, MAX_NAME_BYTES};
+use lock_core::LockName;
 
 /// Texts that hurt where a name is spliced, matched as a pattern, cut, or counted in characters.
 const SHAPES: [&str; 10] = [
@@ -26,7 +26,7 @@ const SHAPES: [&str; 10] = [
 fn names(h: &impl Harness) -> Vec<LockName> {
     let mut names: Vec<_> = SHAPES.into_iter().map(|shape| h.name(shape)).collect();
     let start = h.name("longest");
-    let padding = "n".repeat(MAX_NAME_BYTES - start.as_str().len());
+    let padding = "n".repeat(LockName::MAX_BYTES - start.as_str().len());
     names.push(LockName::new(format!("{start}{padding}")).expect("512 bytes are allowed"));
     names
 }

@@ -5,8 +5,8 @@ use super::{
     contender::{Contender, LONG, look, must_be_free, next},
 };
 use lock_core::{
-    ServerTime,
     backend::{ForceReleaseRequest, Inspected, NotifyWaiters, ReleaseRequest},
+    clock::ServerTime,
 };
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use super::{
     Harness,
     contender::{Contender, LONG, held, must_be_busy, must_be_free},
 };
-use lock_core::{ProcessId, backend::Acquired};
+use lock_core::backend::{Acquired, ProcessId};
 
 /// A free lock is granted, and stored with the lease that asked, at depth 1.
 pub async fn a_free_lock_is_granted(h: &impl Harness) {

@@ -2,8 +2,11 @@
 
 use super::Harness;
 use lock_core::{
-    Clock, Inspection, Lock, LockError, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
-    LockOptions, Store, WakeSource, backend::StoredHold,
+    Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, Store,
+    backend::StoredHold,
+    clock::Clock,
+    inspect::Inspection,
+    observer::{LockEvent, LockObserver, WakeSource},
 };
 use std::{
     future::Future,

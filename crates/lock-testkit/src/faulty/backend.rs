@@ -3,11 +3,13 @@
 use super::{FaultyBackend, call::carry_out, desk::Desk, fault::Op};
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, LockName, ServerTime, Store,
+    LockName, Store,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions,
+        WakeListener,
     },
+    clock::ServerTime,
 };
 use std::{
     fmt,

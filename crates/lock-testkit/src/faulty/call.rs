@@ -4,7 +4,7 @@ use super::{
     desk::Desk,
     fault::{Fault, Kept, Op},
 };
-use lock_core::{Applied, BackendError, BackendErrorKind};
+use lock_core::backend::{Applied, BackendError, BackendErrorKind};
 use std::{
     future::{Future, pending},
     sync::Arc,

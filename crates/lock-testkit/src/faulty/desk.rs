@@ -6,7 +6,7 @@ use super::{
     gate::Bar,
 };
 use crate::seed::{Seed, Stream};
-use lock_core::BackendErrorKind;
+use lock_core::backend::BackendErrorKind;
 use std::{
     collections::VecDeque,
     sync::{Mutex, PoisonError},

@@ -1,16 +1,16 @@
 //! What can go wrong with one call.
 
-use lock_core::BackendErrorKind;
+use lock_core::backend::BackendErrorKind;
 use std::time::Duration;
 
 /// The operations that can have faults. A renewal has its fault as a whole, with all its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// [`Backend::acquire`](lock_core::Backend::acquire).
+    /// [`Backend::acquire`](lock_core::backend::Backend::acquire).
     Acquire,
-    /// [`Backend::renew`](lock_core::Backend::renew).
+    /// [`Backend::renew`](lock_core::backend::Backend::renew).
     Renew,
-    /// [`Backend::release`](lock_core::Backend::release).
+    /// [`Backend::release`](lock_core::backend::Backend::release).
     Release,
     /// [`Subscriptions::subscribe`](lock_core::backend::Subscriptions::subscribe).
     Subscribe,
@@ -53,15 +53,15 @@ pub enum Fault {
     Delay(Duration),
     /// The answer is slow: applied at once, answered after this time.
     SlowAnswer(Duration),
-    /// Certainly not applied: an error of this kind with [`Applied::No`](lock_core::Applied::No).
+    /// Certainly not applied: an error of this kind with [`Applied::No`](lock_core::backend::Applied::No).
     FailBefore(BackendErrorKind),
-    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::Applied::No). Meant for
+    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::backend::Applied::No). Meant for
     /// the kinds that are not retryable; random faults never draw it.
     Refuse(BackendErrorKind),
     /// The request is lost: not applied, but nobody can know: kind `Timeout`,
-    /// [`Applied::Unknown`](lock_core::Applied::Unknown).
+    /// [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     LoseRequest,
-    /// The answer is lost: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::Applied::Unknown).
+    /// The answer is lost: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     ApplyThenLose,
     /// Never applied, never answered.
     Hang,

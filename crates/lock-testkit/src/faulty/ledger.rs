@@ -2,7 +2,10 @@
 
 use super::{call::carry_out, desk::Desk, fault::Op};
 use async_trait::async_trait;
-use lock_core::{BackendError, ServerTime, backend::Reply};
+use lock_core::{
+    backend::{BackendError, Reply},
+    clock::ServerTime,
+};
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
     JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,

@@ -2,12 +2,13 @@
 
 use super::*;
 use lock_core::{
-    Applied, Backend as _, BackendError, BackendErrorKind, LeaseId, LeaseNumber, LockName, MemoryBackend,
-    ProcessId, ServerTime, TestClock,
+    LockName, MemoryBackend,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, NotifyWaiters, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply, Retention,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend as _, BackendError, BackendErrorKind,
+        LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, Retention,
     },
+    clock::{ServerTime, TestClock},
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};

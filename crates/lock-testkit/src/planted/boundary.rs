@@ -2,8 +2,8 @@
 
 use super::PlantedBug;
 use lock_core::{
-    ServerTime,
     backend::{Released, Renewed, Reply},
+    clock::ServerTime,
 };
 
 impl PlantedBug {

@@ -7,8 +7,9 @@ use super::PlantedBug::{
     TokensRestart, UnreservedRange,
 };
 use lock_core::{
-    FencingToken, LeaseId, ServerTime,
-    backend::{AcquireMode, Acquired, ForceReleased, Released, Renewed},
+    FencingToken,
+    backend::{AcquireMode, Acquired, ForceReleased, LeaseId, Released, Renewed},
+    clock::ServerTime,
     model::{Slot, UnsupportedMode},
 };
 use std::time::Duration;

@@ -2,11 +2,12 @@
 
 use super::{BuggySlot, PlantedBug};
 use lock_core::{
-    LeaseId, LockName, ServerTime,
+    LockName,
     backend::{
-        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released,
-        RenewRequest, Renewed, Reply, StoredHold,
+        AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, ReleaseRequest,
+        Released, RenewRequest, Renewed, Reply, StoredHold,
     },
+    clock::ServerTime,
 };
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,6 +1,9 @@
 //! A faulty backend without faults is the backend inside.
 
-use lock_core::{Clock, MemoryBackend, Store, TestClock};
+use lock_core::{
+    MemoryBackend, Store,
+    clock::{Clock, TestClock},
+};
 use lock_testkit::{FaultyBackend, conformance::Harness};
 use std::sync::Arc;
 

@@ -1,6 +1,9 @@
 //! The in-memory backend conforms, in virtual time.
 
-use lock_core::{Clock, MemoryBackend, Store, TestClock};
+use lock_core::{
+    MemoryBackend, Store,
+    clock::{Clock, TestClock},
+};
 use lock_ledger::{MemoryLedger, RunLedger};
 use lock_testkit::conformance::{Harness, LedgerHarness};
 use std::sync::Arc;

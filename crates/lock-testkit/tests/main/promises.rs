@@ -1,6 +1,8 @@
 //! What the documentation of the handles promises, under faults.
 
-use lock_core::{FencingToken, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, TestClock};
+use lock_core::{
+    FencingToken, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, clock::TestClock,
+};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;

@@ -5,8 +5,9 @@
 
 use crate::planted::BuggyBackend;
 use lock_core::{
-    Clock, Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend,
-    Store, TestClock, backend::Inspected,
+    Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions, MemoryBackend, Store,
+    backend::Inspected,
+    clock::{Clock, TestClock},
 };
 use lock_testkit::{
     FaultyBackend, History, Op, Seed, Stream,

@@ -1,7 +1,7 @@
 //! A subscription that nobody needs is ended, also when the store did not answer: names come and go by the
 //! million, and each would stay subscribed until its process ends.
 
-use lock_core::{LockFactory, LockOptions, MemoryBackend, TestClock};
+use lock_core::{LockFactory, LockOptions, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;

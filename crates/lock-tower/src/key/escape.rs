@@ -1,7 +1,7 @@
 //! The escaping of values from the client, so that different values never make the same name.
 
 use super::{error::KeyError, source::Source};
-use lock_core::MAX_NAME_BYTES;
+use lock_core::LockName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 /// All but the unreserved characters of RFC 3986. A separator between two values has at least one character
@@ -22,7 +22,7 @@ pub(super) fn push(name: &mut String, value: &[u8], source: &Source) -> Result<(
         return Err(KeyError::bad_request(format!("the {source} is empty")));
     }
     // Before it is escaped: a long value must not cost three times its length.
-    if value.len() > MAX_NAME_BYTES {
+    if value.len() > LockName::MAX_BYTES {
         return Err(KeyError::bad_request(format!("the {source} is too long")));
     }
     name.extend(percent_encode(value, ESCAPED));

@@ -27,7 +27,7 @@ use std::{fmt, future::Future, sync::Arc};
 /// # Values from the client
 /// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and
 /// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name above
-/// [`MAX_NAME_BYTES`](lock_core::MAX_NAME_BYTES). Nothing is ever locked under a name with a hole in it.
+/// [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). Nothing is ever locked under a name with a hole in it.
 ///
 /// # Text keys and typed keys
 /// <div class="warning">

@@ -1,6 +1,6 @@
 use super::*;
 use http::{Request, request::Parts};
-use lock_core::{MAX_NAME_BYTES, NameError};
+use lock_core::{LockName, NameError};
 use std::net::Ipv6Addr;
 
 fn head(request: http::request::Builder) -> Parts {
@@ -134,7 +134,7 @@ fn empty_and_long_keys_are_refused() {
     for key in [KeyTemplate::of(""), KeyTemplate::of("").header("h"), KeyTemplate::template("").query("q")] {
         assert_eq!(refused(key), empty);
     }
-    let long = "x".repeat(MAX_NAME_BYTES + 1);
+    let long = "x".repeat(LockName::MAX_BYTES + 1);
     for key in
         [KeyTemplate::of(&*long), KeyTemplate::template(&long), KeyTemplate::of(&long[1..]).header("h")]
     {

@@ -8,7 +8,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 ///
 /// It is called in the task of the request, also from Drop: return quickly and do not block. A panic is
 /// caught and ends this call alone. For events of the locks themselves, see
-/// [`LockObserver`](lock_core::LockObserver).
+/// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};

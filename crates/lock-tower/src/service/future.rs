@@ -11,7 +11,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
-use lock_core::{AcquireFuture, LockError, LockGuard, LockName};
+use lock_core::{LockError, LockGuard, LockName, future::AcquireFuture};
 use pin_project_lite::pin_project;
 use std::{
     future::Future,

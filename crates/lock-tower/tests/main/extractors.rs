@@ -79,7 +79,7 @@ async fn missing_layer_is_500() {
 #[tokio::test(start_paused = true)]
 async fn handle_rejects_an_unlocked_request() {
     let world = World::new();
-    world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::BackendErrorKind::Unavailable));
+    world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable));
     let status = |status: LockStatus| async move {
         assert!(status.handle().is_none());
         format!("{}", matches!(status.unlocked(), Some(Unlocked::Unavailable)))

@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, post, problem, secs, text};
 use axum::{Router, response::Response, routing::any};
 use http::StatusCode;
-use lock_core::{BackendErrorKind, Limits, LockFactory, LockOptions, LostReason, MemoryBackend};
+use lock_core::{Limits, LockFactory, LockOptions, LostReason, MemoryBackend, backend::BackendErrorKind};
 use lock_testkit::{Fault, Op};
 use lock_tower::{
     DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, OnUnavailable, RejectReason,
@@ -78,7 +78,7 @@ async fn released_lock_is_waited_for() {
 async fn too_many_waiters_are_503_at_once() {
     let world = World::new();
     let _other = held_by_another(&world).await;
-    let clock = Arc::new(lock_core::TestClock::new());
+    let clock = Arc::new(lock_core::clock::TestClock::new());
     let builder = LockFactory::builder(world.store.clone()).clock(clock);
     let locks = builder.limits(Limits::new().waiters_per_name(1)).build().unwrap();
     // By the factory, for this key; and by the layer.

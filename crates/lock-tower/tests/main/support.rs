@@ -3,7 +3,7 @@
 use axum::{Router, body::Body, response::Response};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use lock_core::{LockFactory, LockName, LockOptions, MemoryBackend, TestClock};
+use lock_core::{LockFactory, LockName, LockOptions, MemoryBackend, clock::TestClock};
 use lock_testkit::{FaultyBackend, Op};
 use lock_tower::{
     LockLayer,

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use http_body_util::BodyExt;
-use lock_core::{Clock, LockFactory, LostReason, Moment, ServerTime, TestClock};
+use lock_core::{
+    LockFactory, LostReason,
+    clock::{Clock, Moment, ServerTime, TestClock},
+};
 use lock_tower::{LockLayer, LockLost};
 use std::{
     convert::Infallible,

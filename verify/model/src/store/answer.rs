@@ -3,8 +3,8 @@
 use super::{Store, id_of, server_time};
 use crate::message::{Answer, Ask};
 use lock_core::{
-    LeaseId, ServerTime,
-    backend::{AcquireMode, Acquired, Released, Renewed},
+    backend::{AcquireMode, Acquired, LeaseId, Released, Renewed},
+    clock::ServerTime,
 };
 use std::time::Duration;
 

@@ -6,7 +6,10 @@ use crate::{
     laws::{Broken, Law},
     message::{Answer, Ask},
 };
-use lock_core::{LeaseId, LeaseNumber, ProcessId, ServerTime};
+use lock_core::{
+    backend::{LeaseId, LeaseNumber, ProcessId},
+    clock::ServerTime,
+};
 use lock_testkit::planted::{BuggySlot, PlantedBug};
 use std::time::Duration;
 use uuid::Uuid;

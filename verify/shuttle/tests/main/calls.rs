@@ -5,8 +5,8 @@ use crate::{
     world::{NAME, Pace, Store, World, acquire},
 };
 use lock_explored::{
-    LockEvent, LockObserver,
     explored::{Runtime, advance, elapsed, next_timer},
+    observer::{LockEvent, LockObserver},
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;

@@ -5,7 +5,8 @@ use crate::{
     world::{NAME, Pace, Store, World, acquire},
 };
 use lock_explored::{
-    Clock, LockFactory, LockOptions, Moment, ServerTime,
+    LockFactory, LockOptions,
+    clock::{Clock, Moment, ServerTime},
     explored::{ExploredClock, Runtime, advance, next_timer},
 };
 use lock_testkit::planted::PlantedBug;

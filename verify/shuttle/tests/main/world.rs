@@ -2,13 +2,15 @@
 
 use async_trait::async_trait;
 use lock_explored::{
-    Backend, BackendError, FencingToken, LockEvent, LockFactory, LockGuard, LockName, LockObserver,
-    MemoryBackend, ProcessId, ServerTime,
+    FencingToken, LockFactory, LockGuard, LockName, MemoryBackend,
     backend::{
-        AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
+        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
+        Subscriptions, WakeListener,
     },
+    clock::ServerTime,
     explored::{ExploredClock, Runtime},
+    observer::{LockEvent, LockObserver},
 };
 use shuttle::thread::{self, JoinHandle};
 use std::{

@@ -4,7 +4,7 @@ use crate::{
     line::say,
     node::{Failure, Orders},
 };
-use lock_core::{FencingToken, LockName, Moment};
+use lock_core::{FencingToken, LockName, clock::Moment};
 use lock_testkit::{History, HoldKey};
 use std::{
     collections::HashMap,

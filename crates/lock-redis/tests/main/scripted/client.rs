@@ -1,7 +1,7 @@
 //! The client of the server in memory.
 
 use super::{Answer, Arrived, Dial, Open, Server};
-use lock_core::BackendError;
+use lock_core::backend::BackendError;
 use lock_redis::{
     Address, RedisBackendBuilder, Tls,
     client::{

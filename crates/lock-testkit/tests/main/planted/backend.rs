@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use lock_core::{
-    Backend, BackendError, Clock, LockName, ServerTime, Store, TestClock,
+    LockName, Store,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-        NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
-        SubscriptionRegistry, Subscriptions, WakeListener,
+        AcquireMode, AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest,
+        ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
+    clock::{Clock, ServerTime, TestClock},
 };
 use lock_testkit::planted::{BuggyStore, PlantedBug};
 use std::{

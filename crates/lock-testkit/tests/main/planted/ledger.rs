@@ -2,7 +2,11 @@
 
 use super::{are_all_of, finds};
 use async_trait::async_trait;
-use lock_core::{BackendError, FencingToken, ServerTime, TestClock, backend::Reply};
+use lock_core::{
+    FencingToken,
+    backend::{BackendError, Reply},
+    clock::{ServerTime, TestClock},
+};
 use lock_ledger::{
     AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
     EndRequest, FleetControls, GroupName, JobCommand, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun,

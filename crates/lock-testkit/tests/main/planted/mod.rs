@@ -5,7 +5,7 @@ mod ledger;
 
 pub(crate) use backend::BuggyBackend;
 
-use lock_core::{Store, TestClock};
+use lock_core::{Store, clock::TestClock};
 use lock_testkit::{
     conformance::{self, Harness},
     planted::{

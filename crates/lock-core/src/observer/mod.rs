@@ -7,12 +7,12 @@ mod trace;
 #[cfg(feature = "otel")]
 pub use otel::{Instruments, OtelObserver};
 
-pub use crate::machine::GrantSource;
+pub use crate::machine::{GrantSource, ReleaseAnswer, Unconfirmed};
 use crate::{
     backend::BackendError,
     driver::Driver,
     ids::LeaseId,
-    machine::{HoldEnd, LostReason, ReleaseAnswer},
+    machine::{HoldEnd, LostReason},
     name::LockName,
     token::FencingToken,
 };
@@ -30,7 +30,7 @@ use std::{
 /// them; where threads race, two of them may be exchanged.
 ///
 /// ```
-/// use lock_core::{LockEvent, LockFactory, LockObserver, MemoryBackend};
+/// use lock_core::{LockFactory, MemoryBackend, observer::{LockEvent, LockObserver}};
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// #[derive(Debug, Default)]

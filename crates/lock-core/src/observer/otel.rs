@@ -36,7 +36,7 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// All instruments are made at once, so that a dashboard finds them before the first lock is taken.
 ///
 /// ```
-/// use lock_core::{LockFactory, MemoryBackend, OtelObserver};
+/// use lock_core::{LockFactory, MemoryBackend, observer::OtelObserver};
 ///
 /// let meter = opentelemetry::global::meter("shop");
 /// let locks = LockFactory::builder(MemoryBackend::new()).observer(OtelObserver::new(&meter)).build()?;
