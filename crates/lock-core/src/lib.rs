@@ -1,7 +1,7 @@
 //! Distributed locks with leases, fencing tokens and explicit ownership.
 //!
 //! A [`LockFactory`] makes [`Lock`]s by name; an acquired lock is a [`LockGuard`], whose [`Hold`] can be shared;
-//! a [`Backend`] stores the leases. This crate has the in-memory backend; Redis comes with a crate of its own.
+//! a [`Backend`](backend::Backend) stores the leases. This crate has the in-memory backend; Redis comes with a crate of its own.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -29,7 +29,7 @@
 //! - All limits are finite by default ([`Limits`]).
 //!
 //! # Testing
-//! Under tokio's paused time both the factory and the in-memory backend need a [`TestClock`], which follows it:
+//! Under tokio's paused time both the factory and the in-memory backend need a [`TestClock`](clock::TestClock), which follows it:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {

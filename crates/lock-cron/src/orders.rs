@@ -64,7 +64,7 @@ impl Scheduler {
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the schedule is
     /// not changed. A trigger that waits for longer than [its life](crate::SchedulerBuilder::trigger_life) is skipped as
-    /// [expired](crate::SkipReason::Expired). Returns the id of the run, by which the history has it.
+    /// [expired](crate::observer::SkipReason::Expired). Returns the id of the run, by which the history has it.
     ///
     /// # Errors
     /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job wait, or 1000 of the group.
@@ -97,7 +97,7 @@ impl Scheduler {
     }
 
     /// Sets the watermark of a job to the server's now, also if that lowers it. It ends the silence after the server's clock was
-    /// ahead ([`CronEvent::Ahead`](crate::CronEvent::Ahead)): instants after now start again, also those that the clock had
+    /// ahead ([`CronEvent::WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)): instants after now start again, also those that the clock had
     /// run ahead of time.
     ///
     /// # Errors

@@ -251,3 +251,18 @@ fn every_async_function_says_whether_it_is_cancel_safe() {
         }
     }
 }
+
+/// A user of locks reads the root first; observers, clocks, inspection and the contract of backends have modules.
+#[test]
+fn the_root_of_lock_core_has_at_most_25_names() {
+    let root = std::fs::read_to_string(root().join("crates/lock-core/src/lib.rs")).unwrap();
+    let public = root.lines().filter(|line| line.starts_with("pub use "));
+    let names: Vec<_> = public
+        .flat_map(|line| {
+            line.trim_end_matches(';').rsplit("::").next().unwrap().trim_matches(['{', '}']).split(',')
+        })
+        .map(str::trim)
+        .collect();
+    assert!(names.contains(&"LockFactory") && names.contains(&"LockGuard"), "{names:?}");
+    assert!(names.len() <= 25, "{} names: {names:?}", names.len());
+}
