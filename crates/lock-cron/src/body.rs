@@ -1,16 +1,15 @@
 //! The body of an attempt: polled until it ends or has to.
 
 use crate::{
+    claim::ClaimedRun,
     context::RunContext,
-    hold::RunHold,
+    hold::{self, RunHold},
     job::{Job, RunResult},
-    run::Cancel,
-    running::Why,
-    start::Granted,
+    running::{CancelReason, CancelSignal},
 };
 use futures_util::FutureExt;
 use lock_core::LostReason;
-use lock_ledger::{AfterAttempt, RunOutcome};
+use lock_ledger::RunOutcome;
 use std::{
     error::Error,
     future::Future,
@@ -20,144 +19,113 @@ use std::{
 use tokio::sync::watch;
 
 /// The longest text of an error that is recorded, in characters.
-const LONGEST_DETAIL: usize = 300;
+const MAX_DETAIL: usize = 300;
 
-/// An error may name itself as its cause: no chain is followed for ever.
-const MOST_CAUSES: usize = 16;
+/// The number of causes of an error that are recorded. An error may name itself as its cause.
+const MAX_CAUSES: usize = 16;
 
-/// The end of an attempt. Without a `then`, nothing is recorded: the run is left to the next leader.
+/// The result of an attempt.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct AttemptResult {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    pub(crate) then: Option<AfterAttempt>,
+    /// The reason for which the body was asked to end, if it was.
+    pub(crate) cancelled: Option<CancelReason>,
 }
 
-impl Ended {
-    pub(crate) fn new(outcome: RunOutcome, detail: &str, then: Option<AfterAttempt>) -> Self {
-        Self { outcome, detail: detail.to_owned(), then }
-    }
-}
-
-/// The outcome of a body.
-#[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) outcome: RunOutcome,
-    pub(crate) detail: String,
-    /// The reason for which it was told to end by others.
-    pub(crate) told: Option<Why>,
-}
-
-impl Verdict {
+impl AttemptResult {
     fn new(outcome: RunOutcome, detail: &str) -> Self {
-        let detail = detail.chars().take(LONGEST_DETAIL).collect();
-        Self { outcome, detail, told: None }
+        let detail = detail.chars().take(MAX_DETAIL).collect();
+        Self { outcome, detail, cancelled: None }
     }
 }
 
-/// Runs the body, until it ends or has to.
-pub(crate) async fn supervised(job: &Job, granted: &Granted, cancel: Cancel) -> Verdict {
-    let (tell, told) = watch::channel(false);
+/// Runs the body of an attempt, until it ends or has to.
+pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
+    let (cancel_body, cancelled) = watch::channel(false);
     let context = RunContext {
         job: job.name.clone(),
-        run: granted.run,
-        started: granted.started,
-        attempt: granted.attempt,
-        token: granted.token,
-        catch_up: granted.catch_up,
-        hold: granted.hold.clone(),
-        cancel: told,
+        run: claimed.id.run,
+        started: claimed.started,
+        attempt: claimed.attempt,
+        token: claimed.token,
+        catch_up: claimed.catch_up,
+        hold: claimed.hold.clone(),
+        cancel: cancelled,
     };
     let body = async {
         // Here, so that an error that panics is a body that panics.
         (job.body)(context).await.map_err(|error| with_causes(&*error).into())
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
-    let verdict = until_it_ends_or_has_to(job, granted.hold.as_ref(), cancel, &tell, &mut body).await;
-    // What a body leaves behind is the application's as well, and may panic.
+    let result = drive_body(job, claimed.hold.as_ref(), cancel, &cancel_body, &mut body).await;
+    // The drop of a body runs code of the application, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
-        tracing::error!(cron.job = %job.name, "a body panicked when it was dropped");
+        tracing::error!(cron.job = %job.name, "body panicked when it was dropped");
     }
-    verdict
+    result
 }
 
-/// Polls the body, and tells it to end when it has to. A body that then succeeds within the grace has succeeded, unless its
-/// lease was lost: work after that was not protected.
-async fn until_it_ends_or_has_to(
+/// Polls the body, and asks it to end when it has to. A body that then succeeds within the grace has succeeded, unless its lease
+/// was lost: work after that was not protected.
+async fn drive_body(
     job: &Job,
     hold: Option<&RunHold>,
-    cancel: Cancel,
-    tell: &watch::Sender<bool>,
+    cancel: CancelSignal,
+    cancel_body: &watch::Sender<bool>,
     body: &mut (impl Future<Output = std::thread::Result<RunResult>> + Unpin),
-) -> Verdict {
+) -> AttemptResult {
     let mut stopped = tokio::select! {
         biased;
-        reason = lost(hold) => match reason {
-            LostReason::Gone => Verdict::new(RunOutcome::Abandoned, "the ledger no longer had it"),
-            _ => Verdict::new(RunOutcome::Abandoned, "its lease was lost"),
+        reason = hold::lost(hold) => match reason {
+            LostReason::Gone => AttemptResult::new(RunOutcome::Abandoned, "the ledger no longer had it"),
+            _ => AttemptResult::new(RunOutcome::Abandoned, "its lease was lost"),
         },
-        why = asked_to_end(cancel) => {
-            let detail = match why {
-                Why::ShutDown => "the scheduler shut down",
-                Why::Replaced => "a later run replaced it",
+        reason = cancel.cancelled() => {
+            let detail = match reason {
+                CancelReason::Shutdown => "the scheduler shut down",
+                CancelReason::Replaced => "a later run replaced it",
             };
-            Verdict { told: Some(why), ..Verdict::new(RunOutcome::Cancelled, detail) }
+            AttemptResult { cancelled: Some(reason), ..AttemptResult::new(RunOutcome::Cancelled, detail) }
         },
-        () = time_out(job.terms.timeout) => Verdict::new(RunOutcome::TimedOut, "it took longer than it may"),
-        done = &mut *body => return judge(done),
+        () = time_out(job.terms.timeout) => AttemptResult::new(RunOutcome::TimedOut, "it exceeded its timeout"),
+        done = &mut *body => return outcome_of(done),
     };
-    tell.send_replace(true);
+    cancel_body.send_replace(true);
     let last = tokio::time::timeout(job.terms.cancel_grace, body).await;
     let is_lost = stopped.outcome == RunOutcome::Abandoned || hold.is_some_and(|hold| !hold.is_held());
     if !is_lost && matches!(last, Ok(Ok(Ok(())))) {
         stopped.outcome = RunOutcome::Succeeded;
-        stopped.detail = format!("after it was told to end: {}", stopped.detail);
+        stopped.detail = format!("after it was asked to end: {}", stopped.detail);
     }
     stopped
 }
 
-fn judge(done: std::thread::Result<RunResult>) -> Verdict {
+fn outcome_of(done: std::thread::Result<RunResult>) -> AttemptResult {
     match done {
-        Ok(Ok(())) => Verdict::new(RunOutcome::Succeeded, ""),
+        Ok(Ok(())) => AttemptResult::new(RunOutcome::Succeeded, ""),
         Ok(Err(error)) => match catch_unwind(AssertUnwindSafe(move || error.to_string())) {
-            Ok(text) => Verdict::new(RunOutcome::Failed, &text),
-            Err(_) => Verdict::new(RunOutcome::Panicked, "its error panicked when it was asked what it is"),
+            Ok(text) => AttemptResult::new(RunOutcome::Failed, &text),
+            Err(_) => AttemptResult::new(RunOutcome::Panicked, "the `Display` of its error panicked"),
         },
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Verdict::new(RunOutcome::Panicked, &text.unwrap_or_default())
+            AttemptResult::new(RunOutcome::Panicked, &text.unwrap_or_default())
         }
     }
 }
 
-/// An error with its causes, each once: many an error says itself what its cause says.
+/// Returns the text of an error with its causes, each once: many an error repeats the text of its cause.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
-    for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MOST_CAUSES) {
-        let says = cause.to_string();
-        if !text.ends_with(&says) {
-            text = format!("{text}: {says}");
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MAX_CAUSES) {
+        let cause = cause.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
         }
     }
     text
-}
-
-/// Completes when the run is lost; never in a job of each node.
-pub(crate) async fn lost(hold: Option<&RunHold>) -> LostReason {
-    match hold {
-        Some(hold) => hold.lost().await,
-        None => std::future::pending().await,
-    }
-}
-
-pub(crate) async fn asked_to_end(mut cancel: Cancel) -> Why {
-    let asked = cancel.wait_for(Option::is_some).await.map(|why| *why);
-    match asked {
-        Ok(Some(why)) => why,
-        // The sender is gone with the scheduler.
-        _ => Why::ShutDown,
-    }
 }
 
 async fn time_out(timeout: Option<Duration>) {

@@ -1,6 +1,9 @@
-//! What a body is told of its run.
+//! The run, as its body sees it.
 
-use crate::{hold::RunHold, time::UtcTime};
+use crate::{
+    hold::{self, RunHold},
+    time::UtcTime,
+};
 use lock_core::{FencingToken, LockName, LostReason};
 use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, time::Duration};
@@ -8,7 +11,7 @@ use tokio::sync::watch;
 
 /// A run, as its body sees it. Clones are the same run.
 ///
-/// # What a run promises
+/// # Guarantees
 /// A run is *started* once. That its effects happen once is up to the resource: it has to check
 /// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity, [`id`](Self::id).
 #[derive(Debug, Clone)]
@@ -25,58 +28,59 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// The job.
+    /// Returns the name of the job.
     #[must_use]
     pub fn job(&self) -> &LockName {
         &self.job
     }
 
-    /// What tells this run from all others of the job, also over its attempts: store it beside what the run has done, and
-    /// a second attempt finds it there.
+    /// Returns the identity of the run, which all its attempts share. Store it beside the effects of the run, and a second attempt
+    /// finds it there.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.run
     }
 
-    /// The instant for which the run was scheduled: the *nominal* time, however late it is. Of a run that was triggered by
-    /// hand, the time at which it was claimed.
+    /// Returns the instant for which the run was scheduled: the *nominal* time, however late it is. For a triggered run, it is the
+    /// time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
         self.run.scheduled().map_or(self.started, UtcTime::from)
     }
 
-    /// When it was claimed, by the server's clock.
+    /// Returns the time of the claim, by the server's clock.
     #[must_use]
     pub fn started_at(&self) -> UtcTime {
         self.started
     }
 
-    /// The number of the attempt, from 1.
+    /// Returns the number of the attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Greater than that of every earlier run and attempt of the job; 0 in a job of each node, which has none.
+    /// Returns the fencing token: greater than that of every earlier run and attempt of the job; 0 in a job of each node, which has
+    /// none.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
-    /// Whether it makes up for an instant that was missed.
+    /// Returns whether the run makes up for a missed instant.
     #[must_use]
     pub fn is_catch_up(&self) -> bool {
         self.catch_up == CatchUp::Yes
     }
 
-    /// Whether it was triggered by hand.
+    /// Returns whether the run was [triggered](crate::Scheduler::trigger).
     #[must_use]
     pub fn is_triggered(&self) -> bool {
         matches!(self.run, RunId::Triggered(_))
     }
 
-    /// Returns whether the run is still this node's. Compares the clock and asks nobody: after a pause of the process the first
-    /// call already tells the truth. Always `true` in a job of each node.
+    /// Returns whether the run is still this node's. It compares the clock and does no IO: after a pause of the process the first
+    /// call is already right. Always `true` in a job of each node.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.hold.as_ref().is_none_or(RunHold::is_held)
@@ -95,16 +99,11 @@ impl RunContext {
     /// Cancel safe: nothing is lost by dropping it.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         let hold = self.hold.clone();
-        async move {
-            match hold {
-                Some(hold) => hold.lost().await,
-                None => std::future::pending().await,
-            }
-        }
+        async move { hold::lost(hold.as_ref()).await }
     }
 
-    /// Completes when the body shall end: its time is up, the scheduler shuts down, another run replaces it, or it is lost. A
-    /// body that goes on is dropped where it stands, when the grace for that is over.
+    /// Completes when the body is to end: its timeout passed, the scheduler shuts down, another run replaces it, or it is lost. A
+    /// body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace) is over.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping it.
@@ -118,7 +117,7 @@ impl RunContext {
         }
     }
 
-    /// Whether the body shall end.
+    /// Returns whether the body is to end.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()

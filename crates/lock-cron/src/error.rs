@@ -1,12 +1,13 @@
-//! How a scheduler fails, to branch on.
+//! The errors of a scheduler, and their kinds.
 
 use crate::schedule::ScheduleError;
 use lock_core::{LockError, NameError, backend::BackendError};
 use std::{error::Error, fmt, sync::Arc};
 
-/// Something about a scheduler did not work; [`kind`](CronError::kind) says what.
+/// An error of a scheduler. Branch on its [`kind`](CronError::kind).
 ///
-/// The text is one clause; the cause is in [`source`](Error::source), and `{error:#}` has both.
+/// The text is one clause. The cause is in [`source`](Error::source), and `{error:#}` has both.
+// Not made by `thiserror`: the kind is opaque behind a function, and `{:#}` differs from `{}`.
 #[derive(Debug, Clone)]
 pub struct CronError {
     kind: CronErrorKind,
@@ -14,41 +15,28 @@ pub struct CronError {
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// What kind of failure.
+/// The kind of a [`CronError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CronErrorKind {
-    /// The text is no name of a group or a job; the source, if there is one, is a [`NameError`].
+    /// The name of a group or a job is not valid. The source, if there is one, is a [`NameError`].
     InvalidName,
-    /// Options do not fit together.
+    /// An option is out of its range, or options do not fit together.
     InvalidOptions,
-    /// The schedule cannot be read, or not for this job; the source is a [`ScheduleError`].
+    /// The schedule cannot be read, or not for this job. The source is a [`ScheduleError`].
     InvalidSchedule,
     /// A job of that name was registered before.
     DuplicateJob,
-    /// There is no job of that name: in the group, or on this node if only its own jobs can be told of.
+    /// There is no job of that name: in the group, or on this node for a request that needs its own jobs.
     UnknownJob,
-    /// The scheduler runs already: register jobs before, and run it once.
+    /// The scheduler runs: register jobs before, and run it once.
     Running,
-    /// Too many triggers wait to be carried out.
+    /// The scheduler has ended: build another one.
+    Ended,
+    /// Too many triggers wait to be started.
     TooManyTriggers,
-    /// The store does not answer, or refuses; the source says why.
+    /// The store did not answer, or rejected a request. The source has the reason.
     Store,
-}
-
-impl CronErrorKind {
-    fn says(self) -> &'static str {
-        match self {
-            Self::InvalidName => "the name was refused",
-            Self::InvalidOptions => "the options were refused",
-            Self::InvalidSchedule => "the schedule was refused",
-            Self::DuplicateJob => "a job of that name is registered already: give each its own name",
-            Self::UnknownJob => "the job is not known",
-            Self::Running => "the scheduler runs already: register jobs before `run_until`, and run it once",
-            Self::TooManyTriggers => "too many triggers wait: is there a node that leads this job?",
-            Self::Store => "the store did not do what the scheduler needs",
-        }
-    }
 }
 
 impl CronError {
@@ -61,18 +49,27 @@ impl CronError {
         self
     }
 
+    /// Names the job that was refused.
+    pub(crate) fn of_job(self, job: &str) -> Self {
+        let about = match &self.about {
+            Some(about) => format!("job `{job}`: {about}"),
+            None => format!("job `{job}`"),
+        };
+        self.about(about)
+    }
+
     fn because(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// What kind of failure.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> CronErrorKind {
         self.kind
     }
 
-    /// Whether the same call may succeed later without anybody changing something.
+    /// Returns whether the same call may succeed later without a change of its arguments or of the setup.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let source = self.source.as_deref();
@@ -91,12 +88,28 @@ impl CronError {
 
 impl fmt::Display for CronError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.kind.says())?;
+        f.write_str(match self.kind {
+            CronErrorKind::InvalidName => "the name was refused",
+            CronErrorKind::InvalidOptions => "the options were refused",
+            CronErrorKind::InvalidSchedule => "the schedule was refused",
+            CronErrorKind::DuplicateJob => "a job of that name is registered already: give each its own name",
+            CronErrorKind::UnknownJob => "the job is not known",
+            CronErrorKind::Running => {
+                "the scheduler runs already: register jobs before `run_until`, and run it once"
+            }
+            CronErrorKind::Ended => {
+                "the scheduler has ended: build another one, register its jobs and run that"
+            }
+            CronErrorKind::TooManyTriggers => {
+                "too many triggers wait: run a node that has registered the job"
+            }
+            CronErrorKind::Store => "a request to the store failed",
+        })?;
         if let Some(about) = &self.about {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            // All of its causes, too; a schedule's `#` is a picture of several lines.
+            // With all causes; the `#` of a schedule's error is a picture of several lines.
             Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
                 Some(lock) => write!(f, ": {lock:#}"),
                 None => write!(f, ": {source}"),

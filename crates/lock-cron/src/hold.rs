@@ -23,7 +23,7 @@ use std::{
 use tokio::{sync::watch, time::sleep};
 
 /// The longest sleep: a timer does not count the time for which the machine was suspended.
-const SLICE: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// The hold of one attempt of a run. Clones are the same hold.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ enum State {
 }
 
 impl RunHold {
-    /// A hold that was granted by the request sent at this moment.
+    /// Makes the hold of a claim that was granted by the request sent at this moment.
     pub(crate) fn new(clock: Arc<dyn Clock>, sent: Moment, lease: Duration) -> Self {
         let state = watch::Sender::new(State::Until(deadline(sent, lease)));
         Self { shared: Arc::new(Shared { clock, lease, state }) }
@@ -66,17 +66,17 @@ impl RunHold {
         });
     }
 
-    /// The ledger no longer has it.
+    /// Loses it: the ledger no longer has the claim.
     pub(crate) fn gone(&self) {
         self.lose(LostReason::Gone);
     }
 
-    /// Whether it is valid now. Compares the clock and asks nobody.
+    /// Returns whether it is valid now. It compares the clock and does no IO.
     pub(crate) fn is_held(&self) -> bool {
         self.look().is_ok()
     }
 
-    /// The time for which it is valid without a further renewal; zero if it is lost.
+    /// Returns the time for which it is valid without a further renewal; zero if it is lost.
     pub(crate) fn remaining(&self) -> Duration {
         self.look().unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl RunHold {
             let mut wait = pin!(async {
                 tokio::select! {
                     _ = changed.changed() => {}
-                    () = sleep(left.min(SLICE)) => {}
+                    () = sleep(left.min(MAX_SLEEP)) => {}
                 }
             });
             poll_fn(|cx| if self.is_held() { wait.as_mut().poll(cx) } else { Poll::Ready(()) }).await;
@@ -124,6 +124,14 @@ impl RunHold {
             }
         });
         first
+    }
+}
+
+/// Completes when the hold is lost; never without one, as in a job of each node.
+pub(crate) async fn lost(hold: Option<&RunHold>) -> LostReason {
+    match hold {
+        Some(hold) => hold.lost().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,7 +1,7 @@
-//! Jobs that run at their times once in a fleet.
+//! Cron jobs that start exactly once across a fleet.
 //!
-//! Every node registers its jobs and runs its [`Scheduler`]; each run is started once, on one node of all. A [`Schedule`] says
-//! when, and means the same instants on every node.
+//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes. A [`Schedule`] has the
+//! same instants on every node.
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
@@ -25,7 +25,7 @@
 //! # #[cfg(unix)]
 //! async fn shutdown() {
 //!     use tokio::signal::{ctrl_c, unix};
-//!     let mut terminate = unix::signal(unix::SignalKind::terminate()).expect("signals can be listened to");
+//!     let mut terminate = unix::signal(unix::SignalKind::terminate()).expect("signals can be received");
 //!     tokio::select! {
 //!         _ = ctrl_c() => {}
 //!         _ = terminate.recv() => {}
@@ -34,17 +34,19 @@
 //! # #[cfg(not(unix))] async fn shutdown() {}
 //! ```
 //!
-//! # What is promised
-//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by the
-//!   server's clock. A leader is elected, but for efficiency alone: two at once are harmless.
-//! - Once in *effect* only if what the run writes to checks its [token](RunContext::fencing_token) or its
-//!   [id](RunContext::id).
-//! - After the death of the leader another goes on within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and
-//!   a second; after a shutdown by the signal, at once, and runs whose body had not begun go on there.
+//! # Guarantees
+//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by the server's
+//!   clock. The elected leader is for efficiency alone: two leaders at once are harmless.
+//! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the [id](RunContext::id) of
+//!   the run.
+//! - When the leader dies, another node continues within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and a
+//!   second. When it ends by the signal, another continues at once, also with the runs whose body had not begun.
 //! - A changed schedule, a new job and a job that comes back run from then on, never for the past.
-//! - A run whose node dies is over, unless [`on_orphan`](JobBuilder::on_orphan) says otherwise; one that was missed is made up
-//!   for once ([`misfire`](JobBuilder::misfire)), one that is due while another is open is skipped
-//!   ([`overlap`](JobBuilder::overlap)).
+//!
+//! # Defaults
+//! - A run whose node died is not run again ([`on_orphan`](JobBuilder::on_orphan)).
+//! - The latest missed run is made up for ([`misfire`](JobBuilder::misfire)).
+//! - A run that is due while another is open is skipped ([`overlap`](JobBuilder::overlap)).
 //!
 //! # Features
 //! | feature | default | gives |
@@ -55,40 +57,44 @@
 
 mod backoff;
 mod body;
-mod builder;
+mod claim;
 mod context;
-mod drive;
+mod controls;
 mod error;
 mod hash;
 mod hold;
 mod job;
+mod job_builder;
+mod ledger_client;
 mod node;
 pub mod observer;
 mod options;
-mod orders;
 mod plan;
 mod run;
+mod run_loop;
 mod running;
 mod schedule;
 mod scheduler;
-mod start;
-mod store;
+mod scheduler_builder;
+mod shared;
+mod terms;
 mod time;
 #[cfg(feature = "axum")]
 mod web;
 
-pub use builder::SchedulerBuilder;
 pub use context::RunContext;
 pub use error::{CronError, CronErrorKind};
-pub use job::{JobBuilder, RunResult};
+pub use job::RunResult;
+pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
-pub use options::{Misfire, OnOrphan, Overlap, Retries, Scope, StartJitter};
+pub use options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
 pub use schedule::{
     DstPolicy, Field, Fingerprint, Fold, Gap, MAX_TEXT_BYTES, Runs, Schedule, ScheduleError,
     ScheduleErrorKind,
 };
-pub use scheduler::{JobView, Scheduler};
+pub use scheduler::{JobInfo, Scheduler};
+pub use scheduler_builder::SchedulerBuilder;
 pub use time::UtcTime;
 #[cfg(feature = "axum")]
 pub use web::router;

@@ -1,15 +1,16 @@
 //! The parts of a scheduler that every task needs.
 
 use crate::{
-    builder::RunTerms,
+    ledger_client::LedgerClient,
     observer::{CronEvent, Observers},
-    running::Running,
-    store::Store,
+    running::RunningRuns,
+    terms::RunTerms,
 };
 use lock_core::{__private::lock, LockFactory, LockName};
 use lock_ledger::Attempt;
 use std::{
     collections::{BTreeMap, VecDeque},
+    error::Error,
     sync::Mutex,
 };
 use tokio::sync::watch;
@@ -19,63 +20,64 @@ use tokio::sync::watch;
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) locks: LockFactory,
-    pub(crate) store: Store,
+    pub(crate) ledger: LedgerClient,
     pub(crate) terms: RunTerms,
     pub(crate) observers: Observers,
-    pub(crate) running: Running,
-    ending: watch::Sender<Ending>,
-    /// Of jobs of each node, the newest first.
-    local_history: Mutex<BTreeMap<LockName, VecDeque<Attempt>>>,
+    pub(crate) running: RunningRuns,
+    pub(crate) shutdown: ShutdownProgress,
+    pub(crate) local_history: LocalHistory,
 }
 
-/// The progress of a shutdown, as far as claims and runs that have not begun are concerned.
+impl Node {
+    /// Reports a failed request to the store.
+    pub(crate) fn store_failed(&self, error: &dyn Error) {
+        tracing::debug!(cron.group = self.observers.group(), %error, "store request failed");
+        self.observers.notify(|group| CronEvent::StoreFailed { group });
+    }
+}
+
+/// The stage of a shutdown, as far as claims and runs that have not begun are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Ending {
+pub(crate) enum ShutdownStage {
     #[default]
-    No,
-    /// Runs whose body has not begun are given back.
+    None,
+    /// Runs whose body has not begun are requeued.
     Draining,
     /// Claims that are not answered are given up, and ends are recorded at once or not at all.
     GivingUp,
 }
 
-impl Node {
-    pub(crate) fn new(
-        name: String,
-        locks: LockFactory,
-        store: Store,
-        terms: RunTerms,
-        observers: Observers,
-    ) -> Self {
-        let (running, ending, local_history) =
-            (Running::default(), watch::Sender::default(), Mutex::default());
-        Self { name, locks, store, terms, observers, running, ending, local_history }
+/// The progress of a shutdown.
+#[derive(Debug, Default)]
+pub(crate) struct ShutdownProgress(watch::Sender<ShutdownStage>);
+
+impl ShutdownProgress {
+    /// Goes on to this stage, never back.
+    pub(crate) fn advance(&self, to: ShutdownStage) {
+        self.0.send_if_modified(|stage| std::mem::replace(stage, to.max(*stage)) < to);
     }
 
-    pub(crate) fn end(&self, ending: Ending) {
-        self.ending.send_if_modified(|now| std::mem::replace(now, ending.max(*now)) < ending);
+    /// Completes when the shutdown has reached this stage.
+    pub(crate) async fn reached(&self, stage: ShutdownStage) {
+        let mut now = self.0.subscribe();
+        now.wait_for(|now| *now >= stage).await.expect("the sender lives as long as `self`");
     }
+}
 
-    /// Completes when the shutdown has come so far.
-    pub(crate) async fn ends(&self, ending: Ending) {
-        let mut now = self.ending.subscribe();
-        now.wait_for(|now| *now >= ending).await.expect("the node holds a sender of its own");
-    }
+/// The attempts of jobs of each node, the newest first. They have no record in the ledger.
+#[derive(Debug, Default)]
+pub(crate) struct LocalHistory(Mutex<BTreeMap<LockName, VecDeque<Attempt>>>);
 
-    pub(crate) fn store_failed(&self, error: &dyn std::error::Error) {
-        tracing::debug!(cron.group = self.observers.group(), %error, "store request failed");
-        self.observers.notify(|group| CronEvent::StoreFailed { group });
-    }
-
-    pub(crate) fn remember(&self, job: &LockName, attempt: Attempt) {
-        let mut histories = lock(&self.local_history);
+impl LocalHistory {
+    pub(crate) fn add(&self, job: &LockName, attempt: Attempt, length: u32) {
+        let mut histories = lock(&self.0);
         let history = histories.entry(job.clone()).or_default();
         history.push_front(attempt);
-        history.truncate(usize::try_from(self.terms.history).unwrap_or(usize::MAX));
+        history.truncate(usize::try_from(length).unwrap_or(usize::MAX));
     }
 
-    pub(crate) fn local_history(&self, job: &LockName, most: usize) -> Vec<Attempt> {
-        let histories = lock(&self.local_history);
-        histories.get(job).map_or_else(Vec::new, |history| history.iter().take(most).cloned().collect())
+    pub(crate) fn of(&self, job: &LockName, max: usize) -> Vec<Attempt> {
+        let histories = lock(&self.0);
+        histories.get(job).map_or_else(Vec::new, |history| history.iter().take(max).cloned().collect())
     }
 }

@@ -1,10 +1,10 @@
 //! A run, from its claim to its recorded end: the attempts, and the waits before them.
 //!
 //! ```text
-//!   claimed ──jitter──▶ body ──ends──▶ over
-//!      ▲         │        │ failed, and attempts are left ──▶ back-off ──claim again──▶ claimed
-//!      │         │        │ shutdown, and the orphan policy retries ──▶ handed over
-//!   (adopted)    └────────┴── shutdown before a body begins ──▶ given back
+//!   claimed ──jitter──▶ body ──ends──▶ finished
+//!      ▲         │        │ failed, and attempts are left ──▶ back-off ──claim_retry──▶ claimed
+//!      │         │        │ shutdown, and the orphan policy retries ──▶ reassigned
+//!  (take over)   └────────┴── shutdown before a body begins ──▶ requeued
 //! ```
 //!
 //! Invariants:
@@ -14,190 +14,211 @@
 
 use crate::{
     backoff::RETRY_PAUSE,
-    body::{self, Ended},
+    body::{self, AttemptResult},
+    claim::{AttemptEnd, ClaimedRun, RetryOutcome, claim_retry, record_end, retry_request},
     hash::StableHash,
+    hold,
     job::Job,
-    node::{Ending, Node},
+    node::{Node, ShutdownStage},
     observer::{CronEvent, attempt_span},
     options::{OnOrphan, Scope},
-    running::Why,
-    start::{Granted, again, end, granted},
-    time::UtcTime,
+    running::{CancelReason, CancelSignal, RunKey},
 };
 use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
-use tokio::sync::watch;
 use tracing::{Instrument, Span};
 
-/// Told to end, with the reason.
-pub(crate) type Cancel = watch::Receiver<Option<Why>>;
-
-/// Runs it to its end.
-pub(crate) async fn run(node: &Node, job: &Job, mut granted: Granted, cancel: Cancel) {
+/// Runs a claimed run to its end.
+pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel: CancelSignal) {
     loop {
-        let ended = match before_body(node, job, &granted, cancel.clone()).await {
-            Some(ended) => ended,
-            None => attempt(node, job, &granted, cancel.clone()).await,
+        let end = match before_body(node, job, &claimed, cancel.clone()).await {
+            Some(end) => end,
+            None => attempt(node, job, &claimed, cancel.clone()).await,
         };
         if job.terms.scope == Scope::PerNode {
-            remember(node, job, &granted, ended);
+            remember(node, job, &claimed, end);
             return;
         }
-        // The next leader finds it, and goes on.
-        let Some(then) = ended.then else { return };
-        let Ended { outcome, detail, .. } = ended;
-        let recorded = end(node, job, granted.run, granted.claim, outcome, detail, then).await;
-        if then != AfterAttempt::Retry || recorded.is_none() {
+        let then = end.then;
+        let recorded = record_end(node, job, claimed.id, end).await;
+        if then != Some(AfterAttempt::Retry) || recorded.is_none() {
             return;
         }
-        match retry(node, job, &granted, cancel.clone()).await {
-            Some(next) => granted = next,
+        match retry(node, job, &claimed, cancel.clone()).await {
+            Some(next) => claimed = next,
             None => return,
         }
     }
 }
 
-/// Waits for the jitter. Gives the end of an attempt whose body does not begin.
-async fn before_body(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Option<Ended> {
-    let jitter = match granted.attempt {
-        1 => job.terms.jitter.wait(job.name.as_str(), StableHash::of(&granted.claim.to_string())),
+/// Waits for the jitter. Returns the end of an attempt whose body does not begin.
+async fn before_body(
+    node: &Node,
+    job: &Job,
+    claimed: &ClaimedRun,
+    cancel: CancelSignal,
+) -> Option<AttemptEnd> {
+    let jitter = match claimed.attempt {
+        1 => job.terms.jitter.delay(job.name.as_str(), StableHash::of(&claimed.id.claim.to_string())),
         _ => Duration::ZERO,
     };
-    let waits = async {
-        if !jitter.is_zero() {
-            tokio::select! {
-                () = node.ends(Ending::Draining) => return true,
-                () = tokio::time::sleep(jitter) => {}
-            }
+    let drained_while_waiting = async {
+        if jitter.is_zero() {
+            return false;
         }
-        false
+        tokio::select! {
+            () = node.shutdown.reached(ShutdownStage::Draining) => true,
+            () = tokio::time::sleep(jitter) => false,
+        }
     };
-    let given_back = tokio::select! {
+    let requeued = tokio::select! {
         biased;
         // Also if the policy is not to retry: the body has not begun.
-        _ = body::lost(granted.hold.as_ref()) => true,
-        why = body::asked_to_end(cancel) => match why {
-            Why::ShutDown => true,
-            Why::Replaced => return Some(Ended::new(RunOutcome::Cancelled, "a later run replaced it", Some(AfterAttempt::Finish))),
+        _ = hold::lost(claimed.hold.as_ref()) => true,
+        reason = cancel.cancelled() => match reason {
+            CancelReason::Shutdown => true,
+            CancelReason::Replaced => {
+                return Some(AttemptEnd::cancelled("a later run replaced it", AfterAttempt::Finish));
+            }
         },
-        given_back = waits => given_back,
+        drained = drained_while_waiting => drained,
     };
-    given_back
-        .then(|| Ended::new(RunOutcome::Cancelled, "its body had not begun", Some(AfterAttempt::Requeue)))
+    requeued.then(|| AttemptEnd::cancelled("its body had not begun", AfterAttempt::Requeue))
 }
 
 /// Runs one attempt in a span of its own.
-async fn attempt(node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Ended {
-    let span = attempt_span(node.observers.group(), &job.name, granted.run, granted.attempt, granted.token);
-    attempt_in(&span, node, job, granted, cancel).instrument(span.clone()).await
+async fn attempt(node: &Node, job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptEnd {
+    let span =
+        attempt_span(node.observers.group(), &job.name, claimed.id.run, claimed.attempt, claimed.token);
+    attempt_in(&span, node, job, claimed, cancel).instrument(span.clone()).await
 }
 
 /// Runs the body, and decides the state of the run after it.
-async fn attempt_in(span: &Span, node: &Node, job: &Job, granted: &Granted, cancel: Cancel) -> Ended {
-    let (run, attempt) = (granted.run, granted.attempt);
-    // A later one waited for its turn, and that is not lateness.
-    let first = run.scheduled().filter(|_| attempt == 1);
-    let lag = first.map_or(Duration::ZERO, |at| granted.started.since(UtcTime::from(at)));
-    let catch_up = granted.catch_up == CatchUp::Yes;
+async fn attempt_in(
+    span: &Span,
+    node: &Node,
+    job: &Job,
+    claimed: &ClaimedRun,
+    cancel: CancelSignal,
+) -> AttemptEnd {
+    let (run, attempt) = (claimed.id.run, claimed.attempt);
+    // A later attempt waited for its turn, and that is not lateness.
+    let instant = run.scheduled().filter(|_| attempt == 1);
+    let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at.into()));
+    let catch_up = claimed.catch_up == CatchUp::Yes;
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);
     let began = tokio::time::Instant::now();
-    let body::Verdict { outcome, detail, told } = body::supervised(job, granted, cancel).await;
+    let AttemptResult { outcome, detail, cancelled } = body::run_body(job, claimed, cancel).await;
     let took = began.elapsed();
     span.record("cron.outcome", outcome.as_str());
+    let then = after(job, claimed, outcome, cancelled);
+    let retried = then == Some(AfterAttempt::Retry);
+    node.observers.notify(|group| CronEvent::Ended {
+        group,
+        job: &job.name,
+        run,
+        attempt,
+        outcome,
+        detail: &detail,
+        retried,
+        took,
+    });
+    AttemptEnd { outcome, detail, then }
+}
+
+/// Decides the state of a run after an attempt.
+fn after(
+    job: &Job,
+    claimed: &ClaimedRun,
+    outcome: RunOutcome,
+    cancelled: Option<CancelReason>,
+) -> Option<AfterAttempt> {
     let is_failure = matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
     let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
-    let then = match (outcome, told) {
+    match (outcome, cancelled) {
+        // The next leader finds it, and continues it.
         (RunOutcome::Abandoned, _) if retries_orphans => None,
-        (RunOutcome::Cancelled, Some(Why::ShutDown)) if retries_orphans => Some(AfterAttempt::Reassign),
-        _ if is_failure && granted.failures < job.terms.retries.max => Some(AfterAttempt::Retry),
+        (RunOutcome::Cancelled, Some(CancelReason::Shutdown)) if retries_orphans => {
+            Some(AfterAttempt::Reassign)
+        }
+        _ if is_failure && claimed.failures < job.terms.retries.max => Some(AfterAttempt::Retry),
         _ => Some(AfterAttempt::Finish),
-    };
-    let retried = then == Some(AfterAttempt::Retry);
-    let (job, detail) = (&job.name, &*detail);
-    let ended = |group| CronEvent::Ended { group, job, run, attempt, outcome, detail, retried, took };
-    node.observers.notify(ended);
-    let detail = detail.to_owned();
-    Ended { outcome, detail, then }
+    }
 }
 
 /// Waits, and claims the next attempt; `None` if this node makes none.
-async fn retry(node: &Node, job: &Job, failed: &Granted, cancel: Cancel) -> Option<Granted> {
+async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal) -> Option<ClaimedRun> {
     let hold = failed.hold.as_ref()?;
-    let request = again(node, job, failed.run, failed.catch_up, failed.claim);
-    let finish = |detail: &str, then| {
-        end(node, job, failed.run, failed.claim, RunOutcome::Cancelled, detail.to_owned(), then)
+    let request = retry_request(node, job, failed.id, failed.catch_up);
+    let give_up = async |detail: &str, then| {
+        record_end(node, job, failed.id, AttemptEnd::cancelled(detail, then)).await;
     };
     // A claim id is random, and fit to draw the jitter from.
-    let mut wait = job.terms.retries.wait(failed.failures + 1, StableHash::of(&request.claim.to_string()));
+    let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));
     loop {
         tokio::select! {
             biased;
             _ = hold.lost() => return None,
-            why = body::asked_to_end(cancel.clone()) => {
-                let then = if why == Why::ShutDown { AfterAttempt::Requeue } else { AfterAttempt::Finish };
-                finish("a later run replaced it", then).await;
+            reason = cancel.clone().cancelled() => {
+                match reason {
+                    CancelReason::Shutdown => give_up("the scheduler shut down", AfterAttempt::Requeue).await,
+                    CancelReason::Replaced => give_up("a later run replaced it", AfterAttempt::Finish).await,
+                }
                 return None;
             }
-            () = node.ends(Ending::Draining) => {
-                finish("the scheduler shut down", AfterAttempt::Requeue).await;
+            () = node.shutdown.reached(ShutdownStage::Draining) => {
+                give_up("the scheduler shut down", AfterAttempt::Requeue).await;
                 return None;
             }
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(delay) => {}
         }
-        // Not `lost`: the ledger does not have this attempt any more as soon as the next one is claimed.
+        // Not `lost`: the ledger no longer has this attempt as soon as the next one is claimed.
         let left = hold.remaining();
         let given_up = async {
             tokio::select! {
                 () = tokio::time::sleep(left) => {}
-                () = node.ends(Ending::GivingUp) => {}
+                () = node.shutdown.reached(ShutdownStage::GivingUp) => {}
             }
         };
-        let asked = node.store.claim(&request, given_up).await;
-        match asked.answer {
-            Ok(reply) => {
-                let hold = node.store.hold(asked.sent, node.terms.lease);
-                if let Some(next) = granted(&request, &reply.outcome, UtcTime::from(reply.now), hold) {
-                    node.running.follow(&job.name, failed.run, next.held()?);
-                    return Some(next);
-                }
-                // Another run of the job began meanwhile, or another node has this one.
-                if matches!(reply.outcome, ClaimReply::Busy { .. }) {
-                    finish("another run began meanwhile", AfterAttempt::Finish).await;
-                }
+        match claim_retry(node, &request, given_up).await {
+            RetryOutcome::Claimed(next) => {
+                let key = RunKey { job: job.name.clone(), run: failed.id.run };
+                node.running.follow(&key, next.held()?);
+                return Some(next);
+            }
+            // Another run of the job began meanwhile.
+            RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
+                give_up("another run began meanwhile", AfterAttempt::Finish).await;
+                return None;
+            }
+            // Another node has this run, or it will be found by the next leader.
+            RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
+            RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
+                give_up("the store refused another attempt", AfterAttempt::Finish).await;
                 return None;
             }
             // Nothing was claimed, and the run is still ours: a store that is away for a moment costs no attempt.
-            Err(error) => {
-                node.store_failed(&error);
-                if asked.in_doubt {
-                    return None;
-                }
-                if !error.is_retryable() {
-                    finish("the store refused another attempt", AfterAttempt::Finish).await;
-                    return None;
-                }
-                wait = RETRY_PAUSE;
-            }
+            RetryOutcome::Failed { .. } => delay = RETRY_PAUSE,
         }
     }
 }
 
-/// The record of a job of each node is this process's own.
-fn remember(node: &Node, job: &Job, granted: &Granted, ended: Ended) {
+/// Records an attempt of a job of each node, in this process.
+fn remember(node: &Node, job: &Job, claimed: &ClaimedRun, end: AttemptEnd) {
     let attempt = Attempt {
-        run: granted.run,
-        first: granted.run,
+        run: claimed.id.run,
+        first: claimed.id.run,
         count: 1,
-        attempt: granted.attempt,
-        claim: granted.claim,
-        token: granted.token,
+        attempt: claimed.attempt,
+        claim: claimed.id.claim,
+        token: claimed.token,
         node: node.name.clone(),
-        catch_up: granted.catch_up,
-        started: granted.started.to_server_time(),
-        ended: node.store.now().to_server_time(),
-        outcome: ended.outcome,
-        detail: ended.detail,
+        catch_up: claimed.catch_up,
+        started: claimed.started.to_server_time(),
+        ended: node.ledger.now().to_server_time(),
+        outcome: end.outcome,
+        detail: end.detail,
     };
-    node.remember(&job.name, attempt);
+    node.local_history.add(&job.name, attempt, node.terms.history);
 }

@@ -6,96 +6,117 @@ use lock_ledger::{ClaimId, RunId, RunRenewal};
 use std::{collections::BTreeMap, sync::Mutex};
 use tokio::sync::watch;
 
+/// A run of a job.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RunKey {
+    pub(crate) job: LockName,
+    pub(crate) run: RunId,
+}
+
 /// The reason for which a body is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum CancelReason {
     /// The scheduler shuts down.
-    ShutDown,
+    Shutdown,
     /// A later run replaces it.
     Replaced,
 }
 
-/// The runs of this node, from the claim to the recorded end.
-#[derive(Debug, Default)]
-pub(crate) struct Running {
-    runs: Mutex<BTreeMap<(LockName, RunId), Entry>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    /// Of the last attempt that was claimed; none in a job of each node.
-    held: Option<Held>,
-    cancel: watch::Sender<Option<Why>>,
-}
-
-/// An attempt that has to be kept.
+/// Receives the reason for which a run is to end.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct CancelSignal(watch::Receiver<Option<CancelReason>>);
+
+impl CancelSignal {
+    /// Completes when the run is to end.
+    pub(crate) async fn cancelled(mut self) -> CancelReason {
+        let reason = self.0.wait_for(Option::is_some).await.map(|reason| *reason);
+        // Without a sender, the scheduler is gone.
+        reason.ok().flatten().unwrap_or(CancelReason::Shutdown)
+    }
+}
+
+/// The claim of an attempt and its lease.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldClaim {
     pub(crate) claim: ClaimId,
     pub(crate) hold: RunHold,
 }
 
-impl Running {
-    /// Adds a run; its entry is there until [`over`](Self::over).
-    pub(crate) fn begin(
-        &self,
-        job: &LockName,
-        run: RunId,
-        held: Option<Held>,
-    ) -> watch::Receiver<Option<Why>> {
+/// A run whose lease has to be renewed.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldRun {
+    pub(crate) key: RunKey,
+    pub(crate) held: HeldClaim,
+}
+
+/// The runs of this node, from the claim to the recorded end.
+#[derive(Debug, Default)]
+pub(crate) struct RunningRuns {
+    runs: Mutex<BTreeMap<RunKey, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// The last attempt that was claimed; none in a job of each node.
+    held: Option<HeldClaim>,
+    cancel: watch::Sender<Option<CancelReason>>,
+}
+
+impl RunningRuns {
+    /// Adds a run, which stays until [`remove`](Self::remove).
+    pub(crate) fn add(&self, key: RunKey, held: Option<HeldClaim>) -> CancelSignal {
         let (cancel, cancelled) = watch::channel(None);
-        lock(&self.runs).insert((job.clone(), run), Entry { held, cancel });
-        cancelled
+        lock(&self.runs).insert(key, Entry { held, cancel });
+        CancelSignal(cancelled)
     }
 
-    /// The next attempt of a run was claimed.
-    pub(crate) fn follow(&self, job: &LockName, run: RunId, held: Held) {
-        if let Some(entry) = lock(&self.runs).get_mut(&(job.clone(), run)) {
+    /// Puts the next attempt of a run in the place of the one before.
+    pub(crate) fn follow(&self, key: &RunKey, held: HeldClaim) {
+        if let Some(entry) = lock(&self.runs).get_mut(key) {
             entry.held = Some(held);
         }
     }
 
-    pub(crate) fn over(&self, job: &LockName, run: RunId) {
-        lock(&self.runs).remove(&(job.clone(), run));
+    pub(crate) fn remove(&self, key: &RunKey) {
+        lock(&self.runs).remove(key);
     }
 
-    /// Tells bodies to end: one, those of a job, or all. The first reason stays.
-    pub(crate) fn cancel(&self, which: impl Fn(&LockName, RunId) -> bool, why: Why) {
-        for ((job, run), entry) in lock(&self.runs).iter() {
-            if which(job, *run) {
-                entry.cancel.send_if_modified(|now| {
-                    let first = now.is_none();
-                    now.get_or_insert(why);
-                    first
-                });
-            }
+    /// Asks the bodies of some runs to end. The first reason stays.
+    pub(crate) fn cancel(&self, which: impl Fn(&RunKey) -> bool, reason: CancelReason) {
+        for (_, entry) in lock(&self.runs).iter().filter(|(key, _)| which(key)) {
+            entry.cancel.send_if_modified(|now| {
+                let first = now.is_none();
+                now.get_or_insert(reason);
+                first
+            });
         }
     }
 
-    /// Lists the attempts whose leases have to be renewed.
-    pub(crate) fn to_keep(&self) -> Vec<(LockName, RunId, Held)> {
+    /// Lists the runs whose leases have to be renewed.
+    pub(crate) fn to_renew(&self) -> Vec<HeldRun> {
         let runs = lock(&self.runs);
-        let held = runs.iter().filter_map(|((job, run), entry)| Some((job, run, entry.held.clone()?)));
-        held.map(|(job, run, held)| (job.clone(), *run, held)).collect()
+        let held =
+            |(key, entry): (&RunKey, &Entry)| Some(HeldRun { key: key.clone(), held: entry.held.clone()? });
+        runs.iter().filter_map(held).collect()
     }
 
-    /// Takes the answers to a request to keep these attempts, sent at this moment. An attempt that was followed by another
-    /// meanwhile has a hold of its own, so that an answer about one says nothing about the other.
-    pub(crate) fn kept(&self, sent: Moment, attempts: &[(LockName, RunId, Held)], answers: &[RunRenewal]) {
-        for ((job, run, held), answer) in attempts.iter().zip(answers) {
+    /// Takes the answers to a request to renew these runs, sent at this moment. An attempt that was followed by another meanwhile
+    /// has a hold of its own, so that an answer about one does not touch the other.
+    pub(crate) fn renewed(&self, sent: Moment, runs: &[HeldRun], answers: &[RunRenewal]) {
+        for (HeldRun { key, held }, answer) in runs.iter().zip(answers) {
             match answer {
                 RunRenewal::Renewed => held.hold.renewed(sent),
                 RunRenewal::Replaced => {
                     held.hold.renewed(sent);
-                    self.cancel(|name, of| name == job && of == *run, Why::Replaced);
+                    self.cancel(|of| of == key, CancelReason::Replaced);
                 }
                 _ => held.hold.gone(),
             }
         }
     }
 
-    pub(crate) fn has(&self, job: &LockName, run: RunId) -> bool {
-        lock(&self.runs).contains_key(&(job.clone(), run))
+    pub(crate) fn has(&self, key: &RunKey) -> bool {
+        lock(&self.runs).contains_key(key)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

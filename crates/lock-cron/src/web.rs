@@ -1,8 +1,8 @@
-//! A page for people: the jobs of this node's group and what became of their runs. It only tells.
+//! A read-only page for people: the jobs of this node's group and their runs.
 
 use crate::{
     error::{CronError, CronErrorKind},
-    scheduler::{JobView, Scheduler},
+    scheduler::{JobInfo, Scheduler},
     time::UtcTime,
 };
 use axum::{
@@ -16,10 +16,10 @@ use lock_core::clock::ServerTime;
 use lock_ledger::{Attempt, CatchUp, OpenRun};
 use serde_json::{Value, json};
 
-/// How many next runs a list tells.
+/// The number of next runs in a list.
 const NEXT_RUNS: usize = 5;
 
-/// The page asks its own server, and nobody shows it in a frame.
+/// The page reads from its own server alone, and no other page may frame it.
 const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; \
                         style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -52,30 +52,30 @@ pub fn router(cron: Scheduler) -> Router {
 
 async fn jobs(State(cron): State<Scheduler>) -> Response {
     match list(&cron).await {
-        Ok(jobs) => told(StatusCode::OK, &Value::Array(jobs)),
-        Err(error) => failed(&error),
+        Ok(jobs) => json_response(StatusCode::OK, &Value::Array(jobs)),
+        Err(error) => error_response(&error),
     }
 }
 
 async fn history(State(cron): State<Scheduler>, Path(name): Path<String>) -> Response {
-    let most = usize::try_from(cron.inner.node.terms.history).unwrap_or(usize::MAX);
+    let most = usize::try_from(cron.shared.node.terms.history).unwrap_or(usize::MAX);
     match cron.history(&name, most).await {
-        Ok(history) => told(StatusCode::OK, &history.iter().map(attempt).collect()),
-        Err(error) => failed(&error),
+        Ok(history) => json_response(StatusCode::OK, &history.iter().map(attempt).collect()),
+        Err(error) => error_response(&error),
     }
 }
 
 async fn list(cron: &Scheduler) -> Result<Vec<Value>, CronError> {
     let jobs = cron.list().await?;
-    let now = cron.inner.node.store.now();
-    let of_job = |view: &JobView| {
+    let now = cron.shared.node.ledger.now();
+    let of_job = |view: &JobInfo| {
         let next = view.schedule.after(now.saturating_add(view.ahead_by)).take(NEXT_RUNS);
         job(view, &next.map(|at| at.to_string()).collect::<Vec<_>>())
     };
     Ok(jobs.iter().map(of_job).collect())
 }
 
-fn job(view: &JobView, next: &[String]) -> Value {
+fn job(view: &JobInfo, next: &[String]) -> Value {
     json!({
         "name": view.name.as_str(),
         "schedule": view.schedule.to_string(),
@@ -98,7 +98,7 @@ fn open(run: &OpenRun) -> Value {
         "node": run.node,
         "token": run.token.get(),
         "started": at(run.started),
-        "state": format!("{:?}", run.state).to_lowercase(),
+        "state": run.state.as_str(),
     })
 }
 
@@ -121,7 +121,7 @@ fn attempt(attempt: &Attempt) -> Value {
     })
 }
 
-fn told(status: StatusCode, value: &Value) -> Response {
+fn json_response(status: StatusCode, value: &Value) -> Response {
     (
         status,
         [
@@ -134,14 +134,14 @@ fn told(status: StatusCode, value: &Value) -> Response {
         .into_response()
 }
 
-fn failed(error: &CronError) -> Response {
+fn error_response(error: &CronError) -> Response {
     // Not its source: where the store is, is not for everybody.
-    let (status, says) = match error.kind() {
+    let (status, message) = match error.kind() {
         CronErrorKind::UnknownJob => (StatusCode::NOT_FOUND, error.to_string()),
         CronErrorKind::InvalidName => (StatusCode::BAD_REQUEST, error.to_string()),
         _ => (StatusCode::SERVICE_UNAVAILABLE, "the store does not answer".to_owned()),
     };
-    told(status, &json!({ "error": says }))
+    json_response(status, &json!({ "error": message }))
 }
 
 async fn page() -> Response {

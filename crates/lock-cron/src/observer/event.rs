@@ -1,6 +1,6 @@
 //! The events of a scheduler, and the trait of those who observe them.
 
-use super::SkipReason;
+use super::skip_reason::SkipReason;
 use lock_core::{FencingToken, LockName};
 use lock_ledger::{RunId, RunOutcome};
 use std::{fmt::Debug, sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
 //! The events of a scheduler in the log, and the span of an attempt.
 
-use super::{CronEvent, SkipReason};
+use super::{event::CronEvent, skip_reason::SkipReason};
 use lock_core::{FencingToken, LockName};
 use lock_ledger::{RunId, RunOutcome};
 use tracing::{Span, field::Empty};

@@ -3,11 +3,7 @@
 //! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy starts; the
 //! others are counted up to a limit. A tick spends a [`Budget`] on it; jobs that are left over are looked at by the next tick.
 
-use crate::{
-    options::{JobTerms, Misfire},
-    schedule::Schedule,
-    time::UtcTime,
-};
+use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_ledger::CatchUp;
 use std::time::Duration;
 

@@ -8,8 +8,9 @@ use super::{
 use crate::{
     backoff::Backoff,
     observer::SkipReason,
-    options::{JobTerms, Overlap, Scope},
+    options::{Overlap, Scope},
     schedule::Schedule,
+    terms::JobTerms,
     time::UtcTime,
 };
 use lock_core::LockName;

@@ -5,8 +5,9 @@ mod catch_up;
 use super::{missed, *};
 use crate::{
     observer::SkipReason,
-    options::{JobTerms, Misfire, Overlap, Scope},
+    options::{Misfire, Overlap, Scope},
     schedule::Schedule,
+    terms::JobTerms,
     time::UtcTime,
 };
 use ClaimReply::{Busy, Duplicate, Early, Unregistered};
@@ -37,7 +38,7 @@ struct Story {
     schedule: Schedule,
     /// With what requests come back that were not all answered.
     in_doubt: Option<ClaimId>,
-    /// The instants that were told as missed.
+    /// The instants that were counted as missed.
     missed: u32,
 }
 
@@ -165,16 +166,16 @@ fn latest_of_the_waiting_runs_is_kept() {
     for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
         let mut story = Story::led("* * * * *", JobTerms { overlap, ..JobTerms::default() });
         story.claims(at(60));
-        let told = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Busy { running: 1 }));
+        let commands = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Busy { running: 1 }));
         let ends =
             if overlap == Overlap::CancelPrevious { vec![Command::CancelRunning(name())] } else { vec![] };
-        assert_eq!(told, ends);
+        assert_eq!(commands, ends);
         assert_eq!(story.claims(UtcTime::from_millis(60_249)), []);
         assert_eq!(story.claims(UtcTime::from_millis(60_250)), [(run_at(60), CatchUp::No)]);
         story.answer(at(61), run_at(60), ClaimOutcome::Answered(Busy { running: 1 }));
-        let told = story.tick(at(120));
-        assert_eq!(told[0], skipped(SkipReason::Queue, 1));
-        assert!(matches!(&told[1], Command::Claim(due) if due.run == run_at(120)), "{told:?}");
+        let commands = story.tick(at(120));
+        assert_eq!(commands[0], skipped(SkipReason::Queue, 1));
+        assert!(matches!(&commands[1], Command::Claim(due) if due.run == run_at(120)), "{commands:?}");
         story.answer(at(120), run_at(120), ClaimOutcome::Answered(Busy { running: 1 }));
         story.planner.run_ended(&name());
         assert_eq!(story.claims(at(120)), [(run_at(120), CatchUp::No)], "at once when the run ends");
@@ -185,8 +186,8 @@ fn latest_of_the_waiting_runs_is_kept() {
 fn decided_elsewhere_is_not_claimed_again() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     story.claims(at(60));
-    let told = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Duplicate));
-    assert_eq!(told, [skipped(SkipReason::DecidedElsewhere, 1)]);
+    let commands = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Duplicate));
+    assert_eq!(commands, [skipped(SkipReason::DecidedElsewhere, 1)]);
     assert_eq!(story.claims(at(90)), []);
     register(&mut story.planner, &name(), at(180));
     assert_eq!(story.claims(at(180)), [], "a watermark that is ahead");
@@ -197,8 +198,8 @@ fn decided_elsewhere_is_not_claimed_again() {
 fn data_loss_starts_nothing_twice() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     story.claims(at(60));
-    let told = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Unregistered));
-    assert_eq!(told, [skipped(SkipReason::DataLoss, 1), Command::Register(name())]);
+    let commands = story.answer(at(60), run_at(60), ClaimOutcome::Answered(Unregistered));
+    assert_eq!(commands, [skipped(SkipReason::DataLoss, 1), Command::Register(name())]);
     assert_eq!(story.claims(at(61)), []);
     register(&mut story.planner, &name(), at(61));
     assert_eq!(story.claims(at(119)), []);
@@ -225,10 +226,10 @@ fn paused_job_claims_nothing_and_begins_again() {
     assert_eq!(story.set_controls(2, false), [Command::Register(name())]);
     assert_eq!(story.set_controls(2, false), [], "twice is once");
     register(&mut story.planner, &name(), at(630));
-    let told = story.tick(at(660));
+    let commands = story.tick(at(660));
     assert!(
-        matches!(&told[..], [Command::Claim(due)] if due.run == run_at(660) && due.revision == 2),
-        "{told:?}"
+        matches!(&commands[..], [Command::Claim(due)] if due.run == run_at(660) && due.revision == 2),
+        "{commands:?}"
     );
 }
 
@@ -280,10 +281,10 @@ fn claim_in_doubt_is_repeated() {
         story.claims(at(60));
         story.in_doubt = Some(claim);
         story.answer(at(90), run_at(60), ClaimOutcome::Failed);
-        let told = story.tick(at(95));
+        let commands = story.tick(at(95));
         assert!(
-            matches!(&told[..], [Command::Claim(due)] if due.run == run_at(60) && due.in_doubt == Some(claim)),
-            "{misfire:?}: {told:?}"
+            matches!(&commands[..], [Command::Claim(due)] if due.run == run_at(60) && due.in_doubt == Some(claim)),
+            "{misfire:?}: {commands:?}"
         );
     }
 }
@@ -317,7 +318,7 @@ fn missed_instants_are_skipped_before_the_next_claim() {
     let due = due.clone();
     out.clear();
     story.planner.claim_answered(at(300), &due, ClaimOutcome::Failed, &mut out);
-    assert_eq!(out, [], "nothing is told before the store has decided it");
+    assert_eq!(out, [], "nothing is counted before the store has decided it");
     assert_eq!(story.claims(at(301)), [(run_at(300), CatchUp::No)]);
     assert_eq!(story.missed, 4);
 }

@@ -17,6 +17,7 @@ use std::{error::Error, fmt, ops::Range, sync::Arc};
 /// assert_eq!(error.to_string(), "the hour `25` of `0 25 * * MON-FRI` is out of range: use 0-23");
 /// assert!(format!("{error:#}").ends_with("\n  0 25 * * MON-FRI\n    ^^ hour"));
 /// ```
+// Not made by `thiserror`: the text quotes a part of another text, and `{:#}` draws a mark below it.
 #[derive(Clone)]
 pub struct ScheduleError(Box<Inner>);
 
@@ -184,7 +185,7 @@ impl fmt::Debug for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { problem, text } = &*self.0;
         let mut debug = f.debug_struct("ScheduleError");
-        debug.field("kind", &problem.kind).field("says", &self.to_string());
+        debug.field("kind", &problem.kind).field("message", &self.to_string());
         debug.field("text", text).field("range", &problem.at);
         if let Some(field) = problem.field {
             debug.field("field", &field);

@@ -231,7 +231,7 @@ impl Schedule {
     /// calls this when a job is registered.
     ///
     /// # Errors
-    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if it is `H` that makes the date impossible (`0 0 31 H *`).
+    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if it is `H` that makes the date impossible (`0 0 30 H *`).
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};

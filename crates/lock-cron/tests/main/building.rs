@@ -3,7 +3,7 @@
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{
-    CronErrorKind, MemoryLedger, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope, StartJitter,
+    CronErrorKind, Jitter, MemoryLedger, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope,
 };
 
 #[test]
@@ -42,14 +42,24 @@ async fn jobs_that_make_no_sense_are_refused() {
         let error = builder.register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions);
         assert!(error.to_string().contains(word), "{error}");
+        assert!(error.to_string().contains("job `job`"), "the job is named: {error}");
     }
     let long = "n".repeat(201);
     for name in ["", "a\n", &long] {
         let error = node.job(name, "@daily", secs(1)).register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidName, "{name}");
+        assert!(error.to_string().contains(&format!("job `{name}`")), "{error}");
     }
     job().register().unwrap();
-    assert_eq!(job().register().unwrap_err().kind(), CronErrorKind::DuplicateJob);
+    let twice = job().register().unwrap_err();
+    assert_eq!(twice.kind(), CronErrorKind::DuplicateJob);
+    assert!(twice.to_string().ends_with("(job `job`)"), "{twice}");
+    // `H` is February for some names.
+    let register =
+        |n| node.job(&format!("h-{n}"), "0 0 30 H *", secs(1)).register().map_err(|error| (n, error));
+    let (n, impossible) = (0..50).find_map(|n| register(n).err()).expect("one of them");
+    assert_eq!(impossible.kind(), CronErrorKind::InvalidSchedule);
+    assert!(impossible.to_string().contains(&format!("job `h-{n}`")), "{impossible}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -61,6 +71,20 @@ async fn scheduler_runs_once_and_takes_no_job_meanwhile() {
     let late = running.cron.job("late", Schedule::cron("@daily").unwrap(), |_| async { Ok(()) });
     for error in [again, late.register().unwrap_err()] {
         assert_eq!(error.kind(), CronErrorKind::Running);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_scheduler_names_the_remedy() {
+    let fleet = Fleet::new();
+    let cron = fleet.node("a").cron;
+    cron.run_until(std::future::ready(())).await.unwrap();
+    let again = cron.run_until(std::future::ready(())).await.unwrap_err();
+    let late =
+        cron.job("late", Schedule::cron("@daily").unwrap(), |_| async { Ok(()) }).register().unwrap_err();
+    for error in [again, late] {
+        assert_eq!(error.kind(), CronErrorKind::Ended);
+        assert!(error.to_string().contains("build another one"), "{error}");
     }
 }
 
@@ -83,7 +107,7 @@ async fn command_registers_a_job_that_no_leader_has_registered() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "@yearly", secs(0)).register().unwrap();
-    let id = node.cron.trigger_now("job").await.unwrap();
+    let id = node.cron.trigger("job").await.unwrap();
     let _running = node.start();
     tokio::time::sleep(secs(2)).await;
     assert_eq!(fleet.log.starts().iter().map(|start| start.run).collect::<Vec<_>>(), [id]);
@@ -105,11 +129,11 @@ fn options_out_of_their_range_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
     let node = Fleet::new().node("a");
-    for jitter in [StartJitter::Fixed(secs(86_401)), StartJitter::Random(std::time::Duration::MAX)] {
+    for jitter in [Jitter::Fixed(secs(86_401)), Jitter::Random(std::time::Duration::MAX)] {
         let error = node.job("job", "@daily", secs(1)).jitter(jitter).register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{jitter:?}");
     }
-    node.job("job", "@daily", secs(1)).jitter(StartJitter::Fixed(secs(86_400))).register().unwrap();
+    node.job("job", "@daily", secs(1)).jitter(Jitter::Fixed(secs(86_400))).register().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +142,7 @@ async fn a_jitter_above_the_distance_of_two_instants_is_refused() {
     let mut number = 0;
     let mut register = |schedule: &str, jitter| {
         number += 1;
-        node.job(&format!("job-{number}"), schedule, secs(1)).jitter(StartJitter::Random(jitter)).register()
+        node.job(&format!("job-{number}"), schedule, secs(1)).jitter(Jitter::Random(jitter)).register()
     };
     for (schedule, most) in [("* * * * *", 60), ("0,50 * * * *", 600), ("@at 2030-01-01T00:00:00Z", 86_400)] {
         register(schedule, secs(most)).unwrap();

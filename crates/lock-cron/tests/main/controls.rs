@@ -88,7 +88,7 @@ async fn a_trigger_runs_the_job_once_also_while_it_is_paused() {
     follower.cron.pause("job").await.unwrap();
     sleep(secs(2)).await;
     let before = fleet.log.starts().len();
-    let id = follower.cron.trigger_now("job").await.unwrap();
+    let id = follower.cron.trigger("job").await.unwrap();
     sleep(secs(2)).await;
     let starts = fleet.log.starts();
     assert_eq!((starts.len(), starts[before].run), (before + 1, id));
@@ -109,7 +109,7 @@ async fn trigger_without_a_leader_waits_for_the_next() {
     let follower = fleet.simple("b", "@yearly", secs(0)).await;
     sleep(secs(1)).await;
     leader.kill();
-    let id = follower.cron.trigger_now("job").await.unwrap();
+    let id = follower.cron.trigger("job").await.unwrap();
     sleep(secs(12)).await;
     assert_eq!(fleet.log.starts().iter().map(|start| start.run).collect::<Vec<_>>(), [id]);
 }
@@ -120,7 +120,7 @@ async fn a_job_that_nobody_has_takes_no_orders() {
     let running = fleet.simple("a", "@daily", secs(0)).await;
     for error in [
         running.cron.pause("jop").await.unwrap_err(),
-        running.cron.trigger_now("jop").await.unwrap_err(),
+        running.cron.trigger("jop").await.unwrap_err(),
         running.cron.history("jop", 1).await.unwrap_err(),
         running.cron.next_runs("jop", 1).await.unwrap_err(),
     ] {
@@ -137,12 +137,12 @@ async fn trigger_read_again_while_it_runs_is_harmless() {
     let running = node.start();
     sleep(Duration::from_millis(1_500)).await;
     let claim = running.faulty.gate(Op::Claim, Phase::Before);
-    let first = running.cron.trigger_now("job").await.unwrap();
+    let first = running.cron.trigger("job").await.unwrap();
     claim.reached().await;
     sleep(Duration::from_millis(10)).await;
     // Read while the first is not claimed yet, told when it is.
     let read = running.faulty.gate(Op::Controls, Phase::After);
-    let second = running.cron.trigger_now("job").await.unwrap();
+    let second = running.cron.trigger("job").await.unwrap();
     read.reached().await;
     claim.open();
     sleep(Duration::from_millis(100)).await;

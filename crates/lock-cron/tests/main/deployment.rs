@@ -1,7 +1,7 @@
 //! Deployments: changed schedules, jobs that come and go, and shutdowns that lose nothing.
 
 use crate::fleet::{Fleet, Node, Running, secs};
-use lock_cron::{Misfire, OnOrphan, Overlap, Retries, Schedule, StartJitter, observer::SkipReason};
+use lock_cron::{Jitter, Misfire, OnOrphan, Overlap, Retries, Schedule, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op};
 use std::time::Duration;
@@ -120,7 +120,7 @@ async fn body_cancelled_by_a_shutdown_is_taken_over_at_once() {
 async fn shutdown_requeues_a_run_in_its_jitter() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
-        let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(StartJitter::Random(secs(HOUR)));
+        let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(Jitter::Random(secs(HOUR)));
         job.register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
@@ -146,7 +146,7 @@ async fn shutdown_requeues_a_run_in_its_back_off() {
         let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
         let wait = secs(60);
         let job = node.cron.job("job", schedule, body);
-        job.retries(Retries { max: 5, first: wait, longest: wait }).register().expect("a good job");
+        job.retries(Retries { max: 5, initial_delay: wait, max_delay: wait }).register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(62)).await;
@@ -170,7 +170,7 @@ async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
         let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
         let wait = secs(600);
         let job = node.cron.job("job", schedule, body);
-        job.retries(Retries { max: 1, first: wait, longest: wait }).register().expect("a good job");
+        job.retries(Retries { max: 1, initial_delay: wait, max_delay: wait }).register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(62)).await;

@@ -3,8 +3,8 @@
 use crate::fleet::{Fleet, Running, secs};
 use lock_core::LockFactory;
 use lock_cron::{
-    CronErrorKind, JobBuilder, Misfire, Overlap, Retries, Schedule, Scheduler, SchedulerBuilder, Scope,
-    StartJitter,
+    CronErrorKind, Jitter, JobBuilder, Misfire, Overlap, Retries, Schedule, Scheduler, SchedulerBuilder,
+    Scope,
 };
 use std::time::Duration;
 use tokio::time::sleep;
@@ -22,11 +22,11 @@ const OF_JOBS: [(&str, OfJob); 9] = [
     ("grace", JobBuilder::grace),
     ("timeout", JobBuilder::timeout),
     ("cancel_grace", JobBuilder::cancel_grace),
-    ("fixed jitter", |job, time| job.jitter(StartJitter::Fixed(time))),
-    ("random jitter", |job, time| job.jitter(StartJitter::Random(time))),
-    ("first wait", |job, time| job.retries(Retries { first: time, ..Retries::times(3) })),
-    ("longest wait", |job, time| job.retries(Retries { longest: time, ..Retries::times(3) })),
-    ("waits", |job, time| job.retries(Retries { first: time, longest: time, max: u32::MAX })),
+    ("fixed jitter", |job, time| job.jitter(Jitter::Fixed(time))),
+    ("random jitter", |job, time| job.jitter(Jitter::Random(time))),
+    ("initial delay", |job, time| job.retries(Retries { initial_delay: time, ..Retries::times(3) })),
+    ("maximum delay", |job, time| job.retries(Retries { max_delay: time, ..Retries::times(3) })),
+    ("waits", |job, time| job.retries(Retries { initial_delay: time, max_delay: time, max: u32::MAX })),
     ("grace of a job of each node", |job, time| job.grace(time).scope(Scope::PerNode)),
 ];
 

@@ -111,7 +111,7 @@ async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
     };
     let quick = Duration::from_millis(10);
     let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
-    job.retries(Retries { max: 1, first: quick, longest: quick })
+    job.retries(Retries { max: 1, initial_delay: quick, max_delay: quick })
         .register()
         .expect("a healthy fleet answers");
     (node.start(), fail)
@@ -260,7 +260,7 @@ async fn faults_and_deaths_start_no_attempt_twice() {
             }
             sleep(Duration::from_millis(numbers.below(60_000))).await;
             // Whether it is heard is nothing to this test.
-            drop(nodes[0].cron.trigger_now("job").await);
+            drop(nodes[0].cron.trigger("job").await);
         }
         nodes.iter().for_each(|node| node.faulty.heal());
         sleep(secs(120)).await;

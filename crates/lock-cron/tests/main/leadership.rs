@@ -102,7 +102,7 @@ async fn unowned_job_is_reported_once_by_each_leader() {
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     let before = fleet.node("b");
     before.job("triggered", "@yearly", secs(0)).register().unwrap();
-    before.cron.trigger_now("triggered").await.unwrap();
+    before.cron.trigger("triggered").await.unwrap();
     let node = fleet.node("c");
     node.job("died", "1 0 1 1 *", secs(3600)).register().unwrap();
     let died = node.start();
@@ -124,7 +124,7 @@ async fn job_of_another_leader_is_not_unowned() {
     job.register().unwrap();
     let other = node.start();
     sleep(secs(70)).await;
-    let id = other.cron.trigger_now("own").await.unwrap();
+    let id = other.cron.trigger("own").await.unwrap();
     sleep(secs(400)).await;
     assert!(fleet.log.starts().iter().any(|start| start.run == id), "it waited for the run to end");
     assert_eq!(fleet.log.unowned(), [""; 0]);

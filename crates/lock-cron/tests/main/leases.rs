@@ -81,7 +81,7 @@ async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
     sleep(secs(180)).await;
     let history = running.history().await;
     assert_eq!((ends.load(SeqCst), history.len(), history[0].outcome), (1, 1, RunOutcome::Succeeded));
-    assert_eq!(history[0].detail, "after it was told to end: it took longer than it may");
+    assert_eq!(history[0].detail, "after it was asked to end: it exceeded its timeout");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,19 +150,19 @@ async fn triggers_expire_are_bounded_and_can_be_cancelled() {
     let gone = fleet.node("gone");
     gone.job("gone", "@yearly", secs(0)).register().expect("a good job");
     for _ in 0..100 {
-        gone.cron.trigger_now("gone").await.expect("up to a hundred");
+        gone.cron.trigger("gone").await.expect("up to a hundred");
     }
-    let error = gone.cron.trigger_now("gone").await.unwrap_err();
+    let error = gone.cron.trigger("gone").await.unwrap_err();
     assert_eq!(error.kind(), CronErrorKind::TooManyTriggers);
     let running = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(1)).await;
-    running.cron.trigger_now("job").await.expect("another job has room");
+    running.cron.trigger("job").await.expect("another job has room");
     sleep(secs(1_000)).await;
     assert_eq!(fleet.log.starts().len(), 1);
-    let withdrawn = gone.cron.trigger_now("gone").await.expect("the old ones have expired");
+    let withdrawn = gone.cron.trigger("gone").await.expect("the old ones have expired");
     assert!(gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
     assert!(!gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
-    let id = gone.cron.trigger_now("gone").await.expect("there is room");
+    let id = gone.cron.trigger("gone").await.expect("there is room");
     sleep(secs(601)).await;
     let _back = gone.start();
     sleep(secs(5)).await;

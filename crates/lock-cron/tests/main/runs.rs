@@ -1,7 +1,7 @@
 //! Bodies: what they are told, how they fail, and what becomes of them.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{OnOrphan, Retries, Schedule, Scope, StartJitter};
+use lock_cron::{Jitter, OnOrphan, Retries, Schedule, Scope};
 use lock_ledger::RunOutcome;
 use std::{
     sync::{
@@ -146,7 +146,7 @@ async fn body_without_its_lease_is_cancelled_and_not_recorded() {
 
 #[tokio::test(start_paused = true)]
 async fn jitter_delays_the_body_and_not_the_identity() {
-    for jitter in [StartJitter::Fixed(secs(20)), StartJitter::Random(secs(20))] {
+    for jitter in [Jitter::Fixed(secs(20)), Jitter::Random(secs(20))] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
         node.job("job", "* * * * *", secs(0)).jitter(jitter).register().unwrap();
@@ -160,7 +160,7 @@ async fn jitter_delays_the_body_and_not_the_identity() {
         waits.sort_unstable();
         let spread = waits[waits.len() - 1] - waits[0];
         match jitter {
-            StartJitter::Fixed(_) => assert!(spread < 20, "{waits:?}"),
+            Jitter::Fixed(_) => assert!(spread < 20, "{waits:?}"),
             _ => assert!(spread > 1_000, "{waits:?}"),
         }
     }

@@ -114,7 +114,7 @@ async fn obey(cron: Scheduler, mut orders: Orders, stop: Arc<Notify>) {
             }
             ("pause", _) => cron.pause(JOB).await,
             ("resume", _) => cron.resume(JOB).await,
-            ("trigger", _) => cron.trigger_now(JOB).await.map(|run| say(format_args!("triggered {run}"))),
+            ("trigger", _) => cron.trigger(JOB).await.map(|run| say(format_args!("triggered {run}"))),
             ("replace", schedule) => cron.replace(JOB, schedule).await,
             ("next", _) => cron.next_runs(JOB, 5).await.map(|runs| {
                 let runs: Vec<_> = runs.iter().map(|run| run.as_millis().to_string()).collect();

@@ -14,12 +14,12 @@ fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(Ru
 fn after_half_an_hour(terms: JobTerms) -> (Vec<(RunId, CatchUp)>, u32) {
     let mut story = Story::led("* * * * *", terms);
     let now = at(30 * 60 + 20);
-    let told = story.tick(now);
-    let missed = told.iter().filter_map(|command| match command {
+    let commands = story.tick(now);
+    let missed = commands.iter().filter_map(|command| match command {
         Command::Skipped { reason: SkipReason::Missed, count, .. } => Some(*count),
         _ => None,
     });
-    let claims = told.iter().filter_map(|command| match command {
+    let claims = commands.iter().filter_map(|command| match command {
         Command::Claim(due) => Some((due.run, due.catch_up)),
         _ => None,
     });

@@ -1,10 +1,11 @@
-//! Orders for the whole fleet: pauses, schedules, triggers and resets.
+//! Commands for the whole fleet: pauses, schedules, triggers and resets.
 
 use crate::{
     error::{CronError, CronErrorKind},
+    ledger_client::NO_REVISION,
     options::Scope,
     schedule::Schedule,
-    scheduler::{Scheduler, registration},
+    scheduler::Scheduler,
 };
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, RunId};
@@ -14,7 +15,7 @@ impl Scheduler {
     /// holds when this returns, on all nodes. Runs under way go on; runs by hand are possible.
     ///
     /// A job that is removed from the program while it is paused is still paused when it returns. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it takes no orders of the fleet.
+    /// ([`Scope::PerNode`]) cannot be paused: it takes no commands of the fleet.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
@@ -22,7 +23,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, JobCommand::Pause).await
+        self.command(job, JobCommand::Pause).await
     }
 
     /// Lets the scheduled runs of a job start again, from now on: those that were due meanwhile are not made up.
@@ -33,7 +34,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, JobCommand::Resume).await
+        self.command(job, JobCommand::Resume).await
     }
 
     /// Gives a job another schedule in the whole fleet, over restarts as well, until it is
@@ -48,10 +49,10 @@ impl Scheduler {
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let schedule = Schedule::cron(schedule)?;
         schedule.for_job(job)?;
-        self.order(job, JobCommand::Replace(schedule.to_string())).await
+        self.command(job, JobCommand::Replace(schedule.to_string())).await
     }
 
-    /// Gives a job the schedule of the program back.
+    /// Restores the schedule of the program.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).
@@ -59,7 +60,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, JobCommand::Restore).await
+        self.command(job, JobCommand::Restore).await
     }
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the schedule is
@@ -71,9 +72,9 @@ impl Scheduler {
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
-    pub async fn trigger_now(&self, job: &str) -> Result<RunId, CronError> {
+    pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
-        self.order(job, JobCommand::Trigger { id, life: self.inner.node.terms.trigger_life }).await?;
+        self.command(job, JobCommand::Trigger { id, life: self.shared.node.terms.trigger_life }).await?;
         Ok(RunId::Triggered(id))
     }
 
@@ -85,15 +86,15 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn cancel_trigger(&self, run: RunId) -> Result<bool, CronError> {
-        let store = &self.inner.node.store;
+        let ledger = &self.shared.node.ledger;
         let RunId::Triggered(id) = run else { return Ok(false) };
-        let asked = store.ask(store.ledger().controls(store.group.clone(), u64::MAX)).await?.outcome;
-        let FleetControls::Changed { triggers, .. } = asked else { return Ok(false) };
+        let FleetControls::Changed { triggers, .. } = ledger.controls(NO_REVISION).await? else {
+            return Ok(false);
+        };
         let Some(trigger) = triggers.into_iter().find(|trigger| trigger.id == id) else { return Ok(false) };
-        let order = store.ledger().command(store.job(&trigger.job), JobCommand::CancelTrigger(id));
-        let answer = store.ask(order).await?.outcome;
-        self.inner.nudge.notify_one();
-        Ok(matches!(answer, CommandReply::Accepted { .. }))
+        let reply = ledger.command(&trigger.job, JobCommand::CancelTrigger(id)).await?;
+        self.shared.wake.notify_one();
+        Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 
     /// Sets the watermark of a job to the server's now, also if that lowers it. It ends the silence after the server's clock was
@@ -106,23 +107,22 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been carried out; it can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
-        self.order(job, JobCommand::Reset).await
+        self.command(job, JobCommand::Reset).await
     }
 
-    async fn order(&self, job: &str, order: JobCommand) -> Result<(), CronError> {
-        let store = &self.inner.node.store;
+    async fn command(&self, job: &str, command: JobCommand) -> Result<(), CronError> {
+        let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
-        let give = || store.ask(store.ledger().command(store.job(&name), order.clone()));
-        let mut answer = give().await?.outcome;
-        let known = lock(&self.inner.jobs).get(&name).filter(|job| job.terms.scope == Scope::Fleet).cloned();
-        // No leader has made it known yet.
-        if let (CommandReply::Unregistered, Some(job)) = (answer, known) {
-            let jobs = vec![registration(&job, None)];
-            store.ask(store.ledger().register(store.group.clone(), jobs)).await?;
-            answer = give().await?.outcome;
+        let mut reply = ledger.command(&name, command.clone()).await?;
+        let known = lock(&self.shared.registry).jobs.get(&name).cloned();
+        let of_fleet = known.filter(|job| job.terms.scope == Scope::Fleet);
+        // No leader has registered it yet.
+        if let (CommandReply::Unregistered, Some(job)) = (reply, of_fleet) {
+            ledger.register(vec![job.registration(None)]).await?;
+            reply = ledger.command(&name, command).await?;
         }
-        self.inner.nudge.notify_one();
-        match answer {
+        self.shared.wake.notify_one();
+        match reply {
             CommandReply::Unregistered => {
                 let about =
                     format!("no node of this group registered `{job}`: register it on some node first");

@@ -1,12 +1,14 @@
-//! The options of a scheduler, and which of them fit together.
+//! The options of a scheduler, and the combinations that it refuses.
 
 use crate::{
     error::{CronError, CronErrorKind},
-    job::MAX_JOB_NAME,
-    node::Node,
+    ledger_client::LedgerClient,
+    node::{LocalHistory, Node, ShutdownProgress},
     observer::{CronObserver, Observers},
-    scheduler::{Inner, Scheduler},
-    store::Store,
+    running::RunningRuns,
+    scheduler::Scheduler,
+    shared::Shared,
+    terms::{LoopTerms, MAX_NAME_BYTES, RunTerms},
 };
 use lock_core::{LockFactory, LockOptions};
 use lock_ledger::{DEFAULT_HISTORY, GroupName, MAX_HISTORY, RunLedger};
@@ -16,16 +18,26 @@ use std::{
 };
 use tokio::sync::Notify;
 
+impl Scheduler {
+    /// Begins a scheduler that elects its leader with `locks` and records runs in `ledger`; see [`SchedulerBuilder`].
+    ///
+    /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must
+    /// use the same ledger, since it decides which runs start.
+    pub fn builder(locks: LockFactory, ledger: impl RunLedger) -> SchedulerBuilder {
+        SchedulerBuilder::new(locks, Arc::new(ledger))
+    }
+}
+
 /// The options of a [`Scheduler`].
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`group`](Self::group) | `default` | which schedulers belong together: those of one group elect one leader |
-/// | [`node`](Self::node) | the factory's process id | what the history calls this process |
-/// | [`leadership_lease`](Self::leadership_lease) | 10 s | how long runs may wait after the death of the leader |
-/// | [`run_lease`](Self::run_lease) | 30 s | after which time a run whose node died is an orphan |
-/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | how long claims and running bodies may take when the scheduler ends |
-/// | [`trigger_life`](Self::trigger_life) | 10 min | how long a trigger may wait for a leader |
+/// | [`group`](Self::group) | `default` | the schedulers of one group elect one leader |
+/// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
+/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the longest wait of runs after the death of the leader |
+/// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies when the scheduler ends |
+/// | [`trigger_life`](Self::trigger_life) | 10 min | the longest wait of a trigger for a leader |
 /// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
@@ -43,32 +55,17 @@ pub struct SchedulerBuilder {
     observers: Vec<Arc<dyn CronObserver>>,
 }
 
-/// What the drive needs of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Options {
-    pub(crate) leadership: LockOptions,
-    pub(crate) shutdown_grace: Duration,
-}
-
-/// The terms of all runs of a node.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunTerms {
-    pub(crate) lease: Duration,
-    pub(crate) history: u32,
-    pub(crate) trigger_life: Duration,
-}
-
 /// The longest life of a trigger.
-const LONGEST_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The longest time that a request to the run ledger may take; less for short leases.
-const LONGEST_REQUEST: Duration = Duration::from_secs(3);
+/// The longest timeout of a request to the run ledger; less for short leases.
+const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The longest name of a node, in characters.
 const MAX_NODE_NAME: usize = 200;
 
 impl SchedulerBuilder {
-    pub(crate) fn new(locks: LockFactory, ledger: Arc<dyn RunLedger>) -> Self {
+    fn new(locks: LockFactory, ledger: Arc<dyn RunLedger>) -> Self {
         Self {
             locks,
             ledger,
@@ -83,26 +80,26 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Which schedulers belong together, in all processes that use the store.
+    /// Sets the group: the schedulers that belong together, in all processes that use the store.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// What people call this process, for example its host name.
+    /// Sets the name of this process for people, for example its host name.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.node = Some(node.into());
         self
     }
 
-    /// How long the leadership lasts without a renewal. When the leader dies, another goes on within this time and a second.
+    /// Sets the lease of the leadership. When the leader dies, another continues within this time and a second.
     pub fn leadership_lease(mut self, lease: Duration) -> Self {
         self.leadership_lease = lease;
         self
     }
 
-    /// How long a run lasts without a renewal. A run whose node died is open until then: under `Overlap::Skip` the runs that are due
-    /// meanwhile are skipped, since nobody can know that it is over.
+    /// Sets the lease of a run. A run whose node died is open until the lease ends: under `Overlap::Skip` the runs that are due
+    /// meanwhile are skipped, since it is unknown whether it is over.
     ///
     /// A request to the run ledger may take a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {
@@ -110,35 +107,33 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets how long the scheduler waits when it ends: for claims that the store has not answered and for running bodies, together.
-    /// Then bodies are told to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace) for it. The defaults, 20 s
+    /// Sets the time that the scheduler waits when it ends: for claims that the store has not answered and for running bodies,
+    /// together. Then bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace) for it. The defaults, 20 s
     /// and 5 s, fit the 30 s after which Kubernetes kills a process. `Duration::MAX` waits for all.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
     }
 
-    /// Sets the time after which a [trigger](Scheduler::trigger_now) of this node is not started any more: from a second to a
-    /// week.
+    /// Sets the time after which a [trigger](Scheduler::trigger) of this node is no longer started: from a second to a week.
     pub fn trigger_life(mut self, life: Duration) -> Self {
         self.trigger_life = life;
         self
     }
 
-    /// Sets the length of the history of each job: from 1 to 1000 entries. Skips for one reason that follow one another are one
-    /// entry.
+    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips for one reason are one entry.
     pub fn history(mut self, entries: u32) -> Self {
         self.history = entries;
         self
     }
 
-    /// Adds an observer, for example `OtelCronObserver`.
+    /// Adds an observer, for example `observer::OtelCronObserver`.
     pub fn observer(mut self, observer: impl CronObserver) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Makes the scheduler, without any IO.
+    /// Makes the scheduler. It does no IO.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
@@ -151,8 +146,8 @@ impl SchedulerBuilder {
         let in_group = |error| CronError::from(error).about(format_args!("group `{}`", self.group));
         let group = GroupName::new(&self.group).map_err(in_group)?;
         let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
-        if self.group.len() > MAX_JOB_NAME {
-            let about = format!("a group name has {} bytes: use at most {MAX_JOB_NAME}", self.group.len());
+        if self.group.len() > MAX_NAME_BYTES {
+            let about = format!("a group name has {} bytes: use at most {MAX_NAME_BYTES}", self.group.len());
             return Err(CronError::new(CronErrorKind::InvalidName).about(about));
         }
         for (option, lease) in [("leadership_lease", self.leadership_lease), ("run_lease", self.run_lease)] {
@@ -166,7 +161,7 @@ impl SchedulerBuilder {
         if !(1..=MAX_HISTORY).contains(&self.history) {
             return Err(invalid(format!("`history` is {}: use 1 to {MAX_HISTORY} entries", self.history)));
         }
-        if !(Duration::from_secs(1)..=LONGEST_TRIGGER_LIFE).contains(&self.trigger_life) {
+        if !(Duration::from_secs(1)..=MAX_TRIGGER_LIFE).contains(&self.trigger_life) {
             return Err(invalid(format!(
                 "`trigger_life` is {:?}: use a second to a week",
                 self.trigger_life
@@ -179,21 +174,25 @@ impl SchedulerBuilder {
             )));
         }
         let shorter = self.leadership_lease.min(self.run_lease);
-        let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(LONGEST_REQUEST));
-        let store = Store::new(self.ledger, clock, group, timeout);
-        let observers = Observers::new(&self.group, self.observers);
-        let terms =
-            RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life };
-        let node = Node::new(name, self.locks, store, terms, observers);
-        let leadership = LockOptions::new().lease(self.leadership_lease);
-        let inner = Inner {
-            node: Arc::new(node),
-            options: Options { leadership, shutdown_grace: self.shutdown_grace },
-            jobs: Mutex::default(),
-            running: AtomicBool::new(false),
-            leading: AtomicBool::new(false),
-            nudge: Notify::new(),
+        let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(MAX_REQUEST_TIMEOUT));
+        let node = Node {
+            name,
+            locks: self.locks,
+            ledger: LedgerClient::new(self.ledger, clock, group, timeout),
+            terms: RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life },
+            observers: Observers::new(&self.group, self.observers),
+            running: RunningRuns::default(),
+            shutdown: ShutdownProgress::default(),
+            local_history: LocalHistory::default(),
         };
-        Ok(Scheduler { inner: Arc::new(inner) })
+        let leadership = LockOptions::new().lease(self.leadership_lease);
+        let shared = Shared {
+            node: Arc::new(node),
+            terms: LoopTerms { leadership, shutdown_grace: self.shutdown_grace },
+            registry: Mutex::default(),
+            leading: AtomicBool::new(false),
+            wake: Notify::new(),
+        };
+        Ok(Scheduler { shared: Arc::new(shared) })
     }
 }

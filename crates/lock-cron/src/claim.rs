@@ -1,0 +1,256 @@
+//! Claims: of due runs, of retries, and of runs that other nodes have left; and the record of their ends.
+
+use crate::{
+    hold::RunHold,
+    job::Job,
+    ledger_client::ClaimResult,
+    node::{Node, ShutdownStage},
+    observer::CronEvent,
+    options::{OnOrphan, Overlap},
+    plan::{ClaimOutcome, Due},
+    running::HeldClaim,
+    time::UtcTime,
+};
+use lock_core::{FencingToken, backend::BackendError};
+use lock_ledger::{
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
+    RetryOf, RunId, RunOutcome, RunState,
+};
+use std::time::Duration;
+
+/// The time that a record may take after the grace of a shutdown. With it and the default graces, a shutdown takes less than
+/// 30 s also while the store is down; the next leader finds what was not recorded.
+const LAST_RECORD: Duration = Duration::from_secs(3);
+
+/// One attempt of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttemptId {
+    pub(crate) run: RunId,
+    pub(crate) claim: ClaimId,
+}
+
+/// The end of an attempt.
+#[derive(Debug)]
+pub(crate) struct AttemptEnd {
+    pub(crate) outcome: RunOutcome,
+    pub(crate) detail: String,
+    /// The state of the run after it. With `None`, no end is recorded: the run is left to the next leader.
+    pub(crate) then: Option<AfterAttempt>,
+}
+
+impl AttemptEnd {
+    /// The end of an attempt whose body does not begin, or that is not followed by another.
+    pub(crate) fn cancelled(detail: &str, then: AfterAttempt) -> Self {
+        Self { outcome: RunOutcome::Cancelled, detail: detail.to_owned(), then: Some(then) }
+    }
+}
+
+/// A run that is this node's to start.
+#[derive(Debug)]
+pub(crate) struct ClaimedRun {
+    pub(crate) id: AttemptId,
+    pub(crate) token: FencingToken,
+    pub(crate) attempt: u32,
+    /// The number of attempts before it that failed.
+    pub(crate) failures: u32,
+    pub(crate) catch_up: CatchUp,
+    pub(crate) started: UtcTime,
+    /// The lease of the claim; none in a job of each node.
+    pub(crate) hold: Option<RunHold>,
+}
+
+impl ClaimedRun {
+    /// A run of a job of each node, which needs no claim.
+    pub(crate) fn local(run: RunId, catch_up: CatchUp, started: UtcTime) -> Self {
+        Self {
+            id: AttemptId { run, claim: ClaimId::random() },
+            token: FencingToken::new(0),
+            attempt: 1,
+            failures: 0,
+            catch_up,
+            started,
+            hold: None,
+        }
+    }
+
+    /// The run that a claim was granted. Its hold may be over already; then its body does not begin.
+    fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
+        let Ok(reply) = &result.answer else { return None };
+        let ClaimReply::Claimed { token, attempt, failures } = reply.outcome else { return None };
+        Some(Self {
+            id: AttemptId { run: request.run, claim: request.claim },
+            token,
+            attempt,
+            failures,
+            catch_up: request.catch_up,
+            started: reply.now.into(),
+            hold: Some(node.ledger.hold(result.sent, node.terms.lease)),
+        })
+    }
+
+    pub(crate) fn held(&self) -> Option<HeldClaim> {
+        self.hold.clone().map(|hold| HeldClaim { claim: self.id.claim, hold })
+    }
+}
+
+/// The rule of the ledger for a policy.
+fn rule(overlap: Overlap) -> OverlapRule {
+    match overlap {
+        Overlap::Skip => OverlapRule::Skip,
+        Overlap::QueueOne => OverlapRule::Queue,
+        Overlap::CancelPrevious => OverlapRule::Replace,
+        Overlap::Allow { max } => OverlapRule::Allow { max },
+    }
+}
+
+/// Claims a due run, or has it skipped.
+pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<ClaimedRun>) {
+    // A request that was not answered may still be carried out. Asked with its id, the run is ours then. With another id, the run
+    // would be decided, and no node would start it.
+    let before = due.in_doubt.take();
+    let claim = before.unwrap_or_else(ClaimId::random);
+    let request = ClaimRequest {
+        job: node.ledger.job(&due.job),
+        run: due.run,
+        claim,
+        retry_of: None,
+        skip: due.skip.clone(),
+        schedule: due.schedule,
+        revision: due.revision,
+        overlap: rule(due.overlap),
+        lease: node.terms.lease,
+        node: node.name.clone(),
+        catch_up: due.catch_up,
+        history: node.terms.history,
+    };
+    let given_up = async {
+        tokio::select! {
+            () = tokio::time::sleep(node.terms.lease) => {}
+            () = node.shutdown.reached(ShutdownStage::GivingUp) => {}
+        }
+    };
+    let result = node.ledger.claim(&request, given_up).await;
+    due.in_doubt = (before.is_some() || result.in_doubt).then_some(claim);
+    let claimed = ClaimedRun::granted(node, &request, &result);
+    match result.answer {
+        Ok(reply) => (ClaimOutcome::Answered(reply.outcome), claimed),
+        Err(error) => {
+            node.store_failed(&error);
+            (ClaimOutcome::Failed, None)
+        }
+    }
+}
+
+/// The request for another attempt after this one.
+pub(crate) fn retry_request(node: &Node, job: &Job, before: AttemptId, catch_up: CatchUp) -> ClaimRequest {
+    let orphanings = match job.terms.on_orphan {
+        OnOrphan::Skip => 0,
+        OnOrphan::Retry { max } => max,
+    };
+    ClaimRequest {
+        job: node.ledger.job(&job.name),
+        run: before.run,
+        claim: ClaimId::random(),
+        retry_of: Some(RetryOf { claim: before.claim, failures: job.terms.retries.max, orphanings }),
+        skip: None,
+        schedule: 0,
+        revision: 0,
+        overlap: rule(job.terms.overlap),
+        lease: node.terms.lease,
+        node: node.name.clone(),
+        catch_up,
+        history: node.terms.history,
+    }
+}
+
+/// The outcome of a claim of another attempt.
+pub(crate) enum RetryOutcome {
+    Claimed(ClaimedRun),
+    /// The ledger refused it.
+    Refused(ClaimReply),
+    /// The store did not answer.
+    Failed {
+        error: BackendError,
+        /// A request may still be carried out.
+        in_doubt: bool,
+    },
+}
+
+/// Claims another attempt, until it is certain or `give_up` completes.
+pub(crate) async fn claim_retry(
+    node: &Node,
+    request: &ClaimRequest,
+    give_up: impl Future<Output = ()>,
+) -> RetryOutcome {
+    let result = node.ledger.claim(request, give_up).await;
+    if let Some(claimed) = ClaimedRun::granted(node, request, &result) {
+        return RetryOutcome::Claimed(claimed);
+    }
+    match result.answer {
+        Ok(reply) => RetryOutcome::Refused(reply.outcome),
+        Err(error) => {
+            node.store_failed(&error);
+            RetryOutcome::Failed { error, in_doubt: result.in_doubt }
+        }
+    }
+}
+
+/// Continues a run that no node has any more, or abandons it: records that it was.
+pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<ClaimedRun> {
+    let before = AttemptId { run: left.run, claim: left.claim };
+    let request = retry_request(node, job, before, CatchUp::Yes);
+    let orphaned = left.state == RunState::Orphaned;
+    let orphaned_event =
+        |retried| node.observers.notify(|group| CronEvent::Orphaned { group, job: &job.name, retried });
+    match claim_retry(node, &request, node.shutdown.reached(ShutdownStage::GivingUp)).await {
+        RetryOutcome::Claimed(claimed) => {
+            if orphaned {
+                orphaned_event(true);
+            }
+            Some(claimed)
+        }
+        // The attempts that it may have are used up.
+        RetryOutcome::Refused(ClaimReply::Gone) => {
+            if abandon(node, job, before).await == Some(EndReply::Recorded) && orphaned {
+                orphaned_event(false);
+            }
+            None
+        }
+        RetryOutcome::Refused(_) | RetryOutcome::Failed { .. } => None,
+    }
+}
+
+/// Records that a run was abandoned.
+async fn abandon(node: &Node, job: &Job, attempt: AttemptId) -> Option<EndReply> {
+    let (outcome, detail) = (RunOutcome::Abandoned, "its node died, or lost it".to_owned());
+    let end = AttemptEnd { outcome, detail, then: Some(AfterAttempt::Finish) };
+    record_end(node, job, attempt, end).await
+}
+
+/// Records an end. Returns `None` if none is to be recorded, or the store did not answer for as long as the lease may last or a
+/// shutdown can wait.
+pub(crate) async fn record_end(
+    node: &Node,
+    job: &Job,
+    attempt: AttemptId,
+    end: AttemptEnd,
+) -> Option<EndReply> {
+    let request = EndRequest {
+        job: node.ledger.job(&job.name),
+        run: attempt.run,
+        claim: attempt.claim,
+        outcome: end.outcome,
+        detail: end.detail,
+        then: end.then?,
+        history: node.terms.history,
+    };
+    let given_up = async {
+        node.shutdown.reached(ShutdownStage::GivingUp).await;
+        tokio::time::sleep(LAST_RECORD).await;
+    };
+    tokio::select! {
+        biased;
+        ended = node.ledger.end(request, node.terms.lease) => ended,
+        () = given_up => None,
+    }
+}

@@ -1,0 +1,208 @@
+//! The builder of a job, and the terms that it refuses.
+
+use crate::{
+    context::RunContext,
+    error::{CronError, CronErrorKind},
+    job::{Body, Job, RunResult},
+    options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope},
+    schedule::Schedule,
+    scheduler::Scheduler,
+    terms::{JobTerms, MAX_NAME_BYTES},
+    time::UtcTime,
+};
+use lock_core::LockName;
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+impl Scheduler {
+    /// Describes a job; [`register`](JobBuilder::register) adds it. All nodes should register the same jobs. Nodes that know
+    /// the same jobs elect a leader of their own.
+    ///
+    /// # Rolling deployments
+    /// While nodes of the old and the new program run side by side, a job whose schedule was changed runs at the instants of both
+    /// schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice in that night. A removed job
+    /// runs until the last node ends that has it, and a new job runs from the first one on.
+    pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        JobBuilder::new(self.clone(), name, schedule, body)
+    }
+}
+
+/// The builder of a job; [`register`](Self::register) adds it to its scheduler.
+///
+/// | term | default |
+/// | --- | --- |
+/// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
+/// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
+/// | [`grace`](Self::grace) | half the distance to the next instant; 24 h if there is none |
+/// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
+/// | [`retries`](Self::retries) | none |
+/// | [`timeout`](Self::timeout) | none |
+/// | [`cancel_grace`](Self::cancel_grace) | 5 s |
+/// | [`jitter`](Self::jitter) | none |
+/// | [`scope`](Self::scope) | [`Scope::Fleet`] |
+#[must_use = "a job runs only if it is registered"]
+#[derive(Debug)]
+pub struct JobBuilder {
+    scheduler: Scheduler,
+    name: String,
+    schedule: Schedule,
+    terms: JobTerms,
+    body: BodySlot,
+}
+
+struct BodySlot(Body);
+
+impl fmt::Debug for BodySlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("body")
+    }
+}
+
+impl JobBuilder {
+    fn new<F, W>(scheduler: Scheduler, name: &str, schedule: Schedule, body: F) -> Self
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        let body: Body = Arc::new(move |run| Box::pin(body(run)));
+        Self { scheduler, name: name.to_owned(), schedule, terms: JobTerms::default(), body: BodySlot(body) }
+    }
+
+    /// Sets the policy for a run while others of this job are open.
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.terms.overlap = overlap;
+        self
+    }
+
+    /// Sets which missed instants are started: those that were not started within their [grace](Self::grace).
+    pub fn misfire(mut self, misfire: Misfire) -> Self {
+        self.terms.misfire = misfire;
+        self
+    }
+
+    /// Sets how late a run may start before it is missed and the [misfire policy](Self::misfire) decides about it; at least a
+    /// second. An instant is also missed when a later one has come.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.terms.grace = Some(grace);
+        self
+    }
+
+    /// Sets the policy for a run whose node died.
+    pub fn on_orphan(mut self, on_orphan: OnOrphan) -> Self {
+        self.terms.on_orphan = on_orphan;
+        self
+    }
+
+    /// Sets the further attempts of a run that failed.
+    pub fn retries(mut self, retries: Retries) -> Self {
+        self.terms.retries = retries;
+        self
+    }
+
+    /// Sets the timeout of an attempt. The body is asked to end by [`RunContext::cancelled`], and dropped after the
+    /// [grace](Self::cancel_grace) for that.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.terms.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the time that a body may take to end after it was asked to.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.terms.cancel_grace = grace;
+        self
+    }
+
+    /// Sets a wait before the body begins: at most a day, and at most the distance between two instants of the schedule.
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.terms.jitter = jitter;
+        self
+    }
+
+    /// Sets whether it runs once in the fleet or on every node.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.terms.scope = scope;
+        self
+    }
+
+    /// Adds the job to this scheduler. It does no IO: the leader registers the job in the store, and from then on its instants
+    /// count. A new job, a job whose schedule was changed, and a job that comes back never run for the past. A job comes back if
+    /// no leader had it for 10 minutes while the group had a leader. A schedule without an instant left is logged as a warning.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that fits no date with this name,
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
+    /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
+    pub fn register(self) -> Result<(), CronError> {
+        let Self { scheduler, name: text, schedule, terms, body: BodySlot(body) } = self;
+        let add = || {
+            let name = LockName::new(&text)?;
+            if text.len() > MAX_NAME_BYTES {
+                let about = format!("its name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
+                return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+            }
+            check(&terms)?;
+            let schedule = schedule.for_job(&text)?;
+            let now = scheduler.shared.node.ledger.now();
+            check_jitter(terms.jitter, &schedule, now)?;
+            if schedule.next_after(now).is_none() {
+                tracing::warn!(cron.job = %name, %schedule, "the schedule has no instant left, so the job never runs");
+            }
+            scheduler.add(Job { name, schedule, terms, body })
+        };
+        add().map_err(|error: CronError| error.of_job(&text))
+    }
+}
+
+/// The shortest grace. It leaves time to plan and to claim a run.
+const MIN_GRACE: Duration = Duration::from_secs(1);
+
+const MAX_JITTER: Duration = Duration::from_secs(86_400);
+
+/// The number of instants of a schedule that are compared with the jitter.
+const COMPARED_INSTANTS: usize = 100;
+
+/// Refuses a jitter that is longer than the distance between two instants: it would make the job skip instants.
+fn check_jitter(jitter: Jitter, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
+    let (Jitter::Fixed(max) | Jitter::Random(max)) = jitter else { return Ok(()) };
+    let instants: Vec<_> = schedule.after(now).take(COMPARED_INSTANTS).collect();
+    let shortest = instants.windows(2).map(|pair| pair[1].since(pair[0])).min();
+    match shortest.filter(|shortest| max > *shortest) {
+        Some(shortest) => {
+            let about =
+                format!("the jitter is longer than the {shortest:?} between two instants: use at most that");
+            Err(CronError::new(CronErrorKind::InvalidOptions).about(about))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check(terms: &JobTerms) -> Result<(), CronError> {
+    let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
+    if terms.overlap == (Overlap::Allow { max: 0 }) {
+        return refuse("`Overlap::Allow { max: 0 }` would run nothing: use at least 1");
+    }
+    if terms.misfire == (Misfire::FireAll { max: 0 }) {
+        return refuse("`Misfire::FireAll { max: 0 }` would run nothing: use `Misfire::Skip`");
+    }
+    if terms.grace.is_some_and(|grace| grace < MIN_GRACE) {
+        return refuse(
+            "a grace shorter than a second would miss runs on a busy machine: use at least a second",
+        );
+    }
+    if terms.timeout == Some(Duration::ZERO) {
+        return refuse("a timeout of zero would end every run at once: leave it out for none");
+    }
+    if let Jitter::Fixed(max) | Jitter::Random(max) = terms.jitter
+        && max > MAX_JITTER
+    {
+        return refuse("the jitter is longer than a day: give the job another schedule");
+    }
+    if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
+        return refuse("a job of each node has no record and cannot be retried: retry inside its body");
+    }
+    Ok(())
+}

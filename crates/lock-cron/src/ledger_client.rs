@@ -1,0 +1,229 @@
+//! Requests to the run ledger of one group: each has a timeout, and some are repeated until the answer is certain.
+
+use crate::{backoff::Backoff, hold::RunHold, time::UtcTime};
+use futures_util::FutureExt;
+use lock_core::{
+    LockName,
+    backend::{Applied, BackendError, BackendErrorKind, Reply},
+    clock::{Clock, Moment, ServerTime},
+};
+use lock_ledger::{
+    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
+    JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
+};
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+/// The waits between requests that were not answered.
+const WAITS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// No revision of a group: the controls are read, whatever they are.
+pub(crate) const NO_REVISION: u64 = u64::MAX;
+
+pub(crate) type Answer<T> = Result<T, BackendError>;
+
+/// The result of a claim.
+pub(crate) struct ClaimResult {
+    pub(crate) answer: Answer<Reply<ClaimReply>>,
+    /// The moment before the request that was answered.
+    pub(crate) sent: Moment,
+    /// A request of this claim id was not answered, and may still be carried out.
+    pub(crate) in_doubt: bool,
+}
+
+/// The ledger of one group.
+#[derive(Debug, Clone)]
+pub(crate) struct LedgerClient {
+    ledger: Arc<dyn RunLedger>,
+    clock: Arc<dyn Clock>,
+    group: GroupName,
+    timeout: Duration,
+}
+
+impl LedgerClient {
+    pub(crate) fn new(
+        ledger: Arc<dyn RunLedger>,
+        clock: Arc<dyn Clock>,
+        group: GroupName,
+        timeout: Duration,
+    ) -> Self {
+        Self { ledger, clock, group, timeout }
+    }
+
+    pub(crate) fn group(&self) -> &GroupName {
+        &self.group
+    }
+
+    pub(crate) fn job(&self, name: &LockName) -> JobId {
+        JobId { group: self.group.clone(), name: name.clone() }
+    }
+
+    /// Returns the server's time, as far as it is known, or else that of this node: it only decides when to ask.
+    pub(crate) fn now(&self) -> UtcTime {
+        self.server_now().unwrap_or_else(|| self.clock.wall()).into()
+    }
+
+    /// Returns the moment now, by which leases are measured.
+    pub(crate) fn moment(&self) -> Moment {
+        self.clock.now()
+    }
+
+    /// Makes the hold of a run whose claim was granted by the request sent at this moment.
+    pub(crate) fn hold(&self, sent: Moment, lease: Duration) -> RunHold {
+        RunHold::new(self.clock.clone(), sent, lease)
+    }
+
+    /// Returns the wall clock of this node minus the server's, in seconds.
+    pub(crate) fn clock_offset(&self) -> Option<f64> {
+        let server = self.server_now()?.as_micros();
+        let wall = self.clock.wall().as_micros();
+        Some(wall.wrapping_sub(server).cast_signed() as f64 / 1e6)
+    }
+
+    /// Returns the server's clock. A ledger that panics does not know it.
+    fn server_now(&self) -> Option<ServerTime> {
+        catch_unwind(AssertUnwindSafe(|| self.ledger.server_now(&self.group))).unwrap_or(None)
+    }
+
+    pub(crate) async fn register(&self, jobs: Vec<Registration>) -> Answer<Vec<RegisteredJob>> {
+        let asked = jobs.len();
+        one_each(asked, self.request(self.ledger.register(self.group.clone(), jobs)).await?)
+    }
+
+    pub(crate) async fn watermarks(&self, jobs: Vec<Registration>) -> Answer<Vec<Option<ServerTime>>> {
+        let asked = jobs.len();
+        one_each(asked, self.request(self.ledger.watermarks(self.group.clone(), jobs)).await?)
+    }
+
+    pub(crate) async fn renew(&self, runs: Vec<RenewRun>) -> Answer<Vec<RunRenewal>> {
+        let asked = runs.len();
+        one_each(asked, self.request(self.ledger.renew(self.group.clone(), runs)).await?)
+    }
+
+    pub(crate) async fn open_runs(&self) -> Answer<Vec<OpenRun>> {
+        Ok(self.request(self.ledger.open_runs(self.group.clone())).await?.outcome)
+    }
+
+    pub(crate) async fn history(&self, job: &LockName, max: usize) -> Answer<Vec<Attempt>> {
+        Ok(self.request(self.ledger.history(self.job(job), max)).await?.outcome)
+    }
+
+    pub(crate) async fn command(&self, job: &LockName, command: JobCommand) -> Answer<CommandReply> {
+        Ok(self.request(self.ledger.command(self.job(job), command)).await?.outcome)
+    }
+
+    /// Reads the controls, unless their revision is `known`.
+    pub(crate) async fn controls(&self, known: u64) -> Answer<FleetControls> {
+        Ok(self.request(self.ledger.controls(self.group.clone(), known)).await?.outcome)
+    }
+
+    /// Sends one request, which is answered or fails in time.
+    async fn request<T>(&self, call: impl Future<Output = Answer<Reply<T>>>) -> Answer<Reply<T>> {
+        // A ledger that panics must not take the answer with it: the scheduler would wait for it for ever.
+        let call = AssertUnwindSafe(call).catch_unwind();
+        let message = match tokio::time::timeout(self.timeout, call).await {
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(_)) => "the run ledger panicked".to_owned(),
+            Err(_) => format!("the run ledger gave no answer within {:?}", self.timeout),
+        };
+        Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
+    }
+
+    /// Sends a claim, with the same claim id until it is known whether the run was claimed, or `give_up` completes. An error counts
+    /// as an answer only while none of the requests can have been carried out.
+    pub(crate) async fn claim(
+        &self,
+        request: &ClaimRequest,
+        give_up: impl Future<Output = ()>,
+    ) -> ClaimResult {
+        let mut in_doubt = false;
+        let until_certain = async {
+            let mut backoff = WAITS;
+            loop {
+                let sent = self.moment();
+                match self.request(self.ledger.claim(request.clone())).await {
+                    Ok(reply) => return (Ok(reply), sent),
+                    Err(error) => {
+                        in_doubt |= error.applied() != Applied::No;
+                        if !in_doubt {
+                            return (Err(error), sent);
+                        }
+                    }
+                }
+                tokio::time::sleep(backoff.next()).await;
+            }
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = until_certain => Some(answer),
+            () = give_up => None,
+        };
+        if let Some((answer, sent)) = answer {
+            return ClaimResult { answer, sent, in_doubt };
+        }
+        let message = "it is unknown whether the run was claimed";
+        let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
+        ClaimResult { answer: Err(error), sent: self.moment(), in_doubt: true }
+    }
+
+    /// Records an end, for at most the lease of the run: afterwards it is an orphan anyway. Returns `None` if it was not recorded.
+    pub(crate) async fn end(&self, request: EndRequest, lease: Duration) -> Option<EndReply> {
+        let until_recorded = async {
+            let mut backoff = WAITS;
+            loop {
+                match self.request(self.ledger.end(request.clone())).await {
+                    Ok(reply) => return Some(reply.outcome),
+                    Err(error) if !error.is_retryable() => {
+                        tracing::error!(cron.job = %request.job.name, %error, "end of a run not recorded");
+                        return None;
+                    }
+                    Err(_) => {}
+                }
+                tokio::time::sleep(backoff.next()).await;
+            }
+        };
+        tokio::time::timeout(lease, until_recorded).await.unwrap_or(None)
+    }
+}
+
+/// Refuses answers that are not one for each item of the request.
+fn one_each<T>(asked: usize, reply: Reply<Vec<T>>) -> Answer<Vec<T>> {
+    let answers = reply.outcome;
+    if answers.len() == asked {
+        return Ok(answers);
+    }
+    let about = format!(
+        "the run ledger gave {} answers to a request of {asked} items: report it to its author",
+        answers.len()
+    );
+    Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lock_core::clock::TestClock;
+    use lock_ledger::MemoryLedger;
+
+    #[tokio::test(start_paused = true)]
+    async fn panicking_ledger_counts_as_unanswered() {
+        let (ledger, clock) = (Arc::new(MemoryLedger::new()), Arc::new(TestClock::new()));
+        let client = LedgerClient::new(ledger, clock, GroupName::new("g").unwrap(), Duration::from_secs(1));
+        let answer = client.request::<()>(async { panic!("out of order") }).await;
+        assert_eq!(answer.unwrap_err().applied(), Applied::Unknown);
+    }
+
+    #[test]
+    fn answers_that_are_too_few_or_too_many_are_refused() {
+        let reply = |answers: Vec<u8>| Reply::new(ServerTime::from_micros(0), answers);
+        assert_eq!(one_each(2, reply(vec![1, 2])).expect("one answer for each item"), [1, 2]);
+        for answers in [vec![], vec![1], vec![1, 2, 3]] {
+            let error = one_each(2, reply(answers)).expect_err("another number of answers");
+            assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Protocol, Applied::Unknown));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Elections: one leader for all nodes that know the same jobs.
+
+use super::{
+    effect::Effect, leadership::Leadership, phase::Phase, polling::REGISTRATION_INTERVAL, state::RunLoop,
+    unowned::UnownedJobs,
+};
+use crate::{backoff::RETRY_PAUSE, hash::StableHash, observer::CronEvent};
+use lock_core::{LockError, LockErrorKind, LockGuard, LockName};
+use std::{fmt, sync::atomic::Ordering, time::Duration};
+use tokio::time::{Instant, sleep};
+
+impl RunLoop {
+    /// Takes part in the election, after this time.
+    pub(super) fn elect(&mut self, after: Duration) {
+        if self.phase != Phase::Running || self.fleet_jobs().next().is_none() {
+            return;
+        }
+        let node = self.shared.node.clone();
+        let options = self.shared.terms.leadership;
+        let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint());
+        let election = async move {
+            sleep(after).await;
+            let name = LockName::reserved(&name).expect("the group was checked to fit");
+            let lock = node.locks.named(name).and_then(|lock| lock.with_options(options));
+            let elected = match lock {
+                Ok(lock) => lock.acquire().await,
+                Err(error) => Err(error),
+            };
+            Effect::Elected(Box::new(elected))
+        };
+        self.spawn(election, Effect::ElectionPanicked);
+    }
+
+    /// Hashes the jobs and their schedules: nodes with the same hash elect one leader. Versions of the zone data are not in it, so
+    /// that nodes that were started before and after an update elect one leader all the same.
+    fn fingerprint(&self) -> u64 {
+        let lines = self.fleet_jobs().map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
+        StableHash::of(&lines.collect::<String>())
+    }
+
+    pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {
+        match elected {
+            Ok(guard) if self.phase == Phase::Running => self.lead(guard),
+            // Too late: the next candidate gets it at once.
+            Ok(guard) => drop(guard),
+            Err(error) if error.kind() == LockErrorKind::ShutDown => {
+                self.failure = Some(error.into());
+                self.drain();
+            }
+            Err(error) => {
+                self.shared.node.store_failed(&error);
+                self.elect(RETRY_PAUSE);
+            }
+        }
+    }
+
+    fn lead(&mut self, guard: LockGuard) {
+        let token = guard.fencing_token();
+        self.leadership = Some(Leadership::new(guard));
+        self.shared.leading.store(true, Ordering::SeqCst);
+        self.shared.node.observers.notify(|group| CronEvent::Elected { group, token });
+        self.planner.elected();
+        self.read_all_controls();
+        self.unowned = UnownedJobs::default();
+        self.timers.open_runs = Instant::now();
+        self.timers.registration = Instant::now() + REGISTRATION_INTERVAL;
+        self.register(&self.fleet_names(), Duration::ZERO);
+    }
+
+    /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has fired yet, and
+    /// another leader may have started the runs that seem to be missed.
+    pub(super) fn check_leadership(&mut self) {
+        if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
+            self.leadership_lost(&"its lease has ended");
+        }
+    }
+
+    pub(super) fn leadership_lost(&mut self, reason: &dyn fmt::Display) {
+        tracing::warn!(cron.group = self.shared.node.observers.group(), %reason, "leadership lost");
+        self.follow();
+        self.elect(Duration::ZERO);
+    }
+
+    /// Ends the leadership of this node, without releasing its lock.
+    pub(super) fn follow(&mut self) -> Option<LockGuard> {
+        let Leadership { guard, .. } = self.leadership.take()?;
+        self.shared.leading.store(false, Ordering::SeqCst);
+        self.shared.node.observers.notify(|group| CronEvent::Resigned { group });
+        self.planner.resigned();
+        Some(guard)
+    }
+
+    /// Ends the leadership of this node, and releases its lock.
+    pub(super) fn resign(&mut self) {
+        let Some(guard) = self.follow() else { return };
+        self.resigning = true;
+        let release = async move {
+            let _ = guard.release().await;
+            Effect::Resigned
+        };
+        self.spawn(release, Effect::Resigned);
+    }
+}

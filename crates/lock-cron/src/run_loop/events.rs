@@ -1,0 +1,228 @@
+//! The commands of the planner, and the events that they lead to.
+
+use super::{effect::Effect, phase::Phase, state::RunLoop};
+use crate::{
+    backoff::RETRY_PAUSE,
+    claim::{ClaimedRun, claim_due, take_over},
+    job::Job,
+    ledger_client::Answer,
+    observer::CronEvent,
+    plan::{ClaimOutcome, Command, Due},
+    run,
+    running::{CancelReason, RunKey},
+    time::UtcTime,
+};
+use lock_core::LockName;
+use lock_ledger::{
+    FleetControls, JobControls, JobStatus, OpenRun, RegisteredJob, Registration, RunId, RunState,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::Instant;
+
+/// The time by which a watermark may be in the future before it counts as set by a clock that was ahead.
+const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
+
+impl RunLoop {
+    pub(super) fn execute(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Claim(due) => self.claim(due),
+                Command::StartHere(due) => {
+                    let claimed = ClaimedRun::local(due.run, due.catch_up, self.now());
+                    self.start(&due.job, claimed);
+                }
+                Command::CancelRunning(job) => {
+                    self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
+                }
+                Command::Register(job) => self.register(&[job], Duration::ZERO),
+                // The store does not have the known ones, whatever their revision is.
+                Command::ReadControls => self.read_all_controls(),
+                Command::Skipped { job, reason, count } => {
+                    let skipped = |group| CronEvent::Skipped { group, job: &job, reason, count };
+                    self.shared.node.observers.notify(skipped);
+                }
+            }
+        }
+    }
+
+    fn claim(&mut self, mut due: Due) {
+        let node = self.shared.node.clone();
+        self.claims += 1;
+        let failed = Effect::DueClaimed { due: due.clone(), outcome: ClaimOutcome::Failed, claimed: None };
+        let claim = async move {
+            let (outcome, claimed) = claim_due(&node, &mut due).await;
+            Effect::DueClaimed { due, outcome, claimed: claimed.map(Box::new) }
+        };
+        self.spawn(claim, failed);
+    }
+
+    fn start(&mut self, job: &LockName, claimed: ClaimedRun) {
+        let Some(job) = self.jobs.get(job).cloned() else { return };
+        let node = self.shared.node.clone();
+        let key = RunKey { job: job.name.clone(), run: claimed.id.run };
+        let cancel = node.running.add(key.clone(), claimed.held());
+        if self.phase == Phase::Ending {
+            node.running.cancel(|of| *of == key, CancelReason::Shutdown);
+        }
+        // Also after a panic outside of the body the run is over: its lease would be renewed for ever otherwise, and no later one
+        // could start.
+        let ended = Effect::RunEnded(key.clone());
+        let task = async move {
+            run::run(&node, &job, claimed, cancel).await;
+            Effect::RunEnded(key)
+        };
+        self.spawn(task, ended);
+    }
+
+    pub(super) fn handle(&mut self, effect: Effect) {
+        let node = self.shared.node.clone();
+        let mut commands = Vec::new();
+        match effect {
+            Effect::Elected(elected) => self.elected(*elected),
+            Effect::ElectionPanicked => self.elect(RETRY_PAUSE),
+            Effect::Resigned => {
+                self.resigning = false;
+                self.elect(Duration::ZERO);
+            }
+            Effect::Registered { jobs, answer } => self.registered(jobs, answer),
+            Effect::ControlsRead(answer) => {
+                self.reading_controls = false;
+                match answer {
+                    Ok(controls) => self.controls_read(controls, &mut commands),
+                    Err(error) => node.store_failed(&error),
+                }
+            }
+            Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
+            Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
+            Effect::Renewed { sent, runs, answer } => {
+                self.renewing = false;
+                match answer {
+                    Ok(answers) => node.running.renewed(sent, &runs, &answers),
+                    // One failed renewal is no loss: there is time for another.
+                    Err(error) => {
+                        self.timers.renewal = Instant::now() + RETRY_PAUSE;
+                        node.store_failed(&error);
+                    }
+                }
+            }
+            Effect::DueClaimed { due, outcome, claimed } => {
+                self.claims -= 1;
+                self.planner.claim_answered(self.now(), &due, outcome, &mut commands);
+                if let Some(claimed) = claimed {
+                    self.start(&due.job, *claimed);
+                }
+            }
+            Effect::TakenOver { key, claimed } => {
+                self.claims -= 1;
+                self.taking_over.remove(&key);
+                if let Some(claimed) = claimed {
+                    self.start(&key.job, *claimed);
+                }
+            }
+            Effect::RunEnded(key) => {
+                node.running.remove(&key);
+                self.planner.run_ended(&key.job);
+            }
+        }
+        self.execute(commands);
+    }
+
+    fn registered(&mut self, jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>>) {
+        let leads = self.leadership.is_some();
+        match answer {
+            Ok(answers) if leads => {
+                let now = self.now();
+                for (registration, answer) in jobs.iter().zip(answers) {
+                    self.job_registered(registration, answer, now);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.shared.node.store_failed(&error);
+                // A sign of life is repeated with the next one.
+                let waits = |job: &LockName| self.planner.waits_for_watermark(job);
+                let jobs: Vec<_> = jobs.into_iter().map(|r| r.job).filter(waits).collect();
+                if leads && !jobs.is_empty() {
+                    self.register(&jobs, RETRY_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn job_registered(&mut self, registration: &Registration, answer: RegisteredJob, now: UtcTime) {
+        let observers = &self.shared.node.observers;
+        let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
+        let known = !self.registered.insert(job.clone());
+        if known && answer.status == JobStatus::New {
+            observers.notify(|group| CronEvent::DataLost { group, job });
+        }
+        let by = watermark.since(now);
+        if by > MAX_WATERMARK_LEAD {
+            observers.notify(|group| CronEvent::WatermarkAhead { group, job, by });
+        }
+        self.planner.registered(registration, watermark);
+    }
+
+    fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
+        let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
+        self.known_revision = revision;
+        let controls: BTreeMap<LockName, JobControls> = jobs.into_iter().collect();
+        let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
+        for job in fleet {
+            self.planner.controls_changed(&job.name, job.effective(controls.get(&job.name)), commands);
+        }
+        if self.leadership.is_some() {
+            let foreign = triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
+            let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
+            self.report_unowned(&unowned);
+            // A run that another node has released raises the revision.
+            self.timers.open_runs = Instant::now();
+        }
+        for trigger in triggers {
+            self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
+        }
+    }
+
+    fn take_over_orphans(&mut self, open: Vec<OpenRun>) {
+        if self.leadership.is_none() {
+            return;
+        }
+        let (known, foreign): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|run| self.jobs.contains_key(&run.job));
+        let unowned = self.unowned.see_open_runs(foreign);
+        self.report_unowned(&unowned);
+        if self.unowned.has_overdue_trigger(self.now()) {
+            self.read_all_controls();
+        }
+        let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
+        for left in known.into_iter().filter(is_left) {
+            self.take_over(left);
+        }
+    }
+
+    fn take_over(&mut self, left: OpenRun) {
+        let Some(job) = self.jobs.get(&left.job).cloned() else { return };
+        let key = RunKey { job: left.job.clone(), run: left.run };
+        // While its last attempt still ends on this node, a later look finds it.
+        if self.phase != Phase::Running || self.shared.node.running.has(&key) {
+            return;
+        }
+        if !self.taking_over.insert(key.clone()) {
+            return;
+        }
+        let node = self.shared.node.clone();
+        self.claims += 1;
+        let failed = Effect::TakenOver { key: key.clone(), claimed: None };
+        let task = async move {
+            let claimed = take_over(&node, &job, &left).await;
+            Effect::TakenOver { key, claimed: claimed.map(Box::new) }
+        };
+        self.spawn(task, failed);
+    }
+
+    fn report_unowned(&self, jobs: &[LockName]) {
+        for job in jobs {
+            self.shared.node.observers.notify(|group| CronEvent::Unowned { group, job });
+        }
+    }
+}

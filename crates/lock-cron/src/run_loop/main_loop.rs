@@ -1,0 +1,104 @@
+//! The loop itself: plan, execute, wait for the next event; and the phases of its end.
+
+use super::{effect::Effect, leadership, phase::Phase, state::RunLoop};
+use crate::{error::CronError, node::ShutdownStage, plan::Budget, running::CancelReason};
+use std::{future::Future, pin::pin, time::Duration};
+use tokio::{
+    task::{JoinError, yield_now},
+    time::{Instant, sleep_until},
+};
+
+/// The longest sleep, so that a step of a clock and a suspended machine are noticed.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+impl RunLoop {
+    /// Runs until the signal, and then until everything has ended.
+    pub(crate) async fn run(mut self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
+        let mut signal = pin!(signal);
+        self.elect(Duration::ZERO);
+        while !self.is_done() {
+            self.check_leadership();
+            self.poll_ledger();
+            let mut commands = Vec::new();
+            self.planner.tick(self.now(), &mut Budget::default(), &mut commands);
+            self.execute(commands);
+            let wake = self.wake_at();
+            let shared = self.shared.clone();
+            tokio::select! {
+                biased;
+                () = &mut signal, if self.phase == Phase::Running => self.drain(),
+                reason = leadership::lost(&mut self.leadership) => self.leadership_lost(&reason),
+                Some(done) = self.effects.join_next() => {
+                    self.task_done(done);
+                    // Together: planning costs a look at each job, and many runs may be due at once.
+                    while let Some(done) = self.effects.try_join_next() {
+                        self.task_done(done);
+                    }
+                }
+                () = shared.wake.notified() => self.timers.controls = Instant::now(),
+                () = sleep_or_yield(wake) => {}
+            }
+            self.advance();
+        }
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn task_done(&mut self, done: Result<Effect, JoinError>) {
+        match done {
+            Ok(effect) => self.handle(effect),
+            // Only a runtime that shuts down ends them early: panics are caught in the task.
+            Err(error) => tracing::error!(%error, "task of the scheduler ended early"),
+        }
+    }
+
+    fn wake_at(&self) -> Instant {
+        let now = Instant::now();
+        let planned = self.planner.wake_at().and_then(|at| now.checked_add(at.since(self.now())));
+        let end = self.phase.deadline().filter(|at| *at > now);
+        planned.into_iter().chain(end).fold(now + MAX_SLEEP, Instant::min)
+    }
+
+    /// Begins the end: nothing is claimed any more.
+    pub(super) fn drain(&mut self) {
+        if self.phase == Phase::Running {
+            self.planner.drain();
+            self.shared.node.shutdown.advance(ShutdownStage::Draining);
+            self.phase = Phase::Draining(Instant::now().checked_add(self.shared.terms.shutdown_grace));
+        }
+    }
+
+    /// Continues the end, as far as it has come.
+    fn advance(&mut self) {
+        let node = self.shared.node.clone();
+        let is_overdue = self.phase.is_overdue(Instant::now());
+        match self.phase {
+            Phase::Draining(deadline) if self.claims == 0 => {
+                self.resign();
+                self.phase = Phase::Finishing(deadline);
+            }
+            // The next leader finds what they may have started.
+            Phase::Draining(_) if is_overdue => node.shutdown.advance(ShutdownStage::GivingUp),
+            Phase::Finishing(_) if is_overdue => {
+                node.shutdown.advance(ShutdownStage::GivingUp);
+                node.running.cancel(|_| true, CancelReason::Shutdown);
+                self.phase = Phase::Ending;
+            }
+            _ => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Finishing(_) | Phase::Ending)
+            && self.shared.node.running.is_empty()
+            && !self.resigning
+    }
+}
+
+/// Yields also if the instant has come: a planner that looks back over a long outage has work left after many ticks in a row.
+async fn sleep_or_yield(until: Instant) {
+    if until <= Instant::now() {
+        yield_now().await;
+    } else {
+        sleep_until(until).await;
+    }
+}

@@ -1,0 +1,16 @@
+//! The run loop: carries out the commands of the planner. There is one loop and one set of tasks; nothing else spawns.
+//!
+//! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the loop. Dropping
+//! the loop drops the set, and with it every task that is under way.
+
+mod effect;
+mod election;
+mod events;
+mod leadership;
+mod main_loop;
+mod phase;
+mod polling;
+mod state;
+mod unowned;
+
+pub(crate) use state::RunLoop;

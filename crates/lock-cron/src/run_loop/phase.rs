@@ -1,0 +1,29 @@
+//! The phases of a run loop, from the first claim to the last body.
+
+use tokio::time::Instant;
+
+/// The phase of a run loop. Draining and finishing have one deadline together; without one they wait for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Running,
+    /// Nothing is claimed; the claims in flight are awaited.
+    Draining(Option<Instant>),
+    /// The leadership is released; running bodies finish.
+    Finishing(Option<Instant>),
+    /// Bodies were asked to end.
+    Ending,
+}
+
+impl Phase {
+    /// The deadline of the phase, if it has one.
+    pub(super) fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Draining(deadline) | Self::Finishing(deadline) => deadline,
+            Self::Running | Self::Ending => None,
+        }
+    }
+
+    pub(super) fn is_overdue(self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+}

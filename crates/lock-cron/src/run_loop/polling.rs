@@ -1,0 +1,114 @@
+//! Requests that are repeated: registrations, controls, open runs, renewals.
+
+use super::{
+    effect::{Effect, panicked},
+    phase::Phase,
+    state::RunLoop,
+};
+use crate::{ledger_client::NO_REVISION, observer::CronEvent, running::HeldRun};
+use lock_core::LockName;
+use lock_ledger::{Registration, RenewRun};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// The time between the registrations of a leader.
+pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time between reads of the controls.
+const CONTROLS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest interval of a repeated request, whatever the leases.
+const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl RunLoop {
+    /// Sends the requests whose time has come.
+    pub(super) fn poll_ledger(&mut self) {
+        let now = Instant::now();
+        let reads_controls = self.phase == Phase::Running && self.fleet_jobs().next().is_some();
+        if reads_controls && now >= self.timers.controls && !self.reading_controls {
+            self.read_controls();
+        }
+        if self.leadership.is_some() && now >= self.timers.open_runs {
+            self.timers.open_runs = now + self.third_of_a_run_lease();
+            self.read_open_runs();
+        }
+        if self.leadership.is_some() && now >= self.timers.registration {
+            self.timers.registration = now + REGISTRATION_INTERVAL;
+            // A job without a watermark has a registration under way.
+            let mut jobs = self.fleet_names();
+            jobs.retain(|job| !self.planner.waits_for_watermark(job));
+            if !jobs.is_empty() {
+                self.register(&jobs, Duration::ZERO);
+            }
+        }
+        if now >= self.timers.renewal && !self.renewing {
+            self.timers.renewal = now + self.third_of_a_run_lease();
+            self.renew();
+        }
+    }
+
+    /// The interval of looks at open runs and of renewals.
+    fn third_of_a_run_lease(&self) -> Duration {
+        (self.shared.node.terms.lease / 3).min(MAX_INTERVAL)
+    }
+
+    /// Registers jobs, and reads their watermarks. It is also a sign of life: a job that no leader has registered for a while
+    /// counts as removed.
+    pub(super) fn register(&mut self, jobs: &[LockName], after: Duration) {
+        let node = self.shared.node.clone();
+        let jobs: Vec<Registration> = jobs.iter().filter_map(|job| self.planner.registration(job)).collect();
+        let failed = Effect::Registered { jobs: jobs.clone(), answer: Err(panicked()) };
+        let register = async move {
+            sleep(after).await;
+            let answer = node.ledger.register(jobs.clone()).await;
+            Effect::Registered { jobs, answer }
+        };
+        self.spawn(register, failed);
+    }
+
+    /// Reads all controls at the next opportunity, whatever was known.
+    pub(super) fn read_all_controls(&mut self) {
+        (self.known_revision, self.timers.controls) = (NO_REVISION, Instant::now());
+    }
+
+    fn read_controls(&mut self) {
+        self.timers.controls = Instant::now() + CONTROLS_INTERVAL;
+        self.reading_controls = true;
+        let (node, known) = (self.shared.node.clone(), self.known_revision);
+        let read = async move {
+            let answer = node.ledger.controls(known).await;
+            if let Some(offset) = node.ledger.clock_offset() {
+                node.observers.notify(|group| CronEvent::ClockCompared { group, offset });
+            }
+            Effect::ControlsRead(answer)
+        };
+        self.spawn(read, Effect::ControlsRead(Err(panicked())));
+    }
+
+    fn read_open_runs(&mut self) {
+        let node = self.shared.node.clone();
+        let read = async move { Effect::OpenRunsRead(node.ledger.open_runs().await) };
+        self.spawn(read, Effect::OpenRunsRead(Err(panicked())));
+    }
+
+    fn renew(&mut self) {
+        let runs = self.shared.node.running.to_renew();
+        if runs.is_empty() {
+            return;
+        }
+        self.renewing = true;
+        let (node, sent) = (self.shared.node.clone(), self.shared.node.ledger.moment());
+        let failed = Effect::Renewed { sent, runs: runs.clone(), answer: Err(panicked()) };
+        let renew = async move {
+            let item = |HeldRun { key, held }: &HeldRun| RenewRun {
+                job: key.job.clone(),
+                run: key.run,
+                claim: held.claim,
+                lease: node.terms.lease,
+            };
+            let answer = node.ledger.renew(runs.iter().map(item).collect()).await;
+            Effect::Renewed { sent, runs, answer }
+        };
+        self.spawn(renew, failed);
+    }
+}

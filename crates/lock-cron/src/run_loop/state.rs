@@ -1,0 +1,111 @@
+//! The state of the run loop, and its tasks.
+
+use super::{effect::Effect, leadership::Leadership, phase::Phase, unowned::UnownedJobs};
+use crate::{
+    error::CronError,
+    job::Job,
+    ledger_client::NO_REVISION,
+    options::Scope,
+    plan::Planner,
+    running::RunKey,
+    shared::{Lifecycle, Shared},
+    time::UtcTime,
+};
+use futures_util::FutureExt;
+use lock_core::{__private::lock, LockName};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+};
+use tokio::{task::JoinSet, time::Instant};
+
+pub(crate) struct RunLoop {
+    pub(super) shared: Arc<Shared>,
+    pub(super) jobs: BTreeMap<LockName, Arc<Job>>,
+    pub(super) planner: Planner,
+    pub(super) effects: JoinSet<Effect>,
+    pub(super) phase: Phase,
+    pub(super) leadership: Option<Leadership>,
+    pub(super) resigning: bool,
+    /// The jobs that this node has registered: one that is new to the ledger was lost.
+    pub(super) registered: BTreeSet<LockName>,
+    pub(super) unowned: UnownedJobs,
+    pub(super) timers: Timers,
+    /// The revision of the controls that the planner knows.
+    pub(super) known_revision: u64,
+    pub(super) reading_controls: bool,
+    pub(super) renewing: bool,
+    /// The claims in flight.
+    pub(super) claims: usize,
+    pub(super) taking_over: BTreeSet<RunKey>,
+    pub(super) failure: Option<CronError>,
+}
+
+/// The times of the next repeated requests.
+pub(super) struct Timers {
+    pub(super) registration: Instant,
+    pub(super) controls: Instant,
+    pub(super) open_runs: Instant,
+    pub(super) renewal: Instant,
+}
+
+impl RunLoop {
+    pub(crate) fn new(shared: Arc<Shared>, jobs: BTreeMap<LockName, Arc<Job>>) -> Self {
+        let mut planner = Planner::default();
+        let now = shared.node.ledger.now();
+        for job in jobs.values() {
+            planner.add(now, job.name.clone(), job.schedule.clone(), job.terms);
+        }
+        let begin = Instant::now();
+        Self {
+            shared,
+            jobs,
+            planner,
+            effects: JoinSet::new(),
+            phase: Phase::Running,
+            leadership: None,
+            resigning: false,
+            registered: BTreeSet::new(),
+            unowned: UnownedJobs::default(),
+            timers: Timers { registration: begin, controls: begin, open_runs: begin, renewal: begin },
+            known_revision: NO_REVISION,
+            reading_controls: false,
+            renewing: false,
+            claims: 0,
+            taking_over: BTreeSet::new(),
+            failure: None,
+        }
+    }
+
+    /// Runs a task whose result is an event of the loop. After a panic, `failed` is the event: it is a failure of this task alone.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = Effect> + Send + 'static, failed: Effect) {
+        self.effects.spawn(async move {
+            AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!("task of the scheduler panicked");
+                failed
+            })
+        });
+    }
+
+    pub(super) fn now(&self) -> UtcTime {
+        self.shared.node.ledger.now()
+    }
+
+    pub(super) fn fleet_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet)
+    }
+
+    pub(super) fn fleet_names(&self) -> Vec<LockName> {
+        self.fleet_jobs().map(|job| job.name.clone()).collect()
+    }
+}
+
+impl Drop for RunLoop {
+    /// A loop that is dropped where it stands resigns, too.
+    fn drop(&mut self) {
+        drop(self.follow());
+        lock(&self.shared.registry).lifecycle = Lifecycle::Ended;
+    }
+}

@@ -1,0 +1,54 @@
+//! What a scheduler and its run loop share.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    job::Job,
+    node::Node,
+    terms::LoopTerms,
+};
+use lock_core::LockName;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
+use tokio::sync::Notify;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) node: Arc<Node>,
+    pub(crate) terms: LoopTerms,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) leading: AtomicBool,
+    /// The controls of the fleet are to be read now.
+    pub(crate) wake: Notify,
+}
+
+/// The jobs of this node, and whether others may be added.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub(crate) jobs: BTreeMap<LockName, Arc<Job>>,
+    pub(crate) lifecycle: Lifecycle,
+}
+
+impl Registry {
+    /// Refuses a scheduler that runs, or has ended.
+    pub(crate) fn check_new(&self) -> Result<(), CronError> {
+        match self.lifecycle {
+            Lifecycle::New => Ok(()),
+            Lifecycle::Running => Err(CronError::new(CronErrorKind::Running)),
+            Lifecycle::Ended => Err(CronError::new(CronErrorKind::Ended)),
+        }
+    }
+}
+
+/// The lifecycle of a scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Lifecycle {
+    /// It takes jobs.
+    #[default]
+    New,
+    /// Its run loop runs.
+    Running,
+    /// Its run loop has ended.
+    Ended,
+}

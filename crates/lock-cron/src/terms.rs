@@ -1,0 +1,54 @@
+//! The terms of jobs, of runs and of the run loop, as they were checked; and the bounds of names.
+
+use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
+use lock_core::LockOptions;
+use std::time::Duration;
+
+/// The longest name of a group or a job, in bytes.
+pub(crate) const MAX_NAME_BYTES: usize = 200;
+
+/// The terms of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct JobTerms {
+    pub(crate) scope: Scope,
+    pub(crate) overlap: Overlap,
+    pub(crate) misfire: Misfire,
+    /// `None` is half the distance to the next instant.
+    pub(crate) grace: Option<Duration>,
+    pub(crate) on_orphan: OnOrphan,
+    pub(crate) retries: Retries,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) jitter: Jitter,
+    pub(crate) cancel_grace: Duration,
+}
+
+impl Default for JobTerms {
+    fn default() -> Self {
+        Self {
+            scope: Scope::Fleet,
+            overlap: Overlap::Skip,
+            misfire: Misfire::FireOnce,
+            grace: None,
+            on_orphan: OnOrphan::Skip,
+            retries: Retries::default(),
+            timeout: None,
+            jitter: Jitter::None,
+            cancel_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The terms of all runs of a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunTerms {
+    pub(crate) lease: Duration,
+    pub(crate) history: u32,
+    pub(crate) trigger_life: Duration,
+}
+
+/// The terms of the run loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoopTerms {
+    pub(crate) leadership: LockOptions,
+    pub(crate) shutdown_grace: Duration,
+}
