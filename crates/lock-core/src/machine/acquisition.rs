@@ -140,7 +140,7 @@ impl Machine {
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Ctx<'_>) {
-        let Some(front) = self.queue.front().copied() else { return self.end_idle_campaign(s) };
+        let Some(front) = self.queue.front().copied() else { return self.end_idle_acquisition(s) };
         if self.next_try().is_none_or(|at| at > s.now) {
             return;
         }
@@ -160,7 +160,7 @@ impl Machine {
     }
 
     /// Nobody waits any more. An attempt in attempt is awaited, since its answer says what there is to undo.
-    fn end_idle_campaign(&mut self, s: &mut Ctx<'_>) {
+    fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
             self.undo(s, acquisition);
         }
