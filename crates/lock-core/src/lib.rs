@@ -48,7 +48,7 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
-//! | `otel` | on | `OtelObserver`, on the OpenTelemetry API 0.33 |
+//! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
 
 mod acquire;

@@ -9,6 +9,7 @@ pub struct Reply<T> {
     /// The server's time when the operation was executed.
     pub now: ServerTime,
     /// How long this server is known to have kept its data; `None` where nobody asks (only quorums do).
+    #[doc(hidden)]
     pub age: Option<Duration>,
     /// What happened.
     pub outcome: T,
@@ -44,9 +45,11 @@ pub enum Acquired {
         /// How long its lease lasts; `None` if unknown: ask again soon.
         remaining: Option<Duration>,
         /// The last token given out or reserved, where the backend tells.
+        #[doc(hidden)]
         counter: Option<FencingToken>,
     },
     /// No one won (a split vote of a quorum). The backend has undone the attempt: its lease id is used up.
+    #[doc(hidden)]
     Contended {
         /// When to try again.
         retry_after: Duration,
@@ -54,6 +57,7 @@ pub enum Acquired {
         votes: Vec<NodeVote>,
     },
     /// The proposed token is too old.
+    #[doc(hidden)]
     Stale {
         /// The last token given out or reserved.
         counter: FencingToken,
@@ -65,6 +69,7 @@ pub enum Acquired {
 }
 
 /// The vote of one node of a quorum.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NodeVote {

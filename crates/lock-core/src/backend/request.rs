@@ -60,6 +60,7 @@ pub enum AcquireMode {
         floor: Floor,
     },
     /// The lock, with exactly this token (a quorum proposes it to every node).
+    #[doc(hidden)]
     Propose {
         /// The proposed token.
         token: FencingToken,
@@ -67,6 +68,7 @@ pub enum AcquireMode {
         reserve: u32,
     },
     /// Set the lease again on a node of a quorum that lost it.
+    #[doc(hidden)]
     Restore {
         /// The depth to store.
         depth: u32,

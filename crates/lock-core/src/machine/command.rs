@@ -116,6 +116,7 @@ pub enum GrantSource {
     /// The owner already held it.
     Reentry,
     /// The previous holder of this process passed its lease on.
+    #[doc(hidden)]
     HandOff,
 }
 
