@@ -79,6 +79,12 @@ pub struct ServerTime(u64);
 counts_micros!(ServerTime);
 
 impl ServerTime {
+    /// The time this many milliseconds after the Unix epoch.
+    #[must_use]
+    pub const fn from_millis(millis: u64) -> Self {
+        Self::from_micros(millis.saturating_mul(1000))
+    }
+
     /// Milliseconds since the Unix epoch, rounded down as Redis does.
     #[must_use]
     pub const fn as_millis(self) -> u64 {

@@ -98,7 +98,7 @@ impl Scheduler {
     }
 
     /// Sets the watermark of a job to the server's now, also if that lowers it. It ends the silence after the server's clock was
-    /// ahead ([`CronEvent::WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)): instants after now start again, also those that the clock had
+    /// ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)): instants after now start again, also those that the clock had
     /// run ahead of time.
     ///
     /// # Errors

@@ -73,7 +73,7 @@ mod plan;
 mod run;
 mod run_loop;
 mod running;
-mod schedule;
+pub mod schedule;
 mod scheduler;
 mod scheduler_builder;
 mod shared;
@@ -89,10 +89,7 @@ pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
-pub use schedule::{
-    DstPolicy, Field, Fingerprint, Fold, Gap, MAX_TEXT_BYTES, Runs, Schedule, ScheduleError,
-    ScheduleErrorKind,
-};
+pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
 pub use scheduler::{JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
 pub use time::UtcTime;

@@ -81,7 +81,7 @@ impl UtcTime {
 
     /// The same instant on the server's clock, which begins in 1970.
     pub(crate) fn to_server_time(self) -> ServerTime {
-        ServerTime::from_micros(u64::try_from(self.0).unwrap_or(0).saturating_mul(1000))
+        ServerTime::from_millis(u64::try_from(self.0).unwrap_or(0))
     }
 }
 

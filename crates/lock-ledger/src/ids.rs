@@ -65,7 +65,7 @@ impl RunId {
     /// Returns the run that is scheduled for this many milliseconds after the epoch.
     #[must_use]
     pub const fn at_millis(millis: u64) -> Self {
-        Self::Scheduled(ServerTime::from_micros(millis.saturating_mul(1000)))
+        Self::Scheduled(ServerTime::from_millis(millis))
     }
 
     /// Returns the instant for which it was scheduled, if it has one.

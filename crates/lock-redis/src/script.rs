@@ -72,12 +72,12 @@ scripts! {
     LEDGER_REGISTER "register jobs" "ledger_register"
     LEDGER_WATERMARKS "read watermarks" "ledger_watermarks"
     LEDGER_CLAIM "claim a run" "ledger_claim"
-    LEDGER_KEEP "keep runs" "ledger_keep"
+    LEDGER_RENEW "renew runs" "ledger_renew"
     LEDGER_END "end a run" "ledger_end"
     LEDGER_OPEN "list open runs" "ledger_open"
     LEDGER_HISTORY "list past runs" "ledger_history"
-    LEDGER_ORDER "give an order" "ledger_order"
-    LEDGER_ORDERS "read the orders" "ledger_orders"
+    LEDGER_COMMAND "give a command" "ledger_command"
+    LEDGER_CONTROLS "read the controls" "ledger_controls"
 }
 
 impl Script {

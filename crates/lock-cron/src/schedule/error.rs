@@ -9,7 +9,7 @@ use std::{error::Error, fmt, ops::Range, sync::Arc};
 /// place:
 ///
 /// ```
-/// use lock_cron::{Field, Schedule, ScheduleErrorKind};
+/// use lock_cron::{Schedule, ScheduleErrorKind, schedule::Field};
 ///
 /// let error = Schedule::cron("0 25 * * MON-FRI").unwrap_err();
 /// assert_eq!(error.kind(), ScheduleErrorKind::InvalidField);
@@ -40,7 +40,7 @@ struct Inner {
 pub enum ScheduleErrorKind {
     /// There is no pattern.
     Empty,
-    /// The text is longer than [`MAX_TEXT_BYTES`](crate::MAX_TEXT_BYTES).
+    /// The text is longer than [`MAX_TEXT_BYTES`](super::MAX_TEXT_BYTES).
     TooLong,
     /// There are fewer than five or more than seven fields.
     FieldCount,
@@ -140,7 +140,7 @@ impl ScheduleError {
     /// The field that is wrong, if it is one field.
     ///
     /// ```
-    /// use lock_cron::{Field, Schedule};
+    /// use lock_cron::{Schedule, schedule::Field};
     ///
     /// assert_eq!(Schedule::cron("0 25 * * *").unwrap_err().field(), Some(Field::Hour));
     /// ```

@@ -5,7 +5,7 @@ use std::fmt;
 /// A field of a cron pattern.
 ///
 /// ```
-/// assert_eq!(lock_cron::Field::DayOfWeek.to_string(), "day of the week");
+/// assert_eq!(lock_cron::schedule::Field::DayOfWeek.to_string(), "day of the week");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {

@@ -1,4 +1,4 @@
-//! When a job runs: a pattern, a period or an instant, a time zone, and what happens when the clocks change.
+//! Schedules: a pattern, a period or an instant, a time zone, and a policy for the changes of clocks.
 
 mod calendar;
 mod civil;

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 /// The longest text of a schedule, in bytes.
 ///
 /// ```
-/// use lock_cron::{MAX_TEXT_BYTES, Schedule, ScheduleErrorKind};
+/// use lock_cron::{Schedule, ScheduleErrorKind, schedule::MAX_TEXT_BYTES};
 ///
 /// let long = "0,".repeat(MAX_TEXT_BYTES);
 /// assert_eq!(Schedule::cron(&long).unwrap_err().kind(), ScheduleErrorKind::TooLong);

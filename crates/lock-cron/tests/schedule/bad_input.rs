@@ -1,7 +1,7 @@
 //! What is refused, where the error points, and that no text at all hangs or panics.
 
 use crate::support::instant;
-use lock_cron::{Field, Schedule, ScheduleError, ScheduleErrorKind as Kind, UtcTime};
+use lock_cron::{Schedule, ScheduleError, ScheduleErrorKind as Kind, UtcTime, schedule::Field};
 use lock_testkit::{Seed, Stream};
 use std::{
     error::Error,

@@ -1,6 +1,6 @@
 //! The controls of a group: pauses, schedules and triggers.
 
-use super::state::{GroupLedger, Job, from_millis};
+use super::state::{GroupLedger, Job};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger},
     ids::RunId,
@@ -21,7 +21,7 @@ impl GroupLedger {
             JobCommand::Restore => next.schedule = None,
             JobCommand::Reset => job.reset(now),
             JobCommand::Trigger { id, life } => {
-                let until = from_millis(expiry(now, *life));
+                let until = ServerTime::from_millis(expiry(now, *life));
                 return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
             }
             JobCommand::CancelTrigger(id) => {

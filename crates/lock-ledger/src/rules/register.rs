@@ -1,6 +1,6 @@
 //! Registrations, and what is read of a group.
 
-use super::state::{GroupLedger, Job, Open, Since, from_millis};
+use super::state::{GroupLedger, Job, Open, Since};
 use crate::{
     ids::RunId,
     limits::{ABSENT_AFTER, MAX_SCHEDULES},
@@ -45,7 +45,7 @@ impl GroupLedger {
                 job.watermark_ms = now_ms;
             }
             job.begin(now_ms, registration.schedule, led_ms);
-            let watermark = from_millis(job.decided_ms(registration.schedule));
+            let watermark = ServerTime::from_millis(job.decided_ms(registration.schedule));
             RegisteredJob { watermark, status: if known { JobStatus::Existing } else { JobStatus::New } }
         };
         jobs.iter().map(register).collect()
@@ -54,7 +54,8 @@ impl GroupLedger {
     /// Reads watermarks.
     #[must_use]
     pub fn watermarks(&self, jobs: &[Registration]) -> Vec<Option<ServerTime>> {
-        let read = |r: &Registration| Some(from_millis(self.jobs.get(&r.job)?.decided_ms(r.schedule)));
+        let read =
+            |r: &Registration| Some(ServerTime::from_millis(self.jobs.get(&r.job)?.decided_ms(r.schedule)));
         jobs.iter().map(read).collect()
     }
 

@@ -114,7 +114,3 @@ impl Job {
         self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
     }
 }
-
-pub(super) fn from_millis(millis: u64) -> ServerTime {
-    ServerTime::from_micros(millis.saturating_mul(1000))
-}

@@ -46,10 +46,10 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let of_one = |at| {
             let status = match reply.text(2 * at)? {
                 "new" => JobStatus::New,
-                "before" => JobStatus::Existing,
+                "existing" => JobStatus::Existing,
                 _ => return Err(unexpected_reply(reply.what)),
             };
-            Ok(RegisteredJob { watermark: from_millis(reply.number(2 * at + 1)?), status })
+            Ok(RegisteredJob { watermark: ServerTime::from_millis(reply.number(2 * at + 1)?), status })
         };
         let outcome = (0..jobs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
@@ -64,7 +64,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let reply = self.run(&script::LEDGER_WATERMARKS, keys, fingerprints(&jobs).collect()).await?;
         let of_one = |at| match reply.text(at)? {
             "" => Ok(None),
-            _ => Ok(Some(from_millis(reply.number(at)?))),
+            _ => Ok(Some(ServerTime::from_millis(reply.number(at)?))),
         };
         let outcome = (0..jobs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
@@ -130,9 +130,9 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             [run.job.to_string(), run.run.to_string(), run.claim.to_string(), millis(run.lease)]
         };
         let args = runs.iter().flat_map(item).collect();
-        let reply = self.run(&script::LEDGER_KEEP, vec![GroupKeys::of(&group).open], args).await?;
+        let reply = self.run(&script::LEDGER_RENEW, vec![GroupKeys::of(&group).open], args).await?;
         let of_one = |at| match reply.text(at)? {
-            "kept" => Ok(RunRenewal::Renewed),
+            "renewed" => Ok(RunRenewal::Renewed),
             "replaced" => Ok(RunRenewal::Replaced),
             "gone" => Ok(RunRenewal::Gone),
             _ => Err(unexpected_reply(reply.what)),
@@ -215,7 +215,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             MAX_TRIGGERS.to_string(),
             MAX_TRIGGERS_PER_JOB.to_string(),
         ];
-        let reply = self.run(&script::LEDGER_ORDER, keys, args).await?;
+        let reply = self.run(&script::LEDGER_COMMAND, keys, args).await?;
         let outcome = match reply.word() {
             "accepted" => CommandReply::Accepted { revision: reply.number(0)? },
             "unregistered" => CommandReply::Unregistered,
@@ -228,7 +228,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         let keys = vec![GroupKeys::of(&group).group];
-        let reply = self.run(&script::LEDGER_ORDERS, keys, vec![known.to_string()]).await?;
+        let reply = self.run(&script::LEDGER_CONTROLS, keys, vec![known.to_string()]).await?;
         let outcome = match reply.word() {
             "unchanged" => FleetControls::Unchanged,
             "changed" => changed(&reply)?,
@@ -236,10 +236,6 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         };
         Ok(Reply::new(reply.now, outcome))
     }
-}
-
-fn from_millis(millis: u64) -> ServerTime {
-    ServerTime::from_micros(millis.saturating_mul(1000))
 }
 
 impl ScriptReply {

@@ -1,10 +1,10 @@
 -- Decides whether a run may start. The order of the questions is the safety of the scheduler: it is explained at
--- lock-core's `RunLedger`, and is that of its rules. Nothing is written before everything was read.
+-- lock-ledger's `RunLedger`, and is that of its rules. Nothing is written before everything was read.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group
--- ARGV 1 job   2 run   3 claim   4 claim of the attempt before, or ''   5 most failures   6 most orphanings
+-- ARGV 1 job   2 run   3 claim   4 claim of the attempt before, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
---      11 revision of the job's orders   12 skip | queue | replace | allow   13 most open runs
+--      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
 --
 -- replies, each after the server's time in µs:
@@ -85,9 +85,9 @@ end
 
 local at, trigger = tonumber(run), nil
 if at then
-  local orders = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
-  if orders.paused == true then return answer('paused') end
-  if (orders.revision or '0') ~= ARGV[11] then return answer('outdated') end
+  local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
+  if controls.paused == true then return answer('paused') end
+  if (controls.revision or '0') ~= ARGV[11] then return answer('outdated') end
   if at == tonumber(job.mark) or open then return answer('duplicate') end
   if at <= decided(job.mark, decode(job.since), ARGV[10]) then return answer('superseded') end
   if at > now_ms then return answer('early', int(at - now_ms)) end

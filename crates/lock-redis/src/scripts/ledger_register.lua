@@ -4,7 +4,7 @@
 -- KEYS 1 group   2… jobs
 -- ARGV 1 absent, ms   2 most schedules of a job   3… fingerprint of each job's schedule
 --
--- reply: the server's time in µs, `registered`, then for each job: new | before, the time up to which it is decided, ms
+-- reply: the server's time in µs, `registered`, then for each job: new | existing, the time up to which it is decided, ms
 -- `led` is the time for which the group has had leaders. An outage of all, and a step of the clock, make no job absent.
 local led = tonumber(redis.call('HGET', KEYS[1], 'led') or 0)
 local silent = math.max(now_ms - tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), 0)
@@ -14,7 +14,7 @@ local reply = answer('registered')
 for i = 2, #KEYS do
   local mark, schedule = redis.call('HGET', KEYS[i], 'mark'), ARGV[i + 1]
   local since = decode(redis.call('HGET', KEYS[i], 'since')) or {}
-  reply[#reply + 1] = mark and 'before' or 'new'
+  reply[#reply + 1] = mark and 'existing' or 'new'
   mark = mark or int(now_ms)
   local of = since[schedule] or {from = int(now_ms), seen = int(led)}
   if led - tonumber(of.seen) > tonumber(ARGV[1]) then of.from = int(now_ms) end

@@ -1,20 +1,21 @@
--- Gives an order for a job. What was missed under the orders before it stays missed: the watermark is raised to now.
+-- Carries out a command for a job. Instants that were missed under the controls before it stay missed: the watermark is raised
+-- to now.
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
 -- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, or trigger:<uuid>
---      4 life of a trigger, ms   5 most triggers of the group   6 most triggers of the job
+--      4 life of a trigger, ms   5 maximum of triggers of the group   6 of the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
 --   unregistered | full | gone
-local name, order, value = ARGV[1], ARGV[2], ARGV[3]
+local name, command, value = ARGV[1], ARGV[2], ARGV[3]
 local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
-if order == 'trigger' then
-  -- An order that is delivered twice, far apart, was carried out in between.
+if command == 'trigger' then
+  -- A command that is delivered twice, far apart, was carried out in between.
   if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
     return answer('accepted', int(revision))
   end
@@ -35,7 +36,7 @@ if order == 'trigger' then
   return answer('accepted', int(revision))
 end
 
-if order == 'cancel' then
+if command == 'cancel' then
   local trigger = decode(group[value])
   if not trigger or trigger.job ~= name then return answer('gone') end
   revision = next_revision(revision)
@@ -44,20 +45,20 @@ if order == 'cancel' then
   return answer('accepted', int(revision))
 end
 
-local orders = decode(group['job:' .. name]) or {revision = '0', paused = false}
-local before = orders.paused
-local same = order == 'pause' and before or order == 'resume' and not before
-  or order == 'replace' and orders.schedule == value or order == 'restore' and not orders.schedule
+local controls = decode(group['job:' .. name]) or {revision = '0', paused = false}
+local before = controls.paused
+local same = command == 'pause' and before or command == 'resume' and not before
+  or command == 'replace' and controls.schedule == value or command == 'restore' and not controls.schedule
 if same then return answer('accepted', int(revision)) end
 revision = next_revision(revision)
-orders.revision = int(revision)
-if order == 'pause' then orders.paused = true end
-if order == 'resume' then orders.paused = false end
-if order == 'replace' then orders.schedule = value end
-if order == 'restore' then orders.schedule = nil end
-redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(orders))
-if order == 'reset' then
-  -- Brings back what a clock that was ahead has put into the future.
+controls.revision = int(revision)
+if command == 'pause' then controls.paused = true end
+if command == 'resume' then controls.paused = false end
+if command == 'replace' then controls.schedule = value end
+if command == 'restore' then controls.schedule = nil end
+redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(controls))
+if command == 'reset' then
+  -- Takes back what a clock that was ahead has put into the future.
   local since = decode(job.since) or {}
   for _, of in pairs(since) do
     of.from = int(math.min(tonumber(of.from), now_ms))
@@ -70,7 +71,7 @@ if order == 'reset' then
       write_open(KEYS[3], name, open)
     end
   end
-elseif order ~= 'pause' and now_ms > tonumber(job.mark) then
+elseif command ~= 'pause' and now_ms > tonumber(job.mark) then
   redis.call('HSET', KEYS[1], 'mark', int(now_ms))
 end
 return answer('accepted', int(revision))

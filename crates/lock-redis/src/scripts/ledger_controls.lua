@@ -1,4 +1,4 @@
--- Reads the orders of a group, if they are not those that the caller knows.
+-- Reads the controls of a group, unless the caller knows their revision.
 --
 -- KEYS 1 group
 -- ARGV 1 known revision
