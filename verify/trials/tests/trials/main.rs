@@ -48,6 +48,7 @@ const TRIALS: &[(&str, Trial)] = &[
 ];
 
 fn main() -> ExitCode {
+    with_one_arena();
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let table = Arc::new(Table::of_this_run());
@@ -64,4 +65,17 @@ fn main() -> ExitCode {
     let conclusion = libtest_mimic::run(&arguments, trials);
     table.print();
     conclusion.exit_code()
+}
+
+/// Starts this program again with one arena of the allocator: glibc's others keep what a burst of dialling used once, and a
+/// trial that compares memory would see tens of MiB come and go by chance.
+fn with_one_arena() {
+    use std::os::unix::process::CommandExt as _;
+    const VARIABLE: &str = "MALLOC_ARENA_MAX";
+    if std::env::var_os(VARIABLE).is_none() {
+        let program = std::env::current_exe().expect("a running program has a path");
+        let error =
+            std::process::Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, "1").exec();
+        panic!("the trials cannot be started again: {error}");
+    }
 }
