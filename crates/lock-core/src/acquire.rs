@@ -50,7 +50,7 @@ pub struct AcquireFuture {
     wanted: Wanted,
     wait: Wait,
     /// Until when it waits, from the first poll on.
-    patience: Option<WaitPolicy>,
+    wait_policy: Option<WaitPolicy>,
     join: Option<HoldId>,
     seated: Option<Seated>,
     done: bool,
@@ -58,7 +58,7 @@ pub struct AcquireFuture {
 
 impl AcquireFuture {
     pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted, wait: Wait) -> Self {
-        Self { handle, wanted, wait, patience: None, join: None, seated: None, done: false }
+        Self { handle, wanted, wait, wait_policy: None, join: None, seated: None, done: false }
     }
 
     pub(crate) fn joining(handle: Arc<Handle>, wanted: Wanted, hold: HoldId) -> Self {
@@ -70,13 +70,13 @@ impl AcquireFuture {
         // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
         let named = self.wanted.owner.or_else(|| Owner::ambient(driver.process));
         let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
-        let patience = *self.patience.get_or_insert_with(|| match self.wait {
+        let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
             Wait::For(wait) => WaitPolicy::Deadline(driver.clock.now() + wait),
             Wait::Forever => WaitPolicy::Unbounded,
         });
         let Wanted { name, terms, .. } = self.wanted.clone();
-        Entering { name, owner, owned: named.is_some(), terms, patience, join: self.join }
+        Entering { name, owner, owned: named.is_some(), terms, wait_policy, join: self.join }
     }
 
     /// `Ok(None)` if it was one try and somebody else holds the lock.

@@ -235,7 +235,7 @@ impl LockFactory {
     /// store has confirmed every release, and after `within` at the latest; the report names the locks whose release was
     /// not confirmed by then. Their leases end by themselves.
     ///
-    /// Env of a tokio runtime it does not wait: the report names every lock that is not released yet.
+    /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
     /// It does not wait for work under locks, which learns of it as of any loss. To drain, stop taking in work, await
     /// your tasks, then shut down.

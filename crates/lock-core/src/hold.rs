@@ -102,7 +102,7 @@ impl Hold {
     /// A token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
     ///
     /// # Panics
-    /// Env of a tokio runtime.
+    /// Outside of a tokio runtime.
     #[cfg(feature = "cancellation-token")]
     #[must_use]
     pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {

@@ -34,8 +34,8 @@ impl FredConnection {
     pub(crate) async fn open(client: Client, events: Events) -> Result<Self, Error> {
         // Before it is connected, so that nothing is missed.
         let messages = client.message_rx();
-        let carried = connect(&client).await?;
-        Ok(Self { client, carrier: tokio::spawn(carry(carried, messages, events)) })
+        let task = connect(&client).await?;
+        Ok(Self { client, carrier: tokio::spawn(supervise(task, messages, events)) })
     }
 
     /// fred keeps no account of the answers to `SUBSCRIBE`: a refusal goes to whatever command is next in line. So a
@@ -104,22 +104,22 @@ impl TryFrom<Argument> for Value {
 }
 
 /// Opens the connection. Dropping this, or what it gives, ends it; fred's own `init` would leave a task behind.
-async fn connect(client: &Client) -> Result<Carried, Error> {
+async fn connect(client: &Client) -> Result<ConnectionTask, Error> {
     let mut made = pin!(client.wait_for_connect());
     // It listens from its first poll on; the news may come before a second one.
     let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
-    let carried = Carried(client.connect());
+    let task = ConnectionTask(client.connect());
     match early {
         Poll::Ready(made) => made?,
         Poll::Pending => made.await?,
     }
-    Ok(carried)
+    Ok(task)
 }
 
 /// The task of fred that carries a connection; aborted with this.
-struct Carried(ConnectHandle);
+struct ConnectionTask(ConnectHandle);
 
-impl Drop for Carried {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -127,7 +127,7 @@ impl Drop for Carried {
 
 /// Reports the messages and the end. Without a policy fred ends its task with the connection, or when it takes an error
 /// for fatal.
-async fn carry(mut carried: Carried, mut messages: Receiver<Message>, events: Events) {
+async fn supervise(mut task: ConnectionTask, mut messages: Receiver<Message>, events: Events) {
     let reason = loop {
         tokio::select! {
             message = messages.recv() => match message {
@@ -135,7 +135,7 @@ async fn carry(mut carried: Carried, mut messages: Receiver<Message>, events: Ev
                 Err(RecvError::Lagged(_)) => events.missed(),
                 Err(RecvError::Closed) => break "the client was closed".to_owned(),
             },
-            ended = &mut carried.0 => break match ended {
+            ended = &mut task.0 => break match ended {
                 Ok(Ok(())) => "the client was closed".to_owned(),
                 Ok(Err(error)) => error.details().to_owned(),
                 Err(error) => error.to_string(),

@@ -4,7 +4,7 @@ use crate::{
     check::ConnectWarning,
     client::Client,
     clock::ServerClock,
-    connection::{ManagedConnection, Useless},
+    connection::{ManagedConnection, ReplaceReason},
     error::RequestError,
     keys::Keys,
     script::{self, Input, Script},
@@ -176,8 +176,8 @@ impl<C: Client> RedisBackend<C> {
     /// A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
     fn reconnect_if_read_only(&self, error: &RequestError) {
         if error.is_read_only() {
-            self.inner.connection.replace(Useless::ReadOnly);
-            self.inner.subscriptions.replace(Useless::ReadOnly);
+            self.inner.connection.replace(ReplaceReason::ReadOnly);
+            self.inner.subscriptions.replace(ReplaceReason::ReadOnly);
         }
     }
 }

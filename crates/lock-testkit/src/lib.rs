@@ -8,6 +8,7 @@
 //! - [`History`]: what was held when, and whether two holds were valid at once or tokens fell.
 //! - [`outlives_a_blocked_thread`]: a careless caller on a thread that the watchdog may need.
 //! - [`Seed`]: randomness that prints how to repeat it.
+//! - [`ThreadLog`]: what the thread of a test logs, whatever the tests beside it log.
 //! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
 //!   the data of yesterday; [`RawRedis`] to look into it.
 //! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
@@ -52,6 +53,7 @@ mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis;
 mod seed;
+mod thread_log;
 
 pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
 #[cfg(all(unix, feature = "servers"))]
@@ -63,3 +65,4 @@ pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]
 pub use redis::{Dump, RawRedis, RawValue, RedisServer, RedisServerBuilder, TlsFiles};
 pub use seed::{Seed, Stream};
+pub use thread_log::ThreadLog;

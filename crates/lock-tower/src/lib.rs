@@ -69,7 +69,7 @@
 //!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are answered with
 //!   503.
 //!
-//! # Env of the lock
+//! # Outside of the lock
 //! A request that is rejected before the lock costs the others nothing. These belong outside:
 //! - **Authentication and authorisation.** Otherwise any client can keep a key, and fill the queue of
 //!   waiters.

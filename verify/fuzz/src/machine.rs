@@ -111,13 +111,13 @@ impl World {
         let waiter = WaiterId(self.fresh());
         let owner = OwnerId(u64::from(bytes.choice(3)));
         let join = bytes.flag().then(|| nth(&self.guards.keys().copied().collect(), bytes)).flatten();
-        let patience = match bytes.choice(3) {
+        let wait_policy = match bytes.choice(3) {
             0 => WaitPolicy::NoWait,
             1 => WaitPolicy::Deadline(self.dice.now + Duration::from_millis(bytes.number() % 60_000)),
             _ => WaitPolicy::Unbounded,
         };
         self.waiting.insert(waiter);
-        self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms: terms(bytes), patience, join }));
+        self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms: terms(bytes), wait_policy, join }));
     }
 
     /// Answers any of the questions, in any way.

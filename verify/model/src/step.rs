@@ -92,7 +92,7 @@ impl World {
         let client = self.client(process);
         let place = client.entered;
         let want = config.scripts[process][place];
-        let (patience, until) = match want.wait {
+        let (wait_policy, until) = match want.wait {
             Wait::Forever => (WaitPolicy::Unbounded, Moment::NEVER),
             Wait::Once => (WaitPolicy::NoWait, Moment::NEVER),
             Wait::For(time) => (WaitPolicy::Deadline(now + time), now + time),
@@ -104,7 +104,7 @@ impl World {
             owner: OwnerId(want.owner),
             owned: true,
             terms: want.terms,
-            patience,
+            wait_policy,
             join: None,
         };
         self.feed(config, process, Event::Enter(entry), 0);

@@ -67,7 +67,7 @@ impl Driver {
     /// Starts an operation: an answer that is there at once is returned, any other call goes to the worker.
     pub(super) fn start(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Option<Event> {
         if Handle::try_current().is_err() {
-            // Env of a runtime a client of the store has neither sockets nor timers.
+            // Outside of a runtime a client of the store has neither sockets nor timers.
             self.leave(|letters| letters.ops.push((cell.clone(), op)));
             return None;
         }

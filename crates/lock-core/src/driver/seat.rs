@@ -61,7 +61,7 @@ pub(crate) struct Entering {
     pub(crate) owner: Owner,
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
-    pub(crate) patience: WaitPolicy,
+    pub(crate) wait_policy: WaitPolicy,
     pub(crate) join: Option<HoldId>,
 }
 
@@ -97,8 +97,8 @@ impl Driver {
                 let waiter = WaiterId(state.fresh_id());
                 state.seats.insert(waiter, Seat::Waiting(None));
                 let owner: OwnerId = who.owner.id();
-                let Entering { owned, terms, patience, join, .. } = who;
-                Entry { waiter, owner, owned, terms, patience, join }
+                let Entering { owned, terms, wait_policy, join, .. } = who;
+                Entry { waiter, owner, owned, terms, wait_policy, join }
             };
             let seated = Seated {
                 driver: self.clone(),

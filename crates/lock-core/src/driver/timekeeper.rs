@@ -61,7 +61,7 @@ impl Timekeeping {
             }
             tokio::select! {
                 biased;
-                // Env of the budget, as in the worker.
+                // Outside of the budget, as in the worker.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
                     driver.deliver_all(answered, &mut calls);
                 }

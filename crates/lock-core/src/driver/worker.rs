@@ -96,7 +96,7 @@ impl Running {
             let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 biased;
-                // Env of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
+                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
                 // turn would poll all of them.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
                     driver.deliver_all(answered, &mut calls);

@@ -1,4 +1,4 @@
-//! Tries to take the lock for the front of the line: one lease id, one attempt in attempt.
+//! Tries to take the lock for the front of the queue: one lease id, one request in flight.
 //!
 //! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless,
 //! and is used up by its first release.
@@ -100,7 +100,7 @@ impl Machine {
             Some(acquisition) if acquisition.attempt.is_some() => None,
             // One try is not slowed down by the failures of others, nor by the pause of one whose wait ended just now: its
             // caller wants an answer.
-            _ if self.queue.front()?.patience == WaitPolicy::NoWait => Some(self.fairness.others_until),
+            _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
             // The answer that somebody else got before may be old: with a stream of short waits, nobody would notice an outage.
             Some(acquisition)
                 if acquisition.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
@@ -159,7 +159,7 @@ impl Machine {
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
-    /// Nobody waits any more. An attempt in attempt is awaited, since its answer says what there is to undo.
+    /// Nobody waits any more. A request in flight is awaited, since its answer says what there is to undo.
     fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
             self.undo(s, acquisition);
@@ -192,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// The answer to the attempt in attempt; an answer for any other lease came too late to matter.
+    /// The answer to the request in flight; an answer for any other lease came too late to matter.
     pub(super) fn on_acquired(
         &mut self,
         s: &mut Ctx<'_>,
@@ -350,7 +350,8 @@ impl Machine {
     /// Only the front can have come for one try: others would have been refused at the door. And only this try is its
     /// one: what was asked for somebody who left may be older than its arrival.
     fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
-        let its_own = |front: &Entry| front.patience == WaitPolicy::NoWait && front.waiter == attempt.waiter;
+        let its_own =
+            |front: &Entry| front.wait_policy == WaitPolicy::NoWait && front.waiter == attempt.waiter;
         if let Some(front) = self.queue.front().copied().filter(its_own) {
             self.queue.remove(front.waiter);
             s.emit(Command::Refuse { waiter: front.waiter, refusal });

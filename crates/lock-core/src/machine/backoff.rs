@@ -15,7 +15,7 @@ pub(super) fn back_off(s: &mut Ctx<'_>, failures: u32, timeout: Duration) -> Dur
     base + s.jitter(base / 4)
 }
 
-/// The backoff of acquires of this name. It outlives the waiters: a stream of callers that give up must not turn
+/// The back-off of acquires of this name. It outlives the waiters: a stream of callers that give up must not turn
 /// into a stream of requests to a server that is down.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Backoff {

@@ -1,6 +1,6 @@
 //! The re-entrancy depth: how many guards the hold has, and what the store was told of it.
 //!
-//! At most one operation that changes the depth is in attempt, and the next absolute depth is computed only from
+//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from
 //! a settled answer. Whoever comes or goes meanwhile waits for that answer; then one operation brings the store
 //! up to date.
 
@@ -153,9 +153,9 @@ impl Machine {
         };
         hold.depth.failed(s, terms.operation_timeout);
         self.queue.outage_began(sent);
-        let hopeless = |patience| patience == WaitPolicy::NoWait || !failure.retryable;
+        let hopeless = |wait_policy| wait_policy == WaitPolicy::NoWait || !failure.retryable;
         let refused: Vec<_> =
-            self.queue.reentrants().filter(|e| hopeless(e.patience)).map(|e| e.waiter).collect();
+            self.queue.reentrants().filter(|e| hopeless(e.wait_policy)).map(|e| e.waiter).collect();
         for waiter in refused {
             self.queue.remove(waiter);
             s.emit(Command::Refuse { waiter, refusal: Refusal::Failed(failure.applied) });

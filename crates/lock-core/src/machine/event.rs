@@ -32,7 +32,7 @@ pub struct Entry {
     /// Under which terms.
     pub terms: Terms,
     /// How long it waits.
-    pub patience: WaitPolicy,
+    pub wait_policy: WaitPolicy,
     /// The hold that it must re-enter, if it came through a guard.
     pub join: Option<HoldId>,
 }

@@ -1,17 +1,17 @@
 //! How long this process may keep a lock to itself while others wait for it.
 //!
-//! Whoever releases and has a local waiter asks again at once, long before a wake-up reaches another process: a
-//! busy process would keep all others out for ever. So after some fairness in a row it steps back for a moment when
-//! others listen, and every so often regardless, since not every store can tell who listens.
+//! A process that releases and has a local waiter asks again at once, long before a wake-up reaches another process: a
+//! busy process would keep all others out for ever. So after some turns in a row it steps back for a moment if others
+//! listen, and after many turns in any case, since not every store can tell who listens.
 
 use super::{Ctx, Moment};
 use std::time::Duration;
 
-/// Fairness in a row after which others come first, if they listen.
+/// Turns in a row after which others come first, if they listen.
 const TURNS: u32 = 16;
 /// Time in a row after which others come first, if they listen.
 const STREAK: Duration = Duration::from_millis(100);
-/// Fairness in a row after which others come first, whether or not anybody is known to listen.
+/// Turns in a row after which others come first, whether or not anybody is known to listen.
 const TURNS_REGARDLESS: u32 = 1024;
 /// How long others have the lock to themselves: time for a wake-up and a request.
 const STEP_BACK: Duration = Duration::from_millis(10);

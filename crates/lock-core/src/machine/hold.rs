@@ -20,7 +20,7 @@ pub(super) struct Hold {
     pub(super) depth: Depth,
     pub(super) renewal: Renewal,
     pub(super) outstanding: Outstanding,
-    /// The last guard left, and the store will be told as soon as the operation in attempt is answered.
+    /// The last guard left, and the store is asked as soon as the operation in flight is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
     /// When the first guard must have been taken.
@@ -143,7 +143,7 @@ impl Machine {
         hold.guards -= 1;
         if let Some(ticket) = ticket {
             let left = hold.guards + self.queue.entrant_count();
-            // However long an operation in attempt still takes: nobody waits for more than two timeouts.
+            // However long an operation in flight still takes: nobody waits for more than two timeouts.
             hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
         }
     }
@@ -157,7 +157,7 @@ impl Machine {
         }
     }
 
-    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in attempt.
+    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in flight.
     pub(super) fn end_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {

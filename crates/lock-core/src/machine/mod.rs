@@ -5,10 +5,10 @@
 //! by a model checker.
 //!
 //! ```text
-//!   Enter ─▶ LINE of waiters, first in, first out ──────────── Leave · wait over · outage · Close ─▶ Refuse
+//!   Enter ─▶ QUEUE of waiters, first in, first out ───────── Leave · wait over · outage · Shutdown ─▶ Refuse
 //!              │ the front one, and no hold
 //!              ▼
-//!          CAMPAIGN  one fresh lease id ◀──────────────┐
+//!          ACQUISITION  one fresh lease id ◀───────────┐
 //!              │ TryAcquire                            │ wake-up, lease of the other over, back-off
 //!              ├─ Busy ──▶ Watch, acknowledged ──▶ wait ┤
 //!              ├─ Unknown / Late ──────────────────────┘  (same id: repeating is harmless)
@@ -18,16 +18,16 @@
 //!              │  ┌ Held ──── a third of the lease ────▶ Renew ─┐             │
 //!              │  │  ▲  Renewed: deadline = sent + lease − margin│             │
 //!              │  └──┴── Unknown: Suspect, retry quickly ◀───────┘             │
-//!              │  same owner enters ─▶ ENTRANT ─▶ TryAcquire(keep, depth) ─▶ Grant
+//!              │  same owner enters ─▶ REENTRANT ─▶ TryAcquire(reenter) ─▶ Grant
 //!              ├─ Released by its last guard                                  │
-//!              └─ Lost: Gone · deadline · max_hold · Close                    │
+//!              └─ Lost: Gone · deadline · max_hold · Shutdown                 │
 //!              ▼                                                              ▼
-//!          RETIRED lease id: Release(0) now, and again until it was executed past every
+//!          CLEANUP of the lease id: Release(0) now, and again until it was executed past every
 //!          `not_after` of an attempt whose outcome is unknown; never acquired again
 //! ```
 //!
-//! MachineConfig that live here, each with the failure that taught it at its place: at most one depth-changing operation
-//! in attempt per lease; the expiry and the deadline never fall; a lease id is cleanups by its first release; a
+//! Rules that live here, each with the failure that taught it at its place: at most one depth-changing operation in
+//! flight per lease; the expiry and the deadline never fall; a lease id is used up by its first release; a
 //! wake-up during an attempt is latched; an attempt of unknown outcome is repeated or undone; the deadline counts
 //! from before the request was sent.
 
@@ -277,10 +277,10 @@ impl Machine {
                 false => Err(Refusal::BelowFloor(hold.id.token)),
             };
         }
-        if entry.patience == WaitPolicy::NoWait && (hold.is_some() || self.queue.has_line()) {
+        if entry.wait_policy == WaitPolicy::NoWait && (hold.is_some() || self.queue.has_line()) {
             return Err(Refusal::Busy);
         }
-        if entry.patience == WaitPolicy::NoWait && self.has_enough_to_undo() {
+        if entry.wait_policy == WaitPolicy::NoWait && self.has_enough_to_undo() {
             return Err(Refusal::TooManyUndos);
         }
         Ok(Admission::Line)

@@ -40,7 +40,7 @@ pub(super) enum Cause {
 
 impl Waiter {
     fn alarm(&self, outage_since: Option<Moment>) -> Option<(Moment, Cause)> {
-        let wait_over = match self.entry.patience {
+        let wait_over = match self.entry.wait_policy {
             WaitPolicy::Deadline(at) => Some((at, Cause::WaitOver)),
             WaitPolicy::NoWait | WaitPolicy::Unbounded => None,
         };

@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Another renewal may still be in attempt (a suspicion does not wait for it): its answer plans the next.
+    /// Another renewal may still be in flight (a suspicion does not wait for it): its answer plans the next.
     fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
         match renewal.in_flight {
             0 => Renewal::after(sent, terms).next_at,

@@ -2,13 +2,14 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{LockFactory, LockOptions, backend::BackendErrorKind, observer::OtelObserver};
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, Op, ThreadLog};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
     data::{AggregatedMetrics, MetricData},
 };
 use std::collections::BTreeMap;
+use tracing::level_filters::LevelFilter;
 
 struct Exported {
     provider: SdkMeterProvider,
@@ -190,54 +191,16 @@ async fn a_classifier_adds_a_class_and_no_name() {
     assert!(values["lock.held"].1.contains_key("lock.backend=memory lock.class=stock"), "{values:?}");
 }
 
-/// Collects what is logged, as text.
-#[derive(Clone, Default)]
-struct Log(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-const ALONE: &str = "LOCK_CORE_TEST_ALONE";
-
-/// In a process of its own: a scoped subscriber does not hear of call sites that another thread reaches first.
-#[test]
-fn losses_are_logged_as_errors_and_the_ordinary_as_debug() {
-    if std::env::var_os(ALONE).is_some() {
-        return look_at_the_log();
-    }
-    let alone = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "metrics::losses_are_logged_as_errors_and_the_ordinary_as_debug"])
-        .env(ALONE, "yes")
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&alone.stdout).into_owned();
-    assert!(alone.status.success() && said.contains("1 passed"), "{said}");
-}
-
-#[tokio::main(flavor = "current_thread", start_paused = true)]
-async fn look_at_the_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG)
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _default = tracing::subscriber::set_default(subscriber);
+#[tokio::test(start_paused = true)]
+async fn losses_are_logged_as_errors_and_the_ordinary_as_debug() {
+    let log = ThreadLog::listen(LevelFilter::DEBUG);
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
     let guard = lock.with_fixed_lease(secs(1)).unwrap().acquire().await.unwrap();
     guard.lost().await;
     guard.release().await.unwrap();
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     let line =
         |level: &str, message: &str| text.lines().any(|line| line.contains(level) && line.contains(message));
     assert!(line("DEBUG", "acquired lock.name=\"x\" lock.token="), "{text}");

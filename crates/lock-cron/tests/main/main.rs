@@ -8,6 +8,7 @@ mod faults;
 mod fleet;
 mod leadership;
 mod leases;
+mod log;
 #[cfg(feature = "otel")]
 mod metrics;
 mod misfires;

@@ -1,6 +1,6 @@
 //! Rules of the scripts, each with the case that made it a rule.
 
-use crate::support::{Log, assert_no_lock_is_left, client, factory, name, redis, until};
+use crate::support::{assert_no_lock_is_left, client, factory, name, redis, until};
 use lock_core::{
     FencingToken, LockErrorKind, LockFactory, LockOptions,
     backend::{
@@ -11,10 +11,11 @@ use lock_core::{
 };
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::{
-    ClockShift, RedisServer,
+    ClockShift, RedisServer, ThreadLog,
     contender::{Contender, next},
 };
 use std::{sync::Arc, time::Duration};
+use tracing::level_filters::LevelFilter;
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -201,7 +202,7 @@ async fn without_a_retention_a_counter_keeps_its_expiry() {
 /// Redisson counts from 1 where the counter is missing; ours counts microseconds.
 #[tokio::test]
 async fn a_counter_that_redisson_restarted_is_warned_of_once() {
-    let heard = Log::listen();
+    let heard = ThreadLog::listen(LevelFilter::INFO);
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);

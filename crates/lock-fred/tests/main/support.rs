@@ -8,7 +8,6 @@ use lock_core::{
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use std::{
-    io,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -86,39 +85,4 @@ pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
     let left: Vec<_> =
         server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect();
     assert_eq!(left, Vec::<String>::new(), "keys that are left");
-}
-
-/// What this thread logs through `tracing` from now on, until it is dropped.
-pub(crate) struct Log {
-    lines: Arc<Mutex<Vec<u8>>>,
-    _guard: tracing::subscriber::DefaultGuard,
-}
-
-impl Log {
-    pub(crate) fn listen() -> Self {
-        let lines = Arc::new(Mutex::default());
-        let to = Lines(Arc::clone(&lines));
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || to.clone()).finish();
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
-    }
-
-    /// How many lines have these words.
-    pub(crate) fn count(&self, words: &str) -> usize {
-        let lines = self.lines.lock().unwrap();
-        String::from_utf8_lossy(&lines).lines().filter(|line| line.contains(words)).count()
-    }
-}
-
-#[derive(Clone)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

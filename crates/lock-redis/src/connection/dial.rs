@@ -42,8 +42,8 @@ impl<C: Client> Dialer<C> {
             Ok(Err(error)) => return Err(self.failed(&secrets.hide_in_dial(error))),
             Err(_) => return Err(self.nobody_answers()),
         };
-        let (liveness, useless) = (Liveness::default(), SetOnce::new());
-        Ok(Dialled { connection, liveness, end, useless, secrets })
+        let (liveness, replaced) = (Liveness::default(), SetOnce::new());
+        Ok(Dialled { connection, liveness, end, replaced, secrets })
     }
 
     /// Nobody answered within the limit.

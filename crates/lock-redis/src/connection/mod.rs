@@ -42,17 +42,17 @@ pub(crate) struct Dialled<T> {
     /// Set when it has ended, to the reason.
     end: Arc<SetOnce<String>>,
     /// Set when another connection is needed although this one stands.
-    useless: SetOnce<Useless>,
+    replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
 }
 
 /// Why a connection that stands is of no further use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Useless {
+pub(crate) enum ReplaceReason {
     /// The server has become a replica.
     ReadOnly,
     /// A subscription failed, and what else comes may be taken for the answer to another.
-    OutOfStep,
+    SubscriptionFailed,
 }
 
 impl<C: Client> ManagedConnection<C> {
@@ -100,9 +100,9 @@ impl<C: Client> ManagedConnection<C> {
     }
 
     /// Asks for another connection, if one stands.
-    pub(crate) fn replace(&self, reason: Useless) {
+    pub(crate) fn replace(&self, reason: ReplaceReason) {
         if let Some(dialled) = &*self.current.borrow() {
-            let _ = dialled.useless.set(reason);
+            let _ = dialled.replaced.set(reason);
         }
     }
 

@@ -1,6 +1,6 @@
 //! When a connection is given up, and when the next one is dialled.
 
-use super::{Current, Dialer, Dialled, Purpose, Useless};
+use super::{Current, Dialer, Dialled, Purpose, ReplaceReason};
 use crate::{
     client::{Client, Command},
     pauses::{Pauses, between, jittered},
@@ -33,7 +33,7 @@ pub(super) struct Supervisor<C: Client> {
 enum Reason {
     Ended(String),
     Unresponsive,
-    Useless(Useless),
+    Replaced(ReplaceReason),
 }
 
 impl<C: Client> Supervisor<C> {
@@ -71,7 +71,7 @@ impl<C: Client> Supervisor<C> {
             sleep_until(replaceable_at).await;
             tokio::select! {
                 () = dialled.liveness.died() => Reason::Unresponsive,
-                useless = dialled.useless.wait() => Reason::Useless(*useless),
+                reason = dialled.replaced.wait() => Reason::Replaced(*reason),
             }
         };
         tokio::select! {
@@ -126,7 +126,11 @@ fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
             tracing::warn!(reason, "redis connection lost, reconnecting");
         }
         Reason::Unresponsive => tracing::warn!("redis connection unresponsive, reconnecting"),
-        Reason::Useless(Useless::ReadOnly) => tracing::warn!("redis server became read-only, reconnecting"),
-        Reason::Useless(Useless::OutOfStep) => tracing::warn!("redis subscription failed, reconnecting"),
+        Reason::Replaced(ReplaceReason::ReadOnly) => {
+            tracing::warn!("redis server became read-only, reconnecting")
+        }
+        Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
+            tracing::warn!("redis subscription failed, reconnecting")
+        }
     }
 }

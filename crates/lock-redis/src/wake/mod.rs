@@ -5,7 +5,7 @@ mod tend;
 
 use crate::{
     client::{Client, Listener},
-    connection::{Dialer, ManagedConnection, Purpose, Useless},
+    connection::{Dialer, ManagedConnection, Purpose, ReplaceReason},
     error::{RequestError, runtime_ended},
     keys::channel,
     sync::lock,
@@ -49,7 +49,7 @@ impl<C: Client> Subscriptions<C> {
     }
 
     /// Asks for another connection.
-    pub(crate) fn replace(&self, reason: Useless) {
+    pub(crate) fn replace(&self, reason: ReplaceReason) {
         self.connection.replace(reason);
     }
 

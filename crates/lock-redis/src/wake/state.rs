@@ -31,7 +31,7 @@ pub(super) struct SubscriptionState {
     /// Wanted, not standing, not refused just now.
     missing: HashSet<String>,
     /// Standing, not wanted.
-    useless: HashSet<String>,
+    unwanted: HashSet<String>,
     /// Refused by the server: until when it is not asked for, and the error.
     refused: HashMap<String, (Instant, BackendError)>,
     /// By channel.
@@ -66,7 +66,7 @@ impl SubscriptionState {
         let (answer, acknowledgement) = oneshot::channel();
         let name = watch.1.clone();
         if self.standing.contains(&channel) {
-            self.useless.remove(&channel);
+            self.unwanted.remove(&channel);
             let _ = answer.send(Ok(()));
         } else if let Some((_, error)) =
             self.refused.get(&channel).filter(|(until, _)| *until > Instant::now())
@@ -88,7 +88,7 @@ impl SubscriptionState {
             self.waiting.remove(channel);
             self.missing.remove(channel);
             if self.standing.contains(channel) {
-                self.useless.insert(channel.to_owned());
+                self.unwanted.insert(channel.to_owned());
             }
         }
     }
@@ -112,9 +112,9 @@ impl SubscriptionState {
         if subscribe.is_empty() {
             self.limit = None;
         }
-        let unsubscribe: Vec<_> = self.useless.iter().take(MAX_CHANNELS).cloned().collect();
+        let unsubscribe: Vec<_> = self.unwanted.iter().take(MAX_CHANNELS).cloned().collect();
         for channel in &unsubscribe {
-            self.useless.remove(channel);
+            self.unwanted.remove(channel);
             self.standing.remove(channel);
         }
         Batch { subscribe, unsubscribe }
@@ -127,7 +127,7 @@ impl SubscriptionState {
             }
             self.missing.remove(&channel);
             if !self.wanted.contains_key(&channel) {
-                self.useless.insert(channel.clone());
+                self.unwanted.insert(channel.clone());
             }
             self.standing.insert(channel);
         }
@@ -160,7 +160,7 @@ impl SubscriptionState {
     /// Another connection: nothing stands there.
     pub(super) fn start_over(&mut self) {
         self.standing.clear();
-        self.useless.clear();
+        self.unwanted.clear();
         self.missing =
             self.wanted.keys().filter(|channel| !self.refused.contains_key(*channel)).cloned().collect();
     }

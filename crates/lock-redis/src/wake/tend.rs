@@ -3,7 +3,7 @@
 use super::{Shared, state::Batch};
 use crate::{
     client::Client,
-    connection::{Current, ManagedConnection, Useless},
+    connection::{Current, ManagedConnection, ReplaceReason},
     error::{RequestError, no_answer},
     sync::lock,
 };
@@ -108,7 +108,7 @@ async fn settle<C: Client>(
                 log(&error, logged);
                 shared.fail(batch, &error);
                 // An answer may still be on its way, and would be taken for that of the next batch.
-                connection.replace(Useless::OutOfStep);
+                connection.replace(ReplaceReason::SubscriptionFailed);
                 return if retryable { Settled::No } else { Settled::Refused };
             }
         }

@@ -6,13 +6,10 @@ use crate::{
 };
 use lock_core::LockError;
 use lock_redis::client::DialErrorKind;
-use std::{
-    error::Error,
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use lock_testkit::ThreadLog;
+use std::{error::Error, time::Duration};
 use tokio::time::sleep;
+use tracing::level_filters::LevelFilter;
 
 /// The password of every backend of these tests, which the scripted server quotes.
 const CANARY: &str = "canary";
@@ -28,30 +25,9 @@ fn assert_silent(error: &(dyn Error + 'static)) {
     }
 }
 
-/// What this thread logs.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn password_is_in_no_error_and_no_log_line() {
-    let log = Log::default();
-    let to = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || to.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = ThreadLog::listen(LevelFilter::TRACE);
 
     for quotes in QUOTES {
         let dialled = Scripted::default();
@@ -78,7 +54,7 @@ async fn password_is_in_no_error_and_no_log_line() {
         assert_silent(&acquire(&backend, "x").await.unwrap_err());
     }
 
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("redis connection lost") && log.contains("redis not reconnected yet"), "{log}");
     assert!(log.contains("it does not know AUTH"), "{log}");
     assert!(!log.contains(CANARY), "{log}");

@@ -1,6 +1,6 @@
 //! The backend trait, passed on through [`carry_out`] where faults are planned.
 
-use super::{FaultyBackend, call::carry_out, desk::Desk, fault::Op};
+use super::{FaultyBackend, call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
 use lock_core::{
     LockName, Store,
@@ -31,7 +31,7 @@ impl Backend for FaultyBackend {
             let (inner, request) = (self.inner.backend.clone(), request.clone());
             async move { inner.acquire(request).await }
         };
-        carry_out(&self.desk, Op::Acquire, acquire, Err).await
+        carry_out(&self.plan, Op::Acquire, acquire, Err).await
     }
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
@@ -40,7 +40,7 @@ impl Backend for FaultyBackend {
             async move { inner.renew(items).await }
         };
         let every = |error: BackendError| items.iter().map(|_| Err(error.clone())).collect();
-        carry_out(&self.desk, Op::Renew, renew, every).await
+        carry_out(&self.plan, Op::Renew, renew, every).await
     }
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
@@ -48,7 +48,7 @@ impl Backend for FaultyBackend {
             let (inner, request) = (self.inner.backend.clone(), request.clone());
             async move { inner.release(request).await }
         };
-        carry_out(&self.desk, Op::Release, release, Err).await
+        carry_out(&self.plan, Op::Release, release, Err).await
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
@@ -66,7 +66,7 @@ impl Backend for FaultyBackend {
 /// The subscriptions of a [`FaultyBackend`] whose store pushes.
 struct FaultySubscriptions {
     inner: Arc<dyn Subscriptions>,
-    desk: Arc<Desk>,
+    plan: Arc<FaultPlan>,
 }
 
 impl fmt::Debug for FaultySubscriptions {
@@ -86,7 +86,7 @@ impl Subscriptions for FaultySubscriptions {
             let (inner, name) = (self.inner.clone(), name.clone());
             async move { inner.subscribe(subscriber, name).await }
         };
-        carry_out(&self.desk, Op::Subscribe, subscribe, Err).await
+        carry_out(&self.plan, Op::Subscribe, subscribe, Err).await
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
@@ -94,15 +94,15 @@ impl Subscriptions for FaultySubscriptions {
             let (inner, name) = (self.inner.clone(), name.clone());
             async move { inner.unsubscribe(subscriber, name).await }
         };
-        carry_out(&self.desk, Op::Unsubscribe, unsubscribe, Err).await
+        carry_out(&self.plan, Op::Unsubscribe, unsubscribe, Err).await
     }
 }
 
 impl From<FaultyBackend> for Store {
     fn from(faulty: FaultyBackend) -> Self {
-        let desk = faulty.desk.clone();
+        let plan = faulty.plan.clone();
         match faulty.inner.subscriptions.clone() {
-            Some(inner) => Self::pushing(Arc::new(faulty), Arc::new(FaultySubscriptions { inner, desk })),
+            Some(inner) => Self::pushing(Arc::new(faulty), Arc::new(FaultySubscriptions { inner, plan })),
             None => Self::polling(faulty),
         }
     }

@@ -1,8 +1,8 @@
 //! One call from its beginning to its answer: gate, fault, gate.
 
 use super::{
-    desk::Desk,
     fault::{Fault, Kept, Op},
+    fault_plan::FaultPlan,
 };
 use lock_core::backend::{Applied, BackendError, BackendErrorKind};
 use std::{
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// Carries a call out. `apply` asks the backend inside, as often as the fault wants; `fail` makes the answer of
 /// an error.
 pub(super) async fn carry_out<T, F>(
-    desk: &Arc<Desk>,
+    plan: &Arc<FaultPlan>,
     op: Op,
     apply: impl Fn() -> F + Send,
     fail: impl Fn(BackendError) -> T + Send,
@@ -23,13 +23,13 @@ where
     T: Send + 'static,
     F: Future<Output = T> + Send + 'static,
 {
-    let _under_way = desk.counts.begin(op);
-    let fate = desk.fate(op);
+    let _under_way = plan.counts.begin(op);
+    let fate = plan.fate(op);
     if let Some(gate) = &fate.before {
         gate.pass().await;
     }
     let once = || {
-        desk.counts.apply(op);
+        plan.counts.apply(op);
         apply()
     };
     let lost = |message| fail(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message));
@@ -70,10 +70,10 @@ where
             }
         }
         Fault::Late(time) => {
-            let (desk, call) = (desk.clone(), apply());
+            let (plan, call) = (plan.clone(), apply());
             tokio::spawn(async move {
                 sleep(time).await;
-                desk.counts.apply(op);
+                plan.counts.apply(op);
                 call.await
             });
             pending().await

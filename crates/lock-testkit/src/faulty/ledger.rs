@@ -1,6 +1,6 @@
 //! The run ledger, passed on through [`carry_out`] where faults are planned.
 
-use super::{call::carry_out, desk::Desk, fault::Op};
+use super::{call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
 use lock_core::{
     backend::{BackendError, Reply},
@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct FaultyLedger {
     pub(super) inner: Arc<dyn RunLedger>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) plan: Arc<FaultPlan>,
 }
 
 impl fmt::Debug for FaultyLedger {
@@ -41,7 +41,7 @@ impl RunLedger for FaultyLedger {
             let (inner, group, jobs) = (self.inner.clone(), group.clone(), jobs.clone());
             async move { inner.register(group, jobs).await }
         };
-        carry_out(&self.desk, Op::Register, register, Err).await
+        carry_out(&self.plan, Op::Register, register, Err).await
     }
 
     async fn watermarks(
@@ -57,7 +57,7 @@ impl RunLedger for FaultyLedger {
             let (inner, request) = (self.inner.clone(), request.clone());
             async move { inner.claim(request).await }
         };
-        carry_out(&self.desk, Op::Claim, claim, Err).await
+        carry_out(&self.plan, Op::Claim, claim, Err).await
     }
 
     async fn renew(
@@ -69,7 +69,7 @@ impl RunLedger for FaultyLedger {
             let (inner, group, runs) = (self.inner.clone(), group.clone(), runs.clone());
             async move { inner.renew(group, runs).await }
         };
-        carry_out(&self.desk, Op::RenewRuns, renew, Err).await
+        carry_out(&self.plan, Op::RenewRuns, renew, Err).await
     }
 
     async fn end(&self, request: EndRequest) -> Result<Reply<EndReply>, BackendError> {
@@ -77,7 +77,7 @@ impl RunLedger for FaultyLedger {
             let (inner, request) = (self.inner.clone(), request.clone());
             async move { inner.end(request).await }
         };
-        carry_out(&self.desk, Op::EndRun, end, Err).await
+        carry_out(&self.plan, Op::EndRun, end, Err).await
     }
 
     async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
@@ -97,6 +97,6 @@ impl RunLedger for FaultyLedger {
             let (inner, group) = (self.inner.clone(), group.clone());
             async move { inner.controls(group, known).await }
         };
-        carry_out(&self.desk, Op::Controls, controls, Err).await
+        carry_out(&self.plan, Op::Controls, controls, Err).await
     }
 }

@@ -3,8 +3,8 @@
 mod backend;
 mod call;
 mod counts;
-mod desk;
 mod fault;
+mod fault_plan;
 mod gate;
 mod ledger;
 
@@ -16,7 +16,7 @@ pub use gate::Gate;
 pub use ledger::FaultyLedger;
 
 use crate::seed::Seed;
-use desk::Desk;
+use fault_plan::FaultPlan;
 use lock_core::Store;
 use lock_ledger::RunLedger;
 use std::{fmt, sync::Arc};
@@ -32,35 +32,35 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct FaultyBackend {
     inner: Store,
-    desk: Arc<Desk>,
+    plan: Arc<FaultPlan>,
 }
 
 impl FaultyBackend {
     /// A healthy one over `inner`.
     #[must_use]
     pub fn new(inner: impl Into<Store>) -> Self {
-        Self { inner: inner.into(), desk: Arc::default() }
+        Self { inner: inner.into(), plan: Arc::default() }
     }
 
     /// The run ledger `inner`, with the faults that are planned here.
     #[must_use]
     pub fn ledger(&self, inner: impl RunLedger) -> FaultyLedger {
-        FaultyLedger { inner: Arc::new(inner), desk: self.desk.clone() }
+        FaultyLedger { inner: Arc::new(inner), plan: self.plan.clone() }
     }
 
     /// The next call of `op` has this fault; several are taken one call each, oldest first.
     pub fn next(&self, op: Op, fault: Fault) {
-        self.desk.edit(|plan| plan.of(op).next.push_back(fault));
+        self.plan.edit(|plan| plan.of(op).next.push_back(fault));
     }
 
     /// The next calls of `op` have these faults, one each.
     pub fn script(&self, op: Op, faults: impl IntoIterator<Item = Fault>) {
-        self.desk.edit(|plan| plan.of(op).next.extend(faults));
+        self.plan.edit(|plan| plan.of(op).next.extend(faults));
     }
 
     /// Every call of `op` has this fault until [`heal`](FaultyBackend::heal), unless one is set for the next.
     pub fn always(&self, op: Op, fault: Fault) {
-        self.desk.edit(|plan| plan.of(op).always = Some(fault));
+        self.plan.edit(|plan| plan.of(op).always = Some(fault));
     }
 
     /// Every operation has this fault until [`heal`](FaultyBackend::heal).
@@ -73,50 +73,50 @@ impl FaultyBackend {
     /// stores keep in order. The same calls in the same order get the same faults.
     pub fn random(&self, seed: impl Into<Seed>, probability: f64) {
         let seed = seed.into();
-        self.desk.edit(|plan| plan.dice = Some(desk::Dice::new(seed, probability)));
+        self.plan.edit(|plan| plan.dice = Some(fault_plan::Dice::new(seed, probability)));
     }
 
     /// The seed of the random faults, while there are any.
     #[must_use]
     pub fn seed(&self) -> Option<Seed> {
-        self.desk.edit(|plan| plan.dice.as_ref().map(desk::Dice::seed))
+        self.plan.edit(|plan| plan.dice.as_ref().map(fault_plan::Dice::seed))
     }
 
     /// No more faults of any kind. Calls that hang go on hanging, and gates stay where they are.
     pub fn heal(&self) {
-        self.desk.edit(desk::Plan::clear);
+        self.plan.edit(fault_plan::Plan::clear);
     }
 
     /// Puts up a gate at which the next call of `op` stops; several are taken one call each, oldest first.
     #[must_use = "a gate opens when it is dropped"]
     pub fn gate(&self, op: Op, phase: Phase) -> Gate {
         let gate = Gate::new();
-        self.desk.edit(|plan| plan.of(op).gates(phase).push_back(gate.bar()));
+        self.plan.edit(|plan| plan.of(op).gates(phase).push_back(gate.bar()));
         gate
     }
 
     /// How many calls of `op` were begun.
     #[must_use]
     pub fn calls(&self, op: Op) -> usize {
-        self.desk.counts.calls(op)
+        self.plan.counts.calls(op)
     }
 
     /// How often `op` reached the backend inside.
     #[must_use]
     pub fn applied(&self, op: Op) -> usize {
-        self.desk.counts.applied(op)
+        self.plan.counts.applied(op)
     }
 
     /// How many calls of all operations are under way: neither answered nor dropped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        Op::ALL.into_iter().map(|op| self.desk.counts.in_flight(op)).sum()
+        Op::ALL.into_iter().map(|op| self.plan.counts.in_flight(op)).sum()
     }
 
     /// How many calls of `op` were under way at once, at most.
     #[must_use]
     pub fn most_in_flight(&self, op: Op) -> usize {
-        self.desk.counts.most(op)
+        self.plan.counts.most(op)
     }
 }
 

@@ -2,18 +2,18 @@
 
 use super::{
     connection,
-    desk::{Desk, Open},
+    control::{Open, ProxyControl},
 };
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, select, time::sleep};
 
 /// Accepts connections until the proxy ends. Those that are open then are dropped with the runtime.
-pub(super) async fn accept(listener: std::net::TcpListener, desk: Arc<Desk>) {
+pub(super) async fn accept(listener: std::net::TcpListener, control: Arc<ProxyControl>) {
     let listener = TcpListener::from_std(listener).expect("a socket that does not block suits a runtime");
     loop {
         let accepted = select! {
             biased;
-            () = desk.until(|switches| switches.ended) => return,
+            () = control.until(|switches| switches.ended) => return,
             accepted = listener.accept() => accepted,
         };
         let Ok((client, _)) = accepted else {
@@ -21,12 +21,12 @@ pub(super) async fn accept(listener: std::net::TcpListener, desk: Arc<Desk>) {
             continue;
         };
         let (refuse, cuts, target) = {
-            let switches = desk.switches.borrow();
+            let switches = control.switches.borrow();
             (switches.refuse, switches.cuts, switches.target)
         };
         if !refuse {
-            let open = Open::new(desk.clone(), cuts);
-            tokio::spawn(connection::serve(client, target, desk.clone(), open));
+            let open = Open::new(control.clone(), cuts);
+            tokio::spawn(connection::serve(client, target, control.clone(), open));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! One way of a connection: what is read is delivered in its order, when it is due.
 
 use super::{
-    desk::Desk,
+    control::ProxyControl,
     switches::{Predicate, Way},
 };
 use std::{future::pending, pin::pin};
@@ -37,9 +37,14 @@ struct Chunk {
 
 /// Carries bytes until a chunk ends the connection, or the server does. When the client ends, this way is closed,
 /// and the other goes on.
-pub(super) async fn carry(desk: &Desk, way: Way, from: &mut ReadHalf<'_>, to: &mut WriteHalf<'_>) -> End {
+pub(super) async fn carry(
+    control: &ProxyControl,
+    way: Way,
+    from: &mut ReadHalf<'_>,
+    to: &mut WriteHalf<'_>,
+) -> End {
     let (queue, queued) = mpsc::channel(QUEUE);
-    let mut delivering = pin!(deliver(desk, way, queued, to));
+    let mut delivering = pin!(deliver(control, way, queued, to));
     select! {
         end = &mut delivering => end,
         () = collect(from, queue) => delivering.await,
@@ -58,14 +63,19 @@ async fn collect(from: &mut ReadHalf<'_>, queue: Sender<Chunk>) {
     }
 }
 
-async fn deliver(desk: &Desk, way: Way, mut queue: Receiver<Chunk>, to: &mut WriteHalf<'_>) -> End {
+async fn deliver(
+    control: &ProxyControl,
+    way: Way,
+    mut queue: Receiver<Chunk>,
+    to: &mut WriteHalf<'_>,
+) -> End {
     while let Some(Chunk { read, bytes }) = queue.recv().await {
-        due(desk, way, read).await;
+        due(control, way, read).await;
         if bytes.is_empty() {
             break;
         }
         if way == Way::ToServer
-            && let Some(end) = fate(desk, &bytes)
+            && let Some(end) = fate(control, &bytes)
         {
             return end(bytes);
         }
@@ -83,8 +93,8 @@ async fn deliver(desk: &Desk, way: Way, mut queue: Receiver<Chunk>, to: &mut Wri
 }
 
 /// Returns when something that was read then can be delivered, by the switches as they are meanwhile.
-async fn due(desk: &Desk, way: Way, read: Instant) {
-    let mut switches = desk.switches.subscribe();
+async fn due(control: &ProxyControl, way: Way, read: Instant) {
+    let mut switches = control.switches.subscribe();
     loop {
         let (stalled, due) = {
             let switches = switches.borrow_and_update();
@@ -101,9 +111,9 @@ async fn due(desk: &Desk, way: Way, read: Instant) {
 }
 
 /// What becomes of a chunk that is not simply delivered.
-fn fate(desk: &Desk, bytes: &[u8]) -> Option<fn(Vec<u8>) -> End> {
+fn fate(control: &ProxyControl, bytes: &[u8]) -> Option<fn(Vec<u8>) -> End> {
     let (capture, lose) = {
-        let switches = desk.switches.borrow();
+        let switches = control.switches.borrow();
         (switches.capture.clone(), switches.lose.clone())
     };
     // Asked outside of the lock: a predicate may look at the proxy.

@@ -3,7 +3,7 @@
 use super::{
     captured::{ANSWER_TIMEOUT, Captured},
     carry::{End, carry},
-    desk::{Desk, Open},
+    control::{Open, ProxyControl},
     switches::Way,
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// Carries bytes both ways until the server closes, the connection is cut, or a chunk has a fate of its own.
-pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<Desk>, open: Open) {
+pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Arc<ProxyControl>, open: Open) {
     let connecting = select! {
         biased;
         () = open.cut() => return,
@@ -31,8 +31,8 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<D
         // In no fixed order: with one, a busy way to the server would leave the other no turn.
         select! {
             () = open.cut() => End::Close,
-            end = carry(&desk, Way::ToServer, &mut from_client, &mut to_server) => end,
-            end = carry(&desk, Way::ToClient, &mut from_server, &mut to_client) => end,
+            end = carry(&control, Way::ToServer, &mut from_client, &mut to_server) => end,
+            end = carry(&control, Way::ToClient, &mut from_server, &mut to_client) => end,
         }
     };
     match end {
@@ -40,24 +40,24 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, desk: Arc<D
             drop(client);
             drop(open);
         }
-        End::Lose(chunk) => lose(chunk, client, server, &desk, open).await,
+        End::Lose(chunk) => lose(chunk, client, server, &control, open).await,
         End::Capture(chunk) => {
             // In hand before the client can notice.
-            desk.ledger().captured.extend(Captured::new(server, chunk));
+            control.ledger().captured.extend(Captured::new(server, chunk));
             drop(client);
             drop(open);
         }
     }
 }
 
-async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, desk: &Desk, open: Open) {
+async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, control: &ProxyControl, open: Open) {
     if matches!(timeout(ANSWER_TIMEOUT, server.write_all(&chunk)).await, Ok(Ok(()))) {
         let mut answer = [0; 1024];
         select! {
             () = open.cut() => {}
             _ = timeout(ANSWER_TIMEOUT, server.read(&mut answer)) => {}
         }
-        desk.ledger().lost += 1; // before the client can notice
+        control.ledger().lost += 1; // before the client can notice
     }
     drop(client);
     drop(open);

@@ -4,13 +4,13 @@ mod accept;
 mod captured;
 mod carry;
 mod connection;
-mod desk;
+mod control;
 mod switches;
 
 pub use switches::Direction;
 
 use crate::ports;
-use desk::Desk;
+use control::ProxyControl;
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
@@ -45,7 +45,7 @@ use tokio::runtime;
 /// assert_eq!(server.command(&["GET", "a"]).text(), "1"); // carried out all the same
 /// ```
 pub struct TcpProxy {
-    desk: Arc<Desk>,
+    control: Arc<ProxyControl>,
     port: u16,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,15 +60,15 @@ impl TcpProxy {
         let listener = ports::listen();
         listener.set_nonblocking(true).expect("a socket can be made not to block");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        let desk = Arc::new(Desk::new(target));
+        let control = Arc::new(ProxyControl::new(target));
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
-        let work = accept::accept(listener, desk.clone());
+        let work = accept::accept(listener, control.clone());
         let thread = thread::Builder::new()
             .name("lock-testkit-proxy".into())
             .spawn(move || runtime.block_on(work))
             .expect("a thread can be made");
-        Self { desk, port, thread: Some(thread) }
+        Self { control, port, thread: Some(thread) }
     }
 
     /// Its port.
@@ -91,36 +91,36 @@ impl TcpProxy {
 
     /// New connections go to this server.
     pub fn retarget(&self, target: SocketAddr) {
-        self.desk.switch(|switches| switches.target = target);
+        self.control.switch(|switches| switches.target = target);
     }
 
     /// No more faults: what was stalled or delayed is delivered at once, connections are accepted, and predicates
     /// are forgotten. What was [captured](TcpProxy::capture) stays so.
     pub fn pass(&self) {
-        self.desk.switch(switches::Switches::pass);
+        self.control.switch(switches::Switches::pass);
     }
 
     /// Closes all present connections; returns when they are closed. Future ones are not concerned.
     pub fn cut(&self) {
-        self.desk.switch(|switches| switches.cuts += 1);
-        self.desk.wait_until_cut();
+        self.control.switch(|switches| switches.cuts += 1);
+        self.control.wait_until_cut();
     }
 
     /// Closes all present connections, and new ones as soon as they are made, until [`pass`](TcpProxy::pass).
     pub fn refuse(&self) {
-        self.desk.switch(|switches| switches.refuse = true);
+        self.control.switch(|switches| switches.refuse = true);
         self.cut();
     }
 
     /// Keeps what is sent in this direction, also that a side has closed, until [`pass`](TcpProxy::pass).
     /// Connections stay open.
     pub fn stall(&self, direction: Direction) {
-        self.desk.switch(|switches| switches.stall(direction));
+        self.control.switch(|switches| switches.stall(direction));
     }
 
     /// Delivers everything this much later than it was read, in both directions: a long way, not a narrow one.
     pub fn delay(&self, time: Duration) {
-        self.desk.switch(|switches| switches.delay = time);
+        self.control.switch(|switches| switches.delay = time);
     }
 
     /// A chunk of a client that satisfies this is carried out, but not answered: it is delivered, and as soon as the
@@ -129,51 +129,51 @@ impl TcpProxy {
     /// The answer is taken to be the first bytes that come after the chunk: with answers to earlier requests under
     /// way, one of these. All that was delivered before the close still reaches the server.
     pub fn lose_replies(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
-        self.desk.switch(|switches| switches.lose = Some(Arc::new(predicate)));
+        self.control.switch(|switches| switches.lose = Some(Arc::new(predicate)));
     }
 
     /// How many chunks were delivered whose answers were [lost](TcpProxy::lose_replies).
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.desk.ledger().lost
+        self.control.ledger().lost
     }
 
     /// A chunk of a client that satisfies this is kept, and the client's connection closed, until it is
     /// [delivered](TcpProxy::deliver_captured): a request that arrives after its client gave up. The connection to
     /// the server stays open for it, also when the proxy is cut.
     pub fn capture(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
-        self.desk.switch(|switches| switches.capture = Some(Arc::new(predicate)));
+        self.control.switch(|switches| switches.capture = Some(Arc::new(predicate)));
     }
 
     /// How many chunks are kept.
     #[must_use]
     pub fn captured(&self) -> usize {
-        self.desk.ledger().captured.len()
+        self.control.ledger().captured.len()
     }
 
     /// Delivers the [captured](TcpProxy::capture) chunks, one after the other, and waits for each answer, at most 1
     /// second. Returns how many were answered.
     pub fn deliver_captured(&self) -> usize {
-        let captured = std::mem::take(&mut self.desk.ledger().captured);
+        let captured = std::mem::take(&mut self.control.ledger().captured);
         captured.into_iter().map(captured::Captured::deliver).filter(|answered| *answered).count()
     }
 
     /// How many connections of clients are open.
     #[must_use]
     pub fn connections(&self) -> usize {
-        self.desk.ledger().open()
+        self.control.ledger().open()
     }
 
     /// How many connections were ever accepted, without the [refused](TcpProxy::refuse) ones.
     #[must_use]
     pub fn accepted(&self) -> u64 {
-        self.desk.ledger().accepted
+        self.control.ledger().accepted
     }
 }
 
 impl Drop for TcpProxy {
     fn drop(&mut self) {
-        self.desk.switch(|switches| switches.ended = true);
+        self.control.switch(|switches| switches.ended = true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,11 +1,12 @@
 //! What the handler sees of its lock.
 
-use crate::support::{Log, World, ask, get, millis, problem, text};
+use crate::support::{World, ask, get, millis, problem, text};
 use axum::{Router, routing::get as on_get};
 use http::StatusCode;
 use lock_core::{HoldEnd, LockFactory, ReleaseOutcome};
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, Op, ThreadLog};
 use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
+use tracing::level_filters::LevelFilter;
 
 #[tokio::test(start_paused = true)]
 async fn handle_has_name_token_deadline_and_owner() {
@@ -100,11 +101,11 @@ async fn missing_layer_is_logged_with_route_and_without_key() {
     let app = Router::new()
         .route("/handle/{account}", on_get(|_: LockHandle| async { "never" }))
         .route("/status/{account}", on_get(|_: LockStatus| async { "never" }));
-    let log = Log::default();
-    let _subscriber = log.subscribe();
+    let log = ThreadLog::listen(LevelFilter::INFO);
     for route in ["/handle/", "/status/"] {
         ask(&app, get(&format!("{route}4711"))).await;
-        let said = log.take();
+        let said = log.text();
+        log.clear();
         assert!(said.contains("ERROR") && said.contains(&format!("{route}{{account}}")), "{said}");
         assert!(!said.contains("4711"), "{said}");
     }

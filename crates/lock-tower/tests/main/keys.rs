@@ -1,6 +1,6 @@
 //! Where a key is read, and that a request without one is refused wherever the layer stands.
 
-use crate::support::{Log, World, ask, get, post, problem, text};
+use crate::support::{World, ask, get, post, problem, text};
 use axum::{
     Router,
     body::Body,
@@ -9,9 +9,10 @@ use axum::{
 };
 use http::{Request, StatusCode};
 use lock_core::LockName;
-use lock_testkit::Op;
+use lock_testkit::{Op, ThreadLog};
 use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
+use tracing::level_filters::LevelFilter;
 
 /// Says under which name it is locked.
 async fn which(lock: LockHandle) -> String {
@@ -109,8 +110,7 @@ async fn missing_and_ambiguous_parameters_are_500() {
 
 #[tokio::test(start_paused = true)]
 async fn wrong_template_is_logged_once_per_route() {
-    let (world, log) = (World::new(), Log::default());
-    let _subscriber = log.subscribe();
+    let (world, log) = (World::new(), ThreadLog::listen(LevelFilter::INFO));
     let app = Router::new()
         .route("/houses/{house}/skus/{id}", on_post(which))
         .route("/health", on_get(which))
@@ -123,18 +123,19 @@ async fn wrong_template_is_logged_once_per_route() {
         let again =
             Request::builder().method(request.method()).uri(request.uri()).body(Body::empty()).unwrap();
         refused(&world, &app, request, StatusCode::INTERNAL_SERVER_ERROR).await;
-        let said = log.take();
+        let said = log.text();
+        log.clear();
         assert_eq!(said.matches("ERROR").count(), 1, "{said}");
         let expected = format!("the route has no path parameter `sku`: {parameters}");
         assert!(said.contains(route) && said.contains(&expected), "{said}");
         assert!(!said.contains("secret") && !said.contains("4711"), "{said}");
         refused(&world, &app, again, StatusCode::INTERNAL_SERVER_ERROR).await;
-        assert_eq!(log.take(), "", "not again");
+        assert_eq!(log.text(), "", "not again");
     }
     // Another template on the same route is wrong in its own way.
     let other = Router::new().route("/health", on_get(which)).route_layer(stock(&world));
     refused(&world, &other, get("/health"), StatusCode::INTERNAL_SERVER_ERROR).await;
-    assert!(log.take().contains("ERROR"));
+    assert!(log.text().contains("ERROR"));
 }
 
 #[tokio::test(start_paused = true)]

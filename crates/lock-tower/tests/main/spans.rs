@@ -1,14 +1,14 @@
 //! The span of a request: what it says, and what happens inside of it.
 
-use crate::support::{Log, World, ask, get, millis, text};
+use crate::support::{World, ask, get, millis, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::stream;
 use lock_core::LockName;
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, Op, ThreadLog};
 use lock_tower::{DetachedTasks, KeyHash, KeyTemplate, LockLayer};
 use std::convert::Infallible;
-use tracing::Instrument;
+use tracing::{Instrument, level_filters::LevelFilter};
 
 const KEY: &str = "account-4711";
 
@@ -27,12 +27,11 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
 
 /// The lines that the layer and the handler log for a request under an outer span. The key is in none of them.
 async fn logged(app: Router) -> Vec<String> {
-    let log = Log::default();
-    let _subscriber = log.subscribe();
+    let log = ThreadLog::listen(LevelFilter::INFO);
     let asking = async { text(ask(&app, get(&format!("/{KEY}"))).await).await };
     asking.instrument(tracing::info_span!("http-request")).await;
     tokio::time::sleep(millis(1)).await;
-    let log = log.take();
+    let log = log.text();
     let lines: Vec<_> = log.lines().filter(|line| !line.contains("lock_core::")).map(str::to_owned).collect();
     assert!(!lines.concat().contains(KEY), "{lines:?}");
     lines

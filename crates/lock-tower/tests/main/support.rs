@@ -11,7 +11,6 @@ use lock_tower::{
 };
 use serde_json::Value;
 use std::{
-    io::Write,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -120,33 +119,6 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
         assert!(after >= 1 && after == ms.div_ceil(1000), "{after} s, {ms} ms");
     }
     json
-}
-
-/// The log of this thread.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// Collects until the guard is dropped.
-    pub(crate) fn subscribe(&self) -> tracing::subscriber::DefaultGuard {
-        let log = self.clone();
-        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
-        tracing::subscriber::set_default(subscriber)
-    }
-
-    pub(crate) fn take(&self) -> String {
-        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(text)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// How many are inside, and how many were at most.

@@ -161,7 +161,7 @@ fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
     assert_eq!(
         story.at(0.1).tries(),
         lease,
-        "a backend that is always late is asked at the backoff of a failing one"
+        "a backend that is always late is asked as rarely as a failing one"
     );
 }
 
@@ -178,7 +178,7 @@ fn contended_uses_the_id_up() {
 
 #[test]
 fn one_try_is_one_try() {
-    let once = |entry: &mut Entry| entry.patience = WaitPolicy::NoWait;
+    let once = |entry: &mut Entry| entry.wait_policy = WaitPolicy::NoWait;
     let mut story = Story::begins();
     story.enters_with(A, once);
     let lease = story.tries();
@@ -197,10 +197,10 @@ fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait).refuses(B, Refusal::Busy);
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait).refuses(B, Refusal::Busy);
     story.granted(lease);
     story.grants(A);
-    story.enters_with(C, |entry| entry.patience = WaitPolicy::NoWait).refuses(C, Refusal::Busy);
+    story.enters_with(C, |entry| entry.wait_policy = WaitPolicy::NoWait).refuses(C, Refusal::Busy);
     story.says_nothing();
 }
 
@@ -208,12 +208,12 @@ fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
 #[test]
 fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.patience = WaitPolicy::Deadline(at(1.0)));
+    story.enters_with(A, |entry| entry.wait_policy = WaitPolicy::Deadline(at(1.0)));
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.says(Command::Watch);
     story.jump(at(1.0));
-    story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait);
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait);
     story.refuses(A, Refusal::Timeout(Applied::No));
     assert_eq!(story.tries(), lease, "at once");
     story.busy(lease, Duration::from_secs(19)).refuses(B, Refusal::Busy);
@@ -222,7 +222,7 @@ fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
 #[test]
 fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.patience = WaitPolicy::Deadline(at(1.0))).enters(B);
+    story.enters_with(A, |entry| entry.wait_policy = WaitPolicy::Deadline(at(1.0))).enters(B);
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.says(Command::Watch);
@@ -354,7 +354,7 @@ fn one_try_is_not_answered_by_what_was_asked_for_another() {
         story.enters(A);
         let lease = story.tries();
         story.tell(Event::Leave { waiter: A });
-        story.enters_with(B, |entry| entry.patience = WaitPolicy::NoWait).says_nothing();
+        story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait).says_nothing();
         match busy {
             true => story.busy(lease, Duration::from_secs(9)),
             false => story.acquire_unknown(lease),

@@ -180,7 +180,7 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
 #[test]
 fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever() {
     let (mut story, lease, hold) = Story::with_a_holding();
-    story.enters_with(B, |entry| (entry.owner, entry.patience) = (OwnerId(A.0), WaitPolicy::NoWait));
+    story.enters_with(B, |entry| (entry.owner, entry.wait_policy) = (OwnerId(A.0), WaitPolicy::NoWait));
     for _ in 0..3 {
         assert_eq!(story.tries_to_keep(2), lease);
         story.acquired(lease, Acquired::Late);

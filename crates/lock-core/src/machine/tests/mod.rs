@@ -112,8 +112,8 @@ impl Story {
 
     fn enters_with(&mut self, waiter: WaiterId, change: impl FnOnce(&mut Entry)) -> &mut Self {
         let owner = OwnerId(waiter.0);
-        let patience = WaitPolicy::Unbounded;
-        let mut entry = Entry { waiter, owner, owned: false, terms: terms(), patience, join: None };
+        let wait_policy = WaitPolicy::Unbounded;
+        let mut entry = Entry { waiter, owner, owned: false, terms: terms(), wait_policy, join: None };
         change(&mut entry);
         self.tell(Event::Enter(entry))
     }

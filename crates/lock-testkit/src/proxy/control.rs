@@ -12,7 +12,7 @@ use tokio::sync::watch;
 /// How long the owner waits for cut connections. It takes no time, unless a predicate hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) struct Desk {
+pub(super) struct ProxyControl {
     pub(super) switches: watch::Sender<Switches>,
     ledger: Mutex<Ledger>,
     closed: Condvar,
@@ -34,7 +34,7 @@ impl Ledger {
     }
 }
 
-impl Desk {
+impl ProxyControl {
     pub(super) fn new(target: SocketAddr) -> Self {
         Self {
             switches: watch::Sender::new(Switches::new(target)),
@@ -67,28 +67,28 @@ impl Desk {
 
 /// An open connection in the ledger, until it is dropped.
 pub(super) struct Open {
-    desk: Arc<Desk>,
+    control: Arc<ProxyControl>,
     cuts: u64,
 }
 
 impl Open {
-    pub(super) fn new(desk: Arc<Desk>, cuts: u64) -> Self {
-        let mut ledger = desk.ledger();
+    pub(super) fn new(control: Arc<ProxyControl>, cuts: u64) -> Self {
+        let mut ledger = control.ledger();
         ledger.accepted += 1;
         *ledger.open.entry(cuts).or_default() += 1;
         drop(ledger);
-        Self { desk, cuts }
+        Self { control, cuts }
     }
 
     /// Returns when it is to be closed.
     pub(super) async fn cut(&self) {
-        self.desk.until(|switches| switches.cuts != self.cuts).await;
+        self.control.until(|switches| switches.cuts != self.cuts).await;
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut ledger = self.desk.ledger();
+        let mut ledger = self.control.ledger();
         if let Some(count) = ledger.open.get_mut(&self.cuts) {
             *count -= 1;
             if *count == 0 {
@@ -96,6 +96,6 @@ impl Drop for Open {
             }
         }
         drop(ledger);
-        self.desk.closed.notify_all();
+        self.control.closed.notify_all();
     }
 }

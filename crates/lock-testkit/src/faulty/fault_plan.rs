@@ -15,7 +15,7 @@ use std::{
 
 /// What the clones of a faulty backend share.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct FaultPlan {
     plan: Mutex<Plan>,
     pub(super) counts: Counts,
 }
@@ -43,7 +43,7 @@ pub(super) struct Fate {
     pub(super) after: Option<Bar>,
 }
 
-impl Desk {
+impl FaultPlan {
     pub(super) fn edit<R>(&self, f: impl FnOnce(&mut Plan) -> R) -> R {
         f(&mut self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }

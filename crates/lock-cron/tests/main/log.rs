@@ -1,44 +1,24 @@
-//! The log of a scheduler, and the span of an attempt. Alone in their process: a scoped subscriber does not see call sites that
-//! a thread without one reaches first.
+//! The log of a scheduler, and the span of an attempt.
 
 use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 use lock_cron::{Attempt, MemoryLedger, Retries, Schedule, Scheduler};
-use std::{
-    io,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panicked").push_str(std::str::from_utf8(bytes).expect("a line of text"));
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use lock_testkit::ThreadLog;
+use std::{sync::Arc, time::Duration};
+use tracing::level_filters::LevelFilter;
 
 /// A scheduler in virtual time, and the log of this thread.
-fn logged() -> (Scheduler, Log, tracing::subscriber::DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    let guard = tracing::subscriber::set_default(subscriber);
+fn logged() -> (Scheduler, ThreadLog) {
+    let log = ThreadLog::listen(LevelFilter::INFO);
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
     let locks = LockFactory::builder(memory).clock(clock.clone()).build().expect("good options");
     let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).build().expect("good options");
-    (cron, log, guard)
+    (cron, log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_warnings_and_overlaps_are_not() {
-    let (cron, log, _guard) = logged();
+    let (cron, log) = logged();
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, |_| async {
         let cause = "x".parse::<u8>().expect_err("no number");
@@ -56,7 +36,7 @@ async fn failures_are_warnings_and_overlaps_are_not() {
     let run = cron.history("job", 1).await.expect("a store in memory")[0].run;
     let skips = cron.history("slow", 100).await.expect("a store in memory");
     assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
-    let log = log.0.lock().expect("nobody panicked").clone();
+    let log = log.text();
     assert!(!log.contains("overlap"), "{log}");
     let never: Vec<_> = log.lines().filter(|line| line.contains("no instant left")).collect();
     assert!(matches!(never[..], [line] if line.contains("cron.job=past")), "{never:?}");
@@ -70,7 +50,7 @@ async fn failures_are_warnings_and_overlaps_are_not() {
 
 #[tokio::test(start_paused = true)]
 async fn body_runs_in_the_span_of_its_attempt() {
-    let (cron, log, _guard) = logged();
+    let (cron, log) = logged();
     let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
     let job = cron.job("job", once, |run| async move {
         tracing::info!("in the body");
@@ -79,7 +59,7 @@ async fn body_runs_in_the_span_of_its_attempt() {
     job.retries(Retries::times(1)).register().expect("a store in memory");
     cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
     let history = cron.history("job", 2).await.expect("a store in memory");
-    let log = log.0.lock().expect("nobody panicked").clone();
+    let log = log.text();
     let lines: Vec<_> = log.lines().filter(|line| line.ends_with("in the body")).collect();
     assert_eq!(lines.len(), history.len(), "{log}");
     for (attempt, line) in history.iter().rev().zip(&lines) {
