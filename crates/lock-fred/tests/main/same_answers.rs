@@ -2,9 +2,9 @@
 
 use crate::support::{client, long, name};
 use lock_core::{
-    LockName,
+    FencingToken, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, ForceReleaseRequest, ForceReleased, Inspected,
+        AcquireMode, AcquireRequest, Acquired, Backend, Floor, ForceReleaseRequest, ForceReleased, Inspected,
         LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
         Retention, StoredHold,
     },
@@ -74,6 +74,21 @@ impl Run {
         }
     }
 
+    /// Now and then one around the clock, a little ahead of it mostly.
+    fn floor(&mut self) -> Floor {
+        let around = self.server_now().as_micros() - 2_000 + self.random.below(10_000);
+        self.random.chance(0.1).then(|| FencingToken::new(around))
+    }
+
+    /// Long ones: no counter ends here.
+    fn retention(&mut self) -> Retention {
+        match self.random.below(4) {
+            0 => Retention::Forever,
+            1 => Retention::For(Duration::from_secs(2 * 60 * 60)),
+            _ => Retention::Backend,
+        }
+    }
+
     fn slot(&mut self, name: &LockName) -> &mut Slot {
         self.model.entry(name.clone()).or_default()
     }
@@ -113,21 +128,15 @@ impl Run {
     async fn acquire(&mut self, name: LockName, lease: LeaseId) {
         let mode = match self.random.below(4) {
             0 => AcquireMode::Reenter { depth: 2 + u32::try_from(self.random.below(3)).unwrap() },
-            n => AcquireMode::New { reserve: u32::try_from(n * 7).unwrap(), floor: None },
+            n => AcquireMode::New { reserve: u32::try_from((n - 1) * 7).unwrap(), floor: self.floor() },
         };
+        let retention = self.retention();
         let (duration, not_after) = (self.duration(), self.not_after());
-        let request = AcquireRequest {
-            name: name.clone(),
-            lease,
-            duration,
-            not_after,
-            mode,
-            retention: Retention::Backend,
-        };
+        let request = AcquireRequest { name: name.clone(), lease, duration, not_after, mode, retention };
         let sent = Instant::now();
         let reply = self.store.acquire(request).await.unwrap();
         let took = self.took(&name, sent);
-        let retention = Some(Duration::from_secs(60 * 60));
+        let retention = retention.unless(Some(Duration::from_secs(60 * 60)));
         let expected =
             self.slot(&name).acquire(reply.now, lease, duration, not_after, mode, retention).unwrap();
         self.count(match &expected {
