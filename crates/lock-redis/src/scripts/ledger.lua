@@ -17,9 +17,10 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
--- Numbers are formatted, never concatenated: n..'' rounds to 14 digits.
+-- Numbers are formatted, never concatenated: n..'' rounds to 14 digits. Commands are given text, and the time is answered
+-- as the integer that it is.
 local function int(n) return string.format('%.0f', n) end
-local function answer(...) return {int(now), ...} end
+local function answer(...) return {now, ...} end
 
 -- The next revision of a group: at least now, so that after a loss of the data it is none that a node knows from before.
 local function next_revision(revision) return math.max(tonumber(revision or 0) + 1, now_ms) end
@@ -59,7 +60,7 @@ end
 
 -- Whether a history has an attempt of that run, of that claim if one is given.
 local function remembers(key, run, claim)
-  for _, text in ipairs(redis.call('LRANGE', key, 0, -1)) do
+  for _, text in ipairs(redis.call('LRANGE', key, '0', '-1')) do
     local ended = recall(text)
     if ended.run == run and (not claim or ended.claim == claim) then return true end
   end
@@ -68,7 +69,7 @@ end
 
 local function remember(key, entry, length)
   redis.call('LPUSH', key, cjson.encode(entry))
-  redis.call('LTRIM', key, 0, math.max(tonumber(length), 1) - 1)
+  redis.call('LTRIM', key, '0', int(math.max(tonumber(length), 1) - 1))
 end
 
 local function ended(open, outcome, detail)
@@ -81,12 +82,12 @@ end
 
 -- Skips for one reason that follow one another are one entry.
 local function remember_skip(key, skip, length)
-  local last = recall(redis.call('LRANGE', key, 0, 0)[1])
+  local last = recall(redis.call('LRANGE', key, '0', '0')[1])
   local count = tonumber(last.count)
   if count and last.outcome == 'skipped' and last.detail == skip.detail then
     skip.first, skip.count, skip.started = last.first, math.min(count + skip.count, 4294967295), last.started
     keep_unknown(last, skip)
-    redis.call('LTRIM', key, 1, -1)
+    redis.call('LTRIM', key, '1', '-1')
   end
   remember(key, skip, length)
 end

@@ -23,7 +23,7 @@ if open and open.claim == claim then
   write_open(KEYS[2], name, open)
   return answer('claimed', open.token, int(open.attempt), int(open.failures))
 end
-local last = recall(redis.call('LRANGE', KEYS[3], 0, 0)[1])
+local last = recall(redis.call('LRANGE', KEYS[3], '0', '0')[1])
 if last.outcome == 'skipped' and last.claim == claim then return answer('skipped') end
 
 local others = {}

@@ -5,7 +5,7 @@
 --
 -- reply: the server's time in µs, `history`, then each entry (JSON)
 local reply = answer('history')
-for at, text in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+for at, text in ipairs(redis.call('LRANGE', KEYS[1], '0', '-1')) do
   if at <= tonumber(ARGV[1]) then reply[#reply + 1] = text end
 end
 return reply
