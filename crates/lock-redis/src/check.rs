@@ -14,7 +14,7 @@ use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
 use std::{collections::HashMap, fmt};
 use tokio::time::Instant;
 
-/// The oldest server whose commands do what the scripts need.
+/// The oldest server whose commands do what the scripts need: `SET … GET` is the youngest of them.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// Something about a server that works today and may lose locks some day.

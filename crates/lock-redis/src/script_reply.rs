@@ -186,7 +186,7 @@ fn no_lock(what: &'static str) -> RequestError {
     refused_by_script(what, "WRONGTYPE the key is a hash that is no lock")
 }
 
-/// Numbers come as integers, or as text where they would not survive Lua's formatting.
+/// Numbers come as integers, and those of the run ledger as text, in which it keeps them.
 fn number(part: &RawReply) -> Option<u64> {
     match part {
         RawReply::Integer(number) => u64::try_from(*number).ok(),

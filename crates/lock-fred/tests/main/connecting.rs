@@ -54,7 +54,7 @@ async fn a_missing_right_is_named_when_connecting() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let url = format!("redis://shop:canary@127.0.0.1:{}", server.port());
     for command in [
-        "HSET", "HGET", "HEXISTS", "HGETALL", "EXISTS", "PTTL", "PEXPIRE", "GET", "SET", "PUBLISH", "DEL",
+        "HSET", "HGET", "HEXISTS", "HGETALL", "EXISTS", "PTTL", "PEXPIRE", "GET", "SET", "PUBLISH", "HDEL",
         "TIME",
     ] {
         server.command(&["ACL", "SETUSER", "shop", &format!("-{}", command.to_lowercase())]);

@@ -106,6 +106,53 @@ async fn what_is_no_lock_is_refused_before_anything_is_written() {
     assert_eq!(server.keys(), ["greeting", "redisson_lock_token:{x}"]);
 }
 
+/// An acquire writes the counter while it reads it.
+#[tokio::test]
+async fn a_counter_that_is_refused_is_put_back() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let keeps = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(None);
+    let keeps: Arc<dyn Backend> = Arc::new(keeps.connect().await.unwrap());
+    let a = Contender::new(&store);
+    let last = ((1_u64 << 53) - 1).to_string();
+    for (counter, kind) in [
+        ("", BackendErrorKind::WrongType),
+        ("1784000000.00000", BackendErrorKind::WrongType),
+        ("0x1f", BackendErrorKind::WrongType),
+        (last.as_str(), BackendErrorKind::Misconfigured),
+    ] {
+        for reserve in [0, 64] {
+            let refused = Err((kind, Applied::No));
+            server.command(&["SET", COUNTER, counter, "PX", "500000"]);
+            assert_eq!(asked(&keeps, &a, "x", LEASE, next(reserve, None)).await, refused, "{counter:?}");
+            assert_eq!(server.command(&["GET", COUNTER]).text(), counter);
+            let kept = server.command(&["PTTL", COUNTER]).integer();
+            assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+            assert_eq!(asked(&store, &a, "x", LEASE, next(reserve, None)).await, refused, "{counter:?}");
+            assert_eq!(server.command(&["GET", COUNTER]).text(), counter);
+            assert_eq!(server.command(&["PTTL", COUNTER]).integer(), -1, "it does not end by the retention");
+        }
+    }
+    assert_eq!(server.keys(), [COUNTER]);
+}
+
+/// A floor is looked at before anything is written.
+#[tokio::test]
+async fn a_floor_that_is_refused_leaves_the_counter_alone() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let beyond = || next(0, Some(FencingToken::new((1 << 53) - 1)));
+    let refused = Err((BackendErrorKind::Misconfigured, Applied::No));
+    assert_eq!(asked(&store, &a, "x", LEASE, beyond()).await, refused);
+    assert_eq!(server.keys(), Vec::<String>::new());
+    server.command(&["SET", COUNTER, "7", "PX", "500000"]);
+    assert_eq!(asked(&store, &a, "x", LEASE, beyond()).await, refused);
+    assert_eq!(server.command(&["GET", COUNTER]).text(), "7");
+    let kept = server.command(&["PTTL", COUNTER]).integer();
+    assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+}
+
 /// `DEL` on a user's string of that name succeeds.
 #[tokio::test]
 async fn a_forced_release_deletes_no_data_of_others() {

@@ -9,7 +9,7 @@
 --   changed
 --   refused, error   nothing was done
 local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local now = time[1] * 1000000 + time[2]
 local _, _, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
 -- A write, also where another holds the lock: a replica, whose data may be old, refuses it. The key ends with its

@@ -7,7 +7,7 @@
 --   held, lease id, depth, pttl
 --   refused, error              the key is no lock
 local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
+local now = time[1] * 1000000 + time[2]
 local lease, depth, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
 if not lease then return {now, 'free'} end

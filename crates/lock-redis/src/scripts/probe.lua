@@ -8,8 +8,8 @@
 --   lacks, names            the commands that are refused, separated by spaces
 --   failed, name, error     the first command that failed for another reason
 local time = redis.pcall('TIME')
-if time.err then return {'0', 'lacks', 'TIME'} end
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
+if time.err then return {0, 'lacks', 'TIME'} end
+local now = time[1] * 1000000 + time[2]
 local lacks, failed = {}, nil
 
 local function try(name, ...)
@@ -30,21 +30,21 @@ try('HLEN', KEYS[1])
 try('HGETALL', KEYS[1])
 try('EXISTS', KEYS[1])
 try('PTTL', KEYS[1])
-try('PEXPIRE', KEYS[1], '1000')
-try('HDEL', KEYS[1], 'probe')
 try('GET', KEYS[2])
 try('PUBLISH', ARGV[1], '0')
-local cleans = try('DEL', KEYS[1])
 if ARGV[2] == 'ledger' then
   try('LPUSH', KEYS[2], 'probe')
-  try('LTRIM', KEYS[2], 0, 0)
-  try('LRANGE', KEYS[2], 0, 0)
+  try('LTRIM', KEYS[2], '0', '0')
+  try('LRANGE', KEYS[2], '0', '0')
 end
-try('SET', KEYS[2], '1', 'PX', '1')
-if cleans then
+-- The second form is known since Redis 6.2.
+if try('SET', KEYS[2], '1', 'PX', '1') then try('SET', KEYS[2], '1', 'PX', '1', 'GET') end
+if try('HDEL', KEYS[1], 'probe') then
   try('HSET', KEYS[1], 'probe', '1')
-  redis.call('DEL', KEYS[1], KEYS[2])
+  redis.call('HDEL', KEYS[1], 'probe')
 end
+-- An expiry of 0 deletes.
+try('PEXPIRE', KEYS[2], '0')
 
 if #lacks > 0 then return {now, 'lacks', table.concat(lacks, ' ')} end
 return failed or {now, 'fit'}

@@ -8,18 +8,20 @@
 --   kept                  the depth was lowered, the expiry is as it was
 --   gone, other           the lease is not there; other is 1 if another holds the lock
 --   refused, error        nothing was done
+local lock = KEYS[1]
+local lease, depth_left, channel = ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000000 + time[2])
-if tonumber(ARGV[2]) > 0 and redis.pcall('HEXISTS', KEYS[1], ARGV[1]) == 1 then
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+local now = time[1] * 1000000 + time[2]
+if depth_left ~= '0' and redis.pcall('HEXISTS', lock, lease) == 1 then
+  redis.call('HSET', lock, lease, depth_left)
   return {now, 'kept'}
 end
 -- A write, also where the lease is gone: a replica, whose data may be old, refuses it. The key ends with its last
 -- field; fields of others stay.
-local freed = redis.pcall('HDEL', KEYS[1], ARGV[1])
+local freed = redis.pcall('HDEL', lock, lease)
 if type(freed) == 'table' then return {now, 'refused', freed.err} end
-if freed == 0 then return {now, 'gone', redis.call('EXISTS', KEYS[1])} end
+if freed == 0 then return {now, 'gone', redis.call('EXISTS', lock)} end
 -- A Java client that waits counts the payload down: it must be the number 0.
 local listeners = -1
-if ARGV[3] ~= '' then listeners = redis.call('PUBLISH', ARGV[3], '0') end
+if channel ~= '' then listeners = redis.call('PUBLISH', channel, '0') end
 return {now, 'released', listeners}

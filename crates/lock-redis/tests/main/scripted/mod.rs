@@ -73,7 +73,7 @@ pub(crate) struct Server {
     last_connection: usize,
     scripts: BTreeMap<String, &'static str>,
     unknown: Option<String>,
-    last_token: u64,
+    last_token: i64,
 }
 
 struct Open {
@@ -149,12 +149,12 @@ impl Server {
 
     /// What the script answers if nobody else holds the lock.
     fn run(&mut self, script: &str, asked: &Arrived) -> Reply {
-        let now = text(&self.now().to_string());
+        let now = Reply::Integer(i64::try_from(self.now()).unwrap());
         let words: Vec<Reply> = match script {
             "probe" => vec![text("fit")],
             "acquire" => {
                 self.last_token += 1;
-                let token = text(&self.last_token.to_string());
+                let token = Reply::Integer(self.last_token);
                 vec![text("granted"), token.clone(), token, Reply::Integer(0)]
             }
             "renew" => (0..asked.arguments[1].parse().unwrap()).map(|_| text("renewed")).collect(),
