@@ -24,13 +24,13 @@ struct Counts {
 
 impl LockObserver for Counts {
     // Called wherever the event happens, also from Drop: count, and return.
-    fn observe(&self, _backend: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         let count = |counter: &AtomicI64, by| _ = counter.fetch_add(by, Relaxed);
         match event {
             LockEvent::WaitEnded { outcome: AcquireOutcome::Acquired, .. } => count(&self.acquired, 1),
             LockEvent::WaitEnded { outcome: AcquireOutcome::Timeout, .. } => count(&self.timed_out, 1),
             LockEvent::Granted { .. } => count(&self.held_now, 1),
-            LockEvent::GuardReleased { by: ReleaseKind::Dropped, .. } => count(&self.dropped, 1),
+            LockEvent::GuardReleased { kind: ReleaseKind::Dropped, .. } => count(&self.dropped, 1),
             LockEvent::Ended { .. } => {
                 count(&self.held_now, -1);
                 count(&self.lost, i64::from(event.lost_reason().is_some()));

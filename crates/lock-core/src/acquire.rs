@@ -6,10 +6,10 @@ use crate::{
     error::{LockError, LockErrorKind},
     guard::LockGuard,
     machine::{HoldId, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
-    name::LockName,
+    observer::{AcquireOutcome, AcquireSpan},
     options::OptionsError,
     owner::Owner,
-    terms::Terms,
+    spec::LockSpec,
 };
 use std::{
     future::Future,
@@ -18,14 +18,6 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-
-/// What is wanted: which lock, for whom, under which terms.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    pub(crate) name: LockName,
-    pub(crate) owner: Option<Owner>,
-    pub(crate) terms: Terms,
-}
 
 /// How long an acquire waits, from its first poll on.
 #[derive(Debug, Clone, Copy)]
@@ -47,42 +39,68 @@ pub(crate) enum Wait {
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireFuture {
     handle: Arc<Handle>,
-    wanted: Wanted,
+    spec: LockSpec,
     wait: Wait,
     /// Until when it waits, from the first poll on.
     wait_policy: Option<WaitPolicy>,
     join: Option<HoldId>,
     seated: Option<Seated>,
+    /// From the first poll on. Dropped last, so that it includes what a cancellation does.
+    span: Option<AcquireSpan>,
     done: bool,
 }
 
 impl AcquireFuture {
-    pub(crate) fn new(handle: Arc<Handle>, wanted: Wanted, wait: Wait) -> Self {
-        Self { handle, wanted, wait, wait_policy: None, join: None, seated: None, done: false }
+    pub(crate) fn new(handle: Arc<Handle>, spec: LockSpec, wait: Wait) -> Self {
+        Self { handle, spec, wait, wait_policy: None, join: None, seated: None, span: None, done: false }
     }
 
-    pub(crate) fn joining(handle: Arc<Handle>, wanted: Wanted, hold: HoldId) -> Self {
-        Self { join: Some(hold), ..Self::new(handle, wanted, Wait::Forever) }
+    fn joining(handle: Arc<Handle>, spec: LockSpec, hold: HoldId) -> Self {
+        Self { join: Some(hold), ..Self::new(handle, spec, Wait::Forever) }
     }
 
     fn entering(&mut self) -> Entering {
         let driver = &**self.handle;
         // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
-        let named = self.wanted.owner.or_else(|| Owner::ambient(driver.process));
+        let named = self.spec.owner.or_else(|| Owner::ambient(driver.process));
         let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
         let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
             Wait::For(wait) => WaitPolicy::Deadline(driver.clock.now() + wait),
             Wait::Forever => WaitPolicy::Unbounded,
         });
-        let Wanted { name, terms, .. } = self.wanted.clone();
+        let LockSpec { name, terms, .. } = self.spec.clone();
         Entering { name, owner, owned: named.is_some(), terms, wait_policy, join: self.join }
     }
 
-    /// `Ok(None)` if it was one try and somebody else holds the lock.
-    pub(crate) fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
+    /// `Ok(None)` if it was one try and another holder has the lock.
+    fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
+        let mut span = self.span.take().unwrap_or_else(|| self.open_span());
+        let Poll::Ready(result) = span.in_scope(|| self.poll_result(cx)) else {
+            self.span = Some(span);
+            return Poll::Pending;
+        };
+        coop.made_progress();
+        self.done = true;
+        span.end(match &result {
+            Ok(Some(guard)) => {
+                span.record_token(guard.fencing_token());
+                AcquireOutcome::Acquired
+            }
+            Ok(None) => AcquireOutcome::Contended,
+            Err(error) if error.kind() == LockErrorKind::Timeout => AcquireOutcome::Timeout,
+            Err(_) => AcquireOutcome::Error,
+        });
+        Poll::Ready(result)
+    }
+
+    fn open_span(&self) -> AcquireSpan {
+        AcquireSpan::open(&self.spec.name, self.handle.observers().backend(), &self.handle.clock)
+    }
+
+    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         let verdict = loop {
             match ready!(self.poll_verdict(cx)) {
                 // Granted, and lost again before this task got to run: nobody wants such a guard.
@@ -95,8 +113,6 @@ impl AcquireFuture {
                 verdict => break verdict,
             }
         };
-        coop.made_progress();
-        self.done = true;
         Poll::Ready(match verdict {
             Ok(Verdict::Granted(hold)) => Ok(self.guard(hold)),
             Ok(Verdict::Refused(Refusal::Busy, _)) => Ok(None),
@@ -113,10 +129,7 @@ impl AcquireFuture {
             };
             match seated {
                 Ok(seated) => self.seated = Some(seated),
-                Err(error) => {
-                    self.done = true;
-                    return Poll::Ready(Err(error));
-                }
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
         match &mut self.seated {
@@ -128,14 +141,14 @@ impl AcquireFuture {
     /// The guard of a grant; takes the seat.
     fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
         let seated = self.seated.take()?;
-        Some(LockGuard::new(hold, seated.cell().clone(), self.wanted.clone(), self.handle.clone()))
+        Some(LockGuard::new(hold, seated.cell().clone(), self.spec.clone(), self.handle.clone()))
     }
 
     fn check_wait(&self) -> Result<(), LockError> {
         match self.wait {
             Wait::For(wait) => {
                 let checked = self.handle.limits.check_wait(wait);
-                checked.map_err(|error| LockError::from(error).of(&self.wanted.name))
+                checked.map_err(|error| LockError::from(error).of(&self.spec.name))
             }
             Wait::Once | Wait::Forever => Ok(()),
         }
@@ -163,7 +176,23 @@ impl AcquireFuture {
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
             Refusal::ShutDown => LockError::new(LockErrorKind::ShutDown),
         };
-        error.of(&self.wanted.name)
+        error.of(&self.spec.name)
+    }
+}
+
+impl LockGuard {
+    /// Acquires the lock once more for the same owner. It joins this hold: same token, same watchdog, one more
+    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it, and a fixed lease of the
+    /// same length goes on to end when it said.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves the depth as it was.
+    pub fn reenter(&self) -> AcquireFuture {
+        let spec = LockSpec { owner: Some(*self.owner()), ..self.spec.clone() };
+        AcquireFuture::joining(self.handle.clone(), spec, self.hold.id())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind},
-    machine::LostReason,
+    machine::{LostReason, Unconfirmed},
     name::{LockName, NameError},
     options::OptionsError,
 };
@@ -239,6 +239,12 @@ impl From<BackendError> for LockError {
     }
 }
 
+impl From<Unconfirmed> for LockError {
+    fn from(_: Unconfirmed) -> Self {
+        Self::new(LockErrorKind::Unconfirmed)
+    }
+}
+
 /// Why [`Lock::run`](crate::Lock::run) has no value.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -286,3 +292,11 @@ impl fmt::Display for LostReason {
 }
 
 impl Error for LostReason {}
+
+impl fmt::Display for Unconfirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LockErrorKind::Unconfirmed.says())
+    }
+}
+
+impl Error for Unconfirmed {}

@@ -1,13 +1,13 @@
 //! The proof that a lock is held.
 
 use crate::{
-    acquire::{AcquireFuture, Wanted},
     driver::{Cell, Handle, HoldState},
-    error::{LockError, LockErrorKind},
+    error::LockError,
     hold::Hold,
-    machine::{LostReason, ReleaseOutcome, Unconfirmed},
+    machine::{LostReason, ReleaseOutcome},
     name::LockName,
     owner::Owner,
+    spec::LockSpec,
     token::FencingToken,
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -37,16 +37,16 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 #[must_use = "the lock is released at once if the guard is not kept"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
-    hold: Hold,
-    wanted: Wanted,
+    pub(crate) hold: Hold,
+    pub(crate) spec: LockSpec,
     /// Gone when the guard was released by hand.
     cell: Option<Arc<Cell>>,
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(state: Arc<HoldState>, cell: Arc<Cell>, wanted: Wanted, handle: Arc<Handle>) -> Self {
-        Self { hold: Hold::new(state), wanted, cell: Some(cell), handle }
+    pub(crate) fn new(state: Arc<HoldState>, cell: Arc<Cell>, spec: LockSpec, handle: Arc<Handle>) -> Self {
+        Self { hold: Hold::new(state), spec, cell: Some(cell), handle }
     }
 
     /// The shared view of this hold: clone it, send it, keep it; it cannot release.
@@ -94,27 +94,13 @@ impl LockGuard {
         self.hold.lost()
     }
 
-    /// Acquires the lock once more for the same owner. It joins this hold: same token, same watchdog, one more
-    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it, and a fixed lease of the
-    /// same length goes on to end when it said.
-    ///
-    /// # Errors
-    /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
-    ///
-    /// # Cancel safety
-    /// Cancel safe: a dropped future leaves the depth as it was.
-    pub fn reenter(&self) -> AcquireFuture {
-        let wanted = Wanted { owner: Some(*self.hold.owner()), ..self.wanted.clone() };
-        AcquireFuture::joining(self.handle.clone(), wanted, self.hold.id())
-    }
-
     /// Gives the lock back and says whether it was still held.
     ///
     /// It waits for the store no longer than two operation timeouts; after that the release is repeated in the
     /// background until the lease has ended by itself. A hold that was lost answers at once.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unconfirmed`] if the store did not confirm the release in time, or if its answer was lost: when the
+    /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in time, or if its answer was lost: when the
     /// release is repeated and finds nothing, nobody can tell what it freed from what was lost before.
     ///
     /// # Cancel safety
@@ -123,7 +109,7 @@ impl LockGuard {
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
         let answer = self.handle.release(&cell, self.hold.id()).await;
-        answer.map_err(|Unconfirmed| LockError::new(LockErrorKind::Unconfirmed).of(self.hold.name()))
+        answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
     }
 }
 

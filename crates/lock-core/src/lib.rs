@@ -71,6 +71,7 @@ pub mod observer;
 mod options;
 mod owner;
 mod random;
+mod spec;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;
 mod sync;
@@ -106,7 +107,7 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::Instruments;
     pub use crate::{
-        observer::catch_panic,
+        observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock,
     };

@@ -1,7 +1,7 @@
 //! A lock by name: what may be asked of it.
 
 use crate::{
-    acquire::{AcquireFuture, TryAcquireFuture, Wait, Wanted},
+    acquire::{AcquireFuture, TryAcquireFuture, Wait},
     driver::Handle,
     error::{LockError, LockErrorKind, RunError},
     guard::LockGuard,
@@ -10,6 +10,7 @@ use crate::{
     name::LockName,
     options::LockOptions,
     owner::Owner,
+    spec::LockSpec,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -28,7 +29,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 #[derive(Debug, Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
-    wanted: Wanted,
+    spec: LockSpec,
     options: LockOptions,
 }
 
@@ -36,13 +37,13 @@ impl Lock {
     pub(crate) fn new(handle: Arc<Handle>, name: LockName) -> Result<Self, LockError> {
         let options = handle.options;
         let terms = handle.terms(&options)?;
-        Ok(Self { handle, wanted: Wanted { name, owner: None, terms }, options })
+        Ok(Self { handle, spec: LockSpec { name, owner: None, terms }, options })
     }
 
     /// The name.
     #[must_use]
     pub fn name(&self) -> &LockName {
-        &self.wanted.name
+        &self.spec.name
     }
 
     /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over. All other
@@ -75,7 +76,7 @@ impl Lock {
     /// [`LockErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
     pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
         let terms = self.handle.terms(&options).map_err(|e| LockError::from(e).of(self.name()))?;
-        Ok(Self { handle: self.handle.clone(), wanted: Wanted { terms, ..self.wanted.clone() }, options })
+        Ok(Self { handle: self.handle.clone(), spec: LockSpec { terms, ..self.spec.clone() }, options })
     }
 
     /// The same lock for this owner, who re-enters what it holds. A re-entry joins the hold: its token and its
@@ -87,8 +88,8 @@ impl Lock {
         if owner.process() != self.handle.process {
             return Err(LockError::new(LockErrorKind::ForeignOwner).of(self.name()));
         }
-        let wanted = Wanted { owner: Some(*owner), ..self.wanted.clone() };
-        Ok(Self { wanted, ..self.clone() })
+        let spec = LockSpec { owner: Some(*owner), ..self.spec.clone() };
+        Ok(Self { spec, ..self.clone() })
     }
 
     /// Waits for the lock as long as others hold it.
@@ -102,7 +103,7 @@ impl Lock {
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind, in this process or in the store.
     pub fn acquire(&self) -> AcquireFuture {
-        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::Forever)
+        AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Forever)
     }
 
     /// Tries once: `None` if somebody else holds the lock, or waits for it in this process (then without
@@ -115,7 +116,7 @@ impl Lock {
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
     pub fn try_acquire(&self) -> TryAcquireFuture {
-        TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::Once))
+        TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Once))
     }
 
     /// Waits for the lock, but no longer than `wait` from the first poll on. Zero is one try.
@@ -128,7 +129,7 @@ impl Lock {
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
     pub fn acquire_timeout(&self, wait: Duration) -> AcquireFuture {
-        AcquireFuture::new(self.handle.clone(), self.wanted.clone(), Wait::For(wait))
+        AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::For(wait))
     }
 
     /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.

@@ -5,8 +5,13 @@ use std::{
     io,
     sync::{Arc, Mutex, Once, PoisonError},
 };
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{Layer, filter::dynamic_filter_fn, fmt, layer::SubscriberExt, registry};
+use tracing::{Metadata, level_filters::LevelFilter};
+use tracing_subscriber::{
+    filter::dynamic_filter_fn,
+    fmt::{self, MakeWriter, format::FmtSpan},
+    layer::SubscriberExt,
+    registry,
+};
 
 thread_local! {
     static LISTENING: RefCell<Option<Listener>> = const { RefCell::new(None) };
@@ -14,6 +19,7 @@ thread_local! {
 
 struct Listener {
     level: LevelFilter,
+    spans: bool,
     text: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -27,25 +33,38 @@ struct Listener {
 pub struct ThreadLog(Arc<Mutex<Vec<u8>>>);
 
 impl ThreadLog {
-    /// Listens to this thread, up to `level`.
+    /// Listens to the events of this thread, up to `level`.
     ///
     /// # Panics
     /// If this thread is listened to already, or if the process has another global subscriber.
     pub fn listen(level: LevelFilter) -> Self {
+        Self::start(level, false)
+    }
+
+    /// Listens to the events of this thread, and to the end of each span: a line with its fields and `close`.
+    ///
+    /// # Panics
+    /// As [`listen`](Self::listen).
+    pub fn listen_with_spans(level: LevelFilter) -> Self {
+        Self::start(level, true)
+    }
+
+    fn start(level: LevelFilter, spans: bool) -> Self {
         static SUBSCRIBER: Once = Once::new();
         SUBSCRIBER.call_once(|| {
             let listens = |level| {
                 LISTENING.with_borrow(|listener| listener.as_ref().is_some_and(|one| level <= one.level))
             };
+            // For the whole process, not for the layer: a span that only its layer refuses is not disabled.
             let wanted = dynamic_filter_fn(move |metadata, _| listens(*metadata.level()));
-            let lines = fmt::layer().with_ansi(false).with_writer(|| Lines).with_filter(wanted);
-            tracing::subscriber::set_global_default(registry().with(lines))
+            let lines = fmt::layer().with_ansi(false).with_span_events(FmtSpan::CLOSE).with_writer(ToThread);
+            tracing::subscriber::set_global_default(registry().with(wanted).with(lines))
                 .expect("a process of tests has one subscriber");
         });
         let text = Arc::default();
         LISTENING.with_borrow_mut(|listener| {
             assert!(listener.is_none(), "this thread is listened to already");
-            *listener = Some(Listener { level, text: Arc::clone(&text) });
+            *listener = Some(Listener { level, spans, text: Arc::clone(&text) });
         });
         Self(text)
     }
@@ -73,12 +92,29 @@ impl Drop for ThreadLog {
 }
 
 /// Writes to the log of the current thread.
-struct Lines;
+struct ToThread;
+
+impl<'a> MakeWriter<'a> for ToThread {
+    type Writer = Lines;
+
+    fn make_writer(&'a self) -> Lines {
+        Lines { is_span: false }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> Lines {
+        Lines { is_span: metadata.is_span() }
+    }
+}
+
+/// The line of an event, or of the end of a span.
+struct Lines {
+    is_span: bool,
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         LISTENING.with_borrow(|listener| {
-            if let Some(listener) = listener {
+            if let Some(listener) = listener.as_ref().filter(|one| one.spans || !self.is_span) {
                 listener.text.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
             }
         });

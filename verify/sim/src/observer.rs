@@ -36,7 +36,7 @@ fn lost(reason: LostReason) -> &'static str {
 }
 
 impl LockObserver for Ear {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         let Some(world) = self.world.upgrade() else { return };
         let (who, link) = (Who::Link(self.link), self.link);
         world.with(|state| match *event {
@@ -52,19 +52,19 @@ impl LockObserver for Ear {
                 state.note(who, "granted", (lease.number().get(), token.get()));
                 state.oracle.granted(link, name, lease, token);
             }
-            LockEvent::Ended { name, token, lease, how, .. } => {
+            LockEvent::Ended { name, token, lease, end, .. } => {
                 self.holding.fetch_sub(1, Ordering::Relaxed);
-                let (code, counted) = match how {
+                let (code, counted) = match end {
                     HoldEnd::Released => (0, None),
                     HoldEnd::Lost(reason) => (1 + reason as u64, Some(lost(reason))),
                 };
                 state.note(who, "hold ended", (lease.number().get(), code));
                 counted.into_iter().for_each(|what| state.count(what));
                 let pause = &state.pauses[state.links[link].process];
-                state.oracle.ended(state.now, (name, lease, token), how, &state.links[link], pause);
+                state.oracle.ended(state.now, (name, lease, token), end, &state.links[link], pause);
             }
-            LockEvent::GuardReleased { answer, by: ReleaseKind::Explicit, .. } => {
-                state.note(who, "release answered", (answer.is_ok().into(), 0));
+            LockEvent::GuardReleased { result, kind: ReleaseKind::Explicit, .. } => {
+                state.note(who, "release answered", (result.is_ok().into(), 0));
             }
             LockEvent::Renewal { outcome, took, .. } => {
                 state.note(who, "renewal", (outcome as u64, took.as_micros() as u64));

@@ -315,23 +315,26 @@ impl Driver {
         let name = &cell.name;
         match told {
             Told::Granted { token, lease, by } => {
-                self.observe(&LockEvent::Granted { name, token, lease, by })
+                self.observe(|backend| LockEvent::Granted { backend, name, token, lease, source: by });
             }
             Told::Ended { hold, how } => {
                 let held = self.clock.now().since(hold.since);
                 let (token, lease) = (hold.token, hold.lease);
-                self.observe(&LockEvent::Ended { name, token, lease, how, held });
+                self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end: how, held });
             }
-            Told::Released { answer, by } => self.observe(&LockEvent::GuardReleased { name, answer, by }),
+            Told::Released { answer, by } => {
+                self.observe(|backend| LockEvent::GuardReleased { backend, name, result: answer, kind: by });
+            }
             Told::Renewal { outcome, took, remaining } => {
-                self.observe(&LockEvent::Renewal { name, outcome, took, remaining });
+                self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });
             }
-            Told::Wake(wake) => self.observe(&LockEvent::WakeUp { name, wake }),
+            Told::Wake(source) => self.observe(|backend| LockEvent::WakeUp { backend, name, source }),
             Told::Notice(Notice::SelfDeadlock { token, waited }, _) => {
-                self.observe(&LockEvent::SelfDeadlock { name, token, waited });
+                self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
             }
             Told::Notice(Notice::RenewalFailed { token, remaining }, error) => {
-                self.observe(&LockEvent::RenewalFailed { name, token, remaining, error: error.as_deref() });
+                let error = error.as_deref();
+                self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });
             }
         }
     }

@@ -49,7 +49,7 @@ use crate::{
     inspect::{LocalHold, LocalView},
     machine::{MachineConfig, OwnerId},
     name::LockName,
-    observer::Observers,
+    observer::{LockEvent, Observers},
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,
@@ -158,6 +158,10 @@ impl Driver {
 
     pub(crate) fn observers(&self) -> &Observers {
         &self.observers
+    }
+
+    fn observe<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
+        self.observers.notify(make);
     }
 
     /// The terms of these options under the limits of this factory.

@@ -80,7 +80,7 @@ impl Driver {
             return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&who.name).detail(detail));
         }
         let entered = self.clock.now();
-        self.observe(&LockEvent::WaitStarted { name: &who.name });
+        self.observe(|backend| LockEvent::WaitStarted { backend, name: &who.name });
         // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
         let _active = self.active();
         if self.is_closed() {
@@ -120,7 +120,7 @@ impl Driver {
     fn wait_ended(&self, name: &LockName, entered: Moment, outcome: AcquireOutcome) {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
         let waited = self.clock.now().since(entered);
-        self.observe(&LockEvent::WaitEnded { name, outcome, waited });
+        self.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
     }
 }
 

@@ -25,7 +25,7 @@ impl WakeListener for Driver {
             MissedWakes::Lagged => WakeSource::Lagged,
         };
         for cell in self.cells.all() {
-            self.observe(&LockEvent::WakeUp { name: &cell.name, wake });
+            self.observe(|backend| LockEvent::WakeUp { backend, name: &cell.name, source: wake });
             self.leave_mail(&cell, |mail| mail.missed_wakes = true);
         }
     }

@@ -1,6 +1,6 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, WakeSource};
+use super::event::{LockEvent, LockObserver};
 use crate::{
     machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
     name::LockName,
@@ -28,7 +28,7 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.renewal.duration` | histogram, s | `lock.outcome`: renewed, gone, failed |
 /// | `lock.lease.remaining` | histogram, s | |
 /// | `lock.lost` | counter | `lock.reason`: expired, gone, max_hold, shut_down |
-/// | `lock.release` | counter | `lock.outcome`, `lock.release.by`: hand, drop |
+/// | `lock.release` | counter | `lock.outcome`, `lock.release.kind`: explicit, dropped |
 /// | `lock.wakeup` | counter | `lock.outcome`: push, poll, lagged, reconnected |
 /// | `lock.handoff` | counter | |
 ///
@@ -83,8 +83,8 @@ impl OtelObserver {
         self
     }
 
-    fn attributes(&self, backend: &'static str, event: &LockEvent<'_>) -> Vec<KeyValue> {
-        let mut attributes = vec![KeyValue::new("lock.backend", backend)];
+    fn attributes(&self, event: &LockEvent<'_>) -> Vec<KeyValue> {
+        let mut attributes = vec![KeyValue::new("lock.backend", event.backend())];
         if let Some(classify) = &self.classifier {
             attributes.push(KeyValue::new("lock.class", classify(event.name())));
         }
@@ -130,8 +130,8 @@ impl fmt::Debug for OtelObserver {
 }
 
 impl LockObserver for OtelObserver {
-    fn observe(&self, backend: &'static str, event: &LockEvent<'_>) {
-        let common = self.attributes(backend, event);
+    fn on_event(&self, event: &LockEvent<'_>) {
+        let common = self.attributes(event);
         let with = |key: &'static str, value: &'static str| {
             let mut attributes = common.clone();
             attributes.push(KeyValue::new(key, value));
@@ -141,39 +141,35 @@ impl LockObserver for OtelObserver {
             LockEvent::WaitStarted { .. } => self.waiting.add(1, &common),
             LockEvent::WaitEnded { outcome, waited, .. } => {
                 self.waiting.add(-1, &common);
-                self.acquire.record(seconds(waited), &with("lock.outcome", acquire_outcome(outcome)));
+                self.acquire.record(seconds(waited), &with("lock.outcome", outcome.as_str()));
             }
-            LockEvent::Granted { by, .. } => {
+            LockEvent::Granted { source, .. } => {
                 self.held.add(1, &common);
-                if by == GrantSource::HandOff {
+                if source == GrantSource::HandOff {
                     self.handoff.add(1, &common);
                 }
             }
-            LockEvent::Ended { how, held, .. } => {
+            LockEvent::Ended { end, held, .. } => {
                 self.held.add(-1, &common);
-                let outcome = match how {
+                let outcome = match end {
                     HoldEnd::Released => "released",
                     HoldEnd::Lost(_) => "lost",
                 };
                 self.hold.record(seconds(held), &with("lock.outcome", outcome));
-                if let HoldEnd::Lost(reason) = how {
+                if let HoldEnd::Lost(reason) = end {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
-            LockEvent::GuardReleased { answer, by, .. } => {
-                let mut attributes = with("lock.outcome", release_outcome(answer));
-                let by = match by {
-                    ReleaseKind::Explicit => "hand",
-                    ReleaseKind::Dropped => "drop",
-                };
-                attributes.push(KeyValue::new("lock.release.by", by));
+            LockEvent::GuardReleased { result, kind, .. } => {
+                let mut attributes = with("lock.outcome", release_outcome(result));
+                attributes.push(KeyValue::new("lock.release.kind", kind.as_str()));
                 self.release.add(1, &attributes);
             }
             LockEvent::Renewal { outcome, took, remaining, .. } => {
-                self.renewal.record(seconds(took), &with("lock.outcome", renewal_outcome(outcome)));
+                self.renewal.record(seconds(took), &with("lock.outcome", outcome.as_str()));
                 self.remaining.record(seconds(remaining), &common);
             }
-            LockEvent::WakeUp { wake, .. } => self.wakeup.add(1, &with("lock.outcome", wake_up(wake))),
+            LockEvent::WakeUp { source, .. } => self.wakeup.add(1, &with("lock.outcome", source.as_str())),
             LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
         }
     }
@@ -181,16 +177,6 @@ impl LockObserver for OtelObserver {
 
 fn seconds(d: Duration) -> f64 {
     d.as_secs_f64()
-}
-
-fn acquire_outcome(outcome: AcquireOutcome) -> &'static str {
-    match outcome {
-        AcquireOutcome::Acquired => "acquired",
-        AcquireOutcome::Contended => "contended",
-        AcquireOutcome::Timeout => "timeout",
-        AcquireOutcome::Cancelled => "cancelled",
-        AcquireOutcome::Error => "error",
-    }
 }
 
 fn lost_reason(reason: LostReason) -> &'static str {
@@ -203,30 +189,13 @@ fn lost_reason(reason: LostReason) -> &'static str {
     }
 }
 
-fn release_outcome(answer: ReleaseAnswer) -> &'static str {
-    match answer {
+fn release_outcome(result: ReleaseAnswer) -> &'static str {
+    match result {
         Ok(ReleaseOutcome::Released) => "released",
         Ok(ReleaseOutcome::HandedOn) => "handed_on",
         Ok(ReleaseOutcome::StillHeld { .. }) => "still_held",
         Ok(ReleaseOutcome::AlreadyExpired) => "already_expired",
         Ok(ReleaseOutcome::HeldByOther) => "held_by_other",
         Err(Unconfirmed) => "unconfirmed",
-    }
-}
-
-fn renewal_outcome(outcome: RenewalOutcome) -> &'static str {
-    match outcome {
-        RenewalOutcome::Renewed => "renewed",
-        RenewalOutcome::Gone => "gone",
-        RenewalOutcome::Failed => "failed",
-    }
-}
-
-fn wake_up(wake: WakeSource) -> &'static str {
-    match wake {
-        WakeSource::Push => "push",
-        WakeSource::Poll => "poll",
-        WakeSource::Lagged => "lagged",
-        WakeSource::Reconnected => "reconnected",
     }
 }

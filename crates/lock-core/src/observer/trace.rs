@@ -1,26 +1,27 @@
 //! `tracing` events: fields, not prose. Debug for the ordinary, warn for what endangers a hold, error for loss.
 
-use super::{LockEvent, ReleaseKind};
-use crate::machine::{HoldEnd, LostReason, ReleaseOutcome, Unconfirmed};
+use super::event::LockEvent;
+use crate::machine::{HoldEnd, LostReason, Unconfirmed};
 use std::time::Duration;
 
 fn seconds(d: Duration) -> f64 {
     d.as_secs_f64()
 }
 
-pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
+/// Logs an event.
+pub(super) fn event(event: &LockEvent<'_>) {
     let name = event.name().as_str();
     match *event {
-        LockEvent::WaitStarted { .. } => {
+        LockEvent::WaitStarted { backend, .. } => {
             tracing::trace!(lock.name = name, lock.backend = backend, "waiting")
         }
         LockEvent::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
         }
-        LockEvent::Granted { token, lease, by, .. } => {
-            tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, by = ?by, "acquired");
+        LockEvent::Granted { token, lease, source, .. } => {
+            tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, source = ?source, "acquired");
         }
-        LockEvent::Ended { token, lease, how, held, .. } => match how {
+        LockEvent::Ended { token, lease, end, held, .. } => match end {
             HoldEnd::Released => {
                 tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
                 )
@@ -39,15 +40,16 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
                 )
             }
         },
-        LockEvent::GuardReleased { answer, by, .. } => match (answer, by) {
-            (Err(Unconfirmed), _) => {
-                tracing::warn!(lock.name = name, by = ?by, "release not confirmed by the store");
+        LockEvent::GuardReleased { result, kind, .. } => match result {
+            // Nobody knows whether it came too late.
+            Err(Unconfirmed) => {
+                tracing::warn!(lock.name = name, kind = kind.as_str(), "release not confirmed by the store");
             }
-            (Ok(ReleaseOutcome::AlreadyExpired | ReleaseOutcome::HeldByOther), _) => {
-                tracing::warn!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released too late");
+            Ok(outcome) if !outcome.was_held() => {
+                tracing::warn!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released too late");
             }
-            (_, ReleaseKind::Explicit | ReleaseKind::Dropped) => {
-                tracing::debug!(lock.name = name, lock.outcome = ?answer, by = ?by, "guard released");
+            Ok(outcome) => {
+                tracing::debug!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released");
             }
         },
         LockEvent::Renewal { outcome, took, remaining, .. } => {
@@ -61,8 +63,8 @@ pub(super) fn event(backend: &'static str, event: &LockEvent<'_>) {
             error = error.map(tracing::field::display),
             "renewal failed, retrying until the deadline"
         ),
-        LockEvent::WakeUp { wake, .. } => {
-            tracing::trace!(lock.name = name, wake = ?wake, "woken")
+        LockEvent::WakeUp { source, .. } => {
+            tracing::trace!(lock.name = name, source = source.as_str(), "woken")
         }
         LockEvent::SelfDeadlock { token, waited, .. } => tracing::warn!(
             lock.name = name,

@@ -27,7 +27,7 @@ struct Counted {
 }
 
 impl LockObserver for Counters {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         match event {
             LockEvent::WaitStarted { .. } => drop(self.0.waiting.fetch_add(1, Ordering::SeqCst)),
             LockEvent::WaitEnded { outcome, .. } => {

@@ -27,11 +27,13 @@ struct State {
 #[derive(Debug, Clone, Default)]
 struct Gauge(Arc<State>);
 impl LockObserver for Gauge {
-    fn observe(&self, _: &'static str, e: &LockEvent<'_>) {
+    fn on_event(&self, e: &LockEvent<'_>) {
         match e {
             LockEvent::Granted { .. } => drop(self.0.held.fetch_add(1, SeqCst)),
             LockEvent::Ended { .. } => drop(self.0.held.fetch_sub(1, SeqCst)),
-            LockEvent::GuardReleased { by: ReleaseKind::Dropped, .. } if self.0.armed.swap(false, SeqCst) => {
+            LockEvent::GuardReleased { kind: ReleaseKind::Dropped, .. }
+                if self.0.armed.swap(false, SeqCst) =>
+            {
                 let mut c = Box::pin(self.0.lock.get().unwrap().acquire());
                 let _ = c.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 self.0.kept.lock().unwrap().push(c);

@@ -129,7 +129,7 @@ async fn max_hold_ends_a_hung_holder_that_the_watchdog_would_feed_for_ever() {
 struct Deadlocks(Arc<Mutex<Vec<Duration>>>);
 
 impl LockObserver for Deadlocks {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         if let LockEvent::SelfDeadlock { waited, .. } = event {
             self.0.lock().unwrap().push(*waited);
         }

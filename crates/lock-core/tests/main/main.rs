@@ -14,6 +14,7 @@ mod gauge;
 mod held_up;
 mod life;
 mod limits;
+mod log;
 mod loss;
 #[cfg(feature = "otel")]
 mod metrics;

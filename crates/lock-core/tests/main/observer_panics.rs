@@ -27,7 +27,7 @@ impl std::fmt::Debug for Panics {
     }
 }
 impl LockObserver for Panics {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         if (self.0)(event) && !self.1.swap(true, Ordering::SeqCst) {
             panic!("as planned");
         }
@@ -55,7 +55,7 @@ async fn the_watchdog_survives_an_observer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_survives_an_observer() {
-    let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { wake: WakeSource::Poll, .. }));
+    let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { source: WakeSource::Poll, .. }));
     let rival = other.named("x").unwrap().acquire().await.unwrap();
     let lock = locks.named("x").unwrap();
     let waiter = tokio::spawn(lock.acquire());

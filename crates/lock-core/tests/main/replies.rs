@@ -157,8 +157,8 @@ async fn a_release_nobody_confirms_says_so_in_time_and_is_undone_later() {
 struct Losses(Arc<Mutex<Vec<LostReason>>>);
 
 impl LockObserver for Losses {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
-        if let LockEvent::Ended { how: HoldEnd::Lost(reason), .. } = event {
+    fn on_event(&self, event: &LockEvent<'_>) {
+        if let LockEvent::Ended { end: HoldEnd::Lost(reason), .. } = event {
             self.0.lock().unwrap().push(*reason);
         }
     }

@@ -28,8 +28,8 @@ impl std::fmt::Debug for ShutsDown {
 #[derive(Debug, Clone)]
 struct Shared(Arc<ShutsDown>);
 impl LockObserver for Shared {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
-        if let LockEvent::WaitStarted { name } = event
+    fn on_event(&self, event: &LockEvent<'_>) {
+        if let LockEvent::WaitStarted { name, .. } = event
             && name.as_str() == "x"
             && !self.0.1.swap(true, Ordering::SeqCst)
         {

@@ -24,7 +24,7 @@ use std::{
 #[derive(Debug, Clone, Default)]
 struct Suspects(Arc<AtomicU64>);
 impl LockObserver for Suspects {
-    fn observe(&self, _: &'static str, e: &LockEvent<'_>) {
+    fn on_event(&self, e: &LockEvent<'_>) {
         if let LockEvent::RenewalFailed { name, .. } = e
             && name.as_str() == "long"
         {

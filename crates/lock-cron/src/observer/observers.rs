@@ -4,7 +4,7 @@ use super::{
     event::{CronEvent, CronObserver},
     trace,
 };
-use lock_core::__private::catch_panic;
+use lock_core::__private::notify_all;
 use std::sync::Arc;
 
 /// The observers of a scheduler, and its group.
@@ -26,9 +26,6 @@ impl Observers {
     /// Notifies of an event that `make` makes with the group.
     pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(&'a str) -> CronEvent<'a>) {
         let event = make(&self.group);
-        catch_panic(|| trace::event(&event));
-        for observer in self.observers.iter() {
-            catch_panic(|| observer.on_event(&event));
-        }
+        notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));
     }
 }

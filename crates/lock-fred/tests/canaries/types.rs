@@ -73,8 +73,8 @@ impl Shown {
 struct Watches(Arc<Mutex<Vec<String>>>);
 
 impl LockObserver for Watches {
-    fn observe(&self, backend: &'static str, event: &LockEvent<'_>) {
-        self.0.lock().unwrap().push(format!("{backend} {event:?} {event:#?}"));
+    fn on_event(&self, event: &LockEvent<'_>) {
+        self.0.lock().unwrap().push(format!("{event:?} {event:#?}"));
     }
 }
 

@@ -60,8 +60,8 @@ impl WakeUps {
 }
 
 impl LockObserver for WakeUps {
-    fn observe(&self, _: &str, event: &LockEvent<'_>) {
-        if let LockEvent::WakeUp { name, wake } = event {
+    fn on_event(&self, event: &LockEvent<'_>) {
+        if let LockEvent::WakeUp { name, source: wake, .. } = event {
             self.0.lock().unwrap().push((LockName::clone(name), *wake));
         }
     }

@@ -42,10 +42,10 @@ struct Woken {
 }
 
 impl LockObserver for Woken {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         match event {
-            LockEvent::WakeUp { wake: WakeSource::Push, .. } => self.messages.fetch_add(1, SeqCst),
-            LockEvent::WakeUp { wake: WakeSource::Poll, .. } => self.polls.fetch_add(1, SeqCst),
+            LockEvent::WakeUp { source: WakeSource::Push, .. } => self.messages.fetch_add(1, SeqCst),
+            LockEvent::WakeUp { source: WakeSource::Poll, .. } => self.polls.fetch_add(1, SeqCst),
             _ => return,
         };
     }

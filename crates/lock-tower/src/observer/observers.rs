@@ -5,7 +5,7 @@ use super::{
     trace,
 };
 use crate::reject::KeyHash;
-use lock_core::{__private::catch_panic, FencingToken};
+use lock_core::{__private::notify_all, FencingToken};
 use std::sync::Arc;
 use tracing::Span;
 
@@ -46,9 +46,7 @@ impl Observers {
     /// Notifies of an event that `make` makes with the route.
     pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(Option<&'a Arc<str>>) -> LayerEvent<'a>) {
         let event = make(self.route.as_ref());
-        catch_panic(|| trace::event(&self.span, &event));
-        for observer in self.observers.iter() {
-            catch_panic(|| observer.on_event(&event));
-        }
+        let log = || trace::event(&self.span, &event);
+        notify_all(&self.observers, log, |observer| observer.on_event(&event));
     }
 }

@@ -69,7 +69,7 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
 struct Renewals(Arc<Mutex<Vec<Duration>>>);
 
 impl LockObserver for Renewals {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         if let LockEvent::Renewal { took, .. } = event {
             let sent = elapsed() - *took;
             self.0.lock().expect("nobody panics with it").push(sent);

@@ -141,7 +141,7 @@ struct Pages {
 }
 
 impl LockObserver for Book {
-    fn observe(&self, _: &'static str, event: &LockEvent<'_>) {
+    fn on_event(&self, event: &LockEvent<'_>) {
         let mut pages = self.0.lock().expect("nobody panics with it");
         match event {
             LockEvent::Granted { name, token, .. } => pages.granted.push(((*name).clone(), *token)),

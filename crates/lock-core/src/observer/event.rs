@@ -1,0 +1,202 @@
+//! The events of the locks of a factory, and the trait of those who observe them.
+
+use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, WakeSource};
+use crate::{
+    backend::BackendError,
+    ids::LeaseId,
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer},
+    name::LockName,
+    token::FencingToken,
+};
+use std::{fmt::Debug, sync::Arc, time::Duration};
+
+/// Observes the locks of a factory.
+///
+/// It is called outside of all mutexes, in the task that caused the event, also from Drop: return quickly and do not
+/// block. A panic is caught and ends this call alone. Events of one lock come in order as far as one thread causes
+/// them; where threads race, two of them may be exchanged.
+///
+/// ```
+/// use lock_core::{LockFactory, MemoryBackend, observer::{LockEvent, LockObserver}};
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering}};
+///
+/// #[derive(Debug, Default)]
+/// struct Losses(AtomicU64);
+///
+/// impl LockObserver for Losses {
+///     fn on_event(&self, event: &LockEvent<'_>) {
+///         if event.lost_reason().is_some() {
+///             self.0.fetch_add(1, Ordering::Relaxed);
+///         }
+///     }
+/// }
+///
+/// let losses = Arc::new(Losses::default()); // keep one to read it
+/// let locks = LockFactory::builder(MemoryBackend::new()).observer(losses.clone()).build()?;
+/// # Ok::<(), lock_core::LockError>(())
+/// ```
+pub trait LockObserver: Debug + Send + Sync + 'static {
+    /// Called for each event.
+    fn on_event(&self, event: &LockEvent<'_>);
+}
+
+impl<O: LockObserver + ?Sized> LockObserver for Arc<O> {
+    fn on_event(&self, event: &LockEvent<'_>) {
+        (**self).on_event(event);
+    }
+}
+
+/// Something that happened to a lock.
+///
+/// `backend` is the short name of the backend, as in [`Capabilities::name`](crate::backend::Capabilities::name).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum LockEvent<'a> {
+    /// An acquire began.
+    WaitStarted {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+    },
+    /// An acquire ended. There is one for each [`WaitStarted`](Self::WaitStarted).
+    WaitEnded {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The outcome.
+        outcome: AcquireOutcome,
+        /// The time from its first poll.
+        waited: Duration,
+    },
+    /// A hold began.
+    Granted {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The fencing token of the hold.
+        token: FencingToken,
+        /// The lease in the store.
+        lease: LeaseId,
+        /// The source of the grant.
+        source: GrantSource,
+    },
+    /// A hold ended. There is one for each [`Granted`](Self::Granted).
+    Ended {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The fencing token of the hold.
+        token: FencingToken,
+        /// The lease in the store.
+        lease: LeaseId,
+        /// The end of the hold: a release or a loss.
+        end: HoldEnd,
+        /// The time from its grant.
+        held: Duration,
+    },
+    /// A guard was released, by `release().await` or by Drop.
+    GuardReleased {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The result, as [`LockGuard::release`](crate::LockGuard::release) returns it. A drop does not wait for the store: its result
+        /// is what this process knows.
+        result: ReleaseAnswer,
+        /// The kind of the release.
+        kind: ReleaseKind,
+    },
+    /// A renewal was answered, or its operation timeout passed.
+    Renewal {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The outcome.
+        outcome: RenewalOutcome,
+        /// The time from the request.
+        took: Duration,
+        /// The time for which the hold is valid now.
+        remaining: Duration,
+    },
+    /// A renewal failed. It is retried until the deadline of the hold.
+    RenewalFailed {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The fencing token of the hold.
+        token: FencingToken,
+        /// The time for which the hold is still valid.
+        remaining: Duration,
+        /// The error of the store, if it answered.
+        error: Option<&'a BackendError>,
+    },
+    /// Waiters were woken.
+    WakeUp {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The source of the wake-up.
+        source: WakeSource,
+    },
+    /// A task of this process has waited for longer than a lease for a hold of this process: it may wait for itself.
+    SelfDeadlock {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The fencing token of the hold.
+        token: FencingToken,
+        /// The time for which it has waited.
+        waited: Duration,
+    },
+}
+
+impl<'a> LockEvent<'a> {
+    /// Returns the short name of the backend.
+    #[must_use]
+    pub fn backend(&self) -> &'static str {
+        match self {
+            Self::WaitStarted { backend, .. }
+            | Self::WaitEnded { backend, .. }
+            | Self::Granted { backend, .. }
+            | Self::Ended { backend, .. }
+            | Self::GuardReleased { backend, .. }
+            | Self::Renewal { backend, .. }
+            | Self::RenewalFailed { backend, .. }
+            | Self::WakeUp { backend, .. }
+            | Self::SelfDeadlock { backend, .. } => backend,
+        }
+    }
+
+    /// Returns the lock.
+    #[must_use]
+    pub fn name(&self) -> &'a LockName {
+        match self {
+            Self::WaitStarted { name, .. }
+            | Self::WaitEnded { name, .. }
+            | Self::Granted { name, .. }
+            | Self::Ended { name, .. }
+            | Self::GuardReleased { name, .. }
+            | Self::Renewal { name, .. }
+            | Self::RenewalFailed { name, .. }
+            | Self::WakeUp { name, .. }
+            | Self::SelfDeadlock { name, .. } => name,
+        }
+    }
+
+    /// Returns the reason of a loss, if the event is one.
+    #[must_use]
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        match self {
+            Self::Ended { end: HoldEnd::Lost(reason), .. } => Some(*reason),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The dispatch of events to the log and to observers.
+
+use super::{
+    event::{LockEvent, LockObserver},
+    trace,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// Logs an event, and calls each observer with it. A panic of one is caught and ends this call alone: it must not take a
+/// release or a renewal with it.
+pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
+    drop(catch_unwind(AssertUnwindSafe(log)));
+    for observer in observers {
+        drop(catch_unwind(AssertUnwindSafe(|| call(observer))));
+    }
+}
+
+/// The observers of a factory, and the name of its backend.
+#[derive(Debug)]
+pub(crate) struct Observers {
+    observers: Vec<Arc<dyn LockObserver>>,
+    backend: &'static str,
+}
+
+impl Observers {
+    pub(crate) fn new(observers: Vec<Arc<dyn LockObserver>>, backend: &'static str) -> Self {
+        Self { observers, backend }
+    }
+
+    /// The short name of the backend.
+    pub(crate) fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// Notifies of an event that `make` makes with the name of the backend.
+    pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
+        let event = make(self.backend);
+        notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));
+    }
+}

@@ -1,0 +1,102 @@
+//! The outcomes that events carry, with their words in metrics and spans.
+
+/// The outcome of an acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AcquireOutcome {
+    /// The lock was acquired.
+    Acquired,
+    /// It was one try, and another holder had the lock.
+    Contended,
+    /// The waiting time passed.
+    Timeout,
+    /// Its future was dropped.
+    Cancelled,
+    /// It failed with any other error.
+    Error,
+}
+
+impl AcquireOutcome {
+    /// Returns the word of this value, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Contended => "contended",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The way in which a guard was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReleaseKind {
+    /// By `release().await`.
+    Explicit,
+    /// By dropping the guard.
+    Dropped,
+}
+
+impl ReleaseKind {
+    /// Returns the word of this value, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// The outcome of a renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RenewalOutcome {
+    /// The lease was extended.
+    Renewed,
+    /// The store no longer had the lease.
+    Gone,
+    /// The store failed or did not answer.
+    Failed,
+}
+
+impl RenewalOutcome {
+    /// Returns the word of this value, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renewed => "renewed",
+            Self::Gone => "gone",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The source of a wake-up of waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WakeSource {
+    /// The store reported that the lock was released.
+    Push,
+    /// The polling interval passed.
+    Poll,
+    /// The reader of wake-ups lagged, so all waiters ask again.
+    Lagged,
+    /// The connection that carries wake-ups was replaced, so all waiters ask again.
+    Reconnected,
+}
+
+impl WakeSource {
+    /// Returns the word of this value, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Poll => "poll",
+            Self::Lagged => "lagged",
+            Self::Reconnected => "reconnected",
+        }
+    }
+}
