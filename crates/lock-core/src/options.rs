@@ -190,7 +190,7 @@ impl LockOptions {
     pub(crate) fn terms(&self) -> Result<Terms, OptionsError> {
         let lease = whole_millis(self.lease);
         if lease < Self::MIN_LEASE {
-            return Err(OptionsError::LeaseTooShort { lease });
+            return Err(OptionsError::LeaseTooShort { lease, least: Self::MIN_LEASE });
         }
         let operation_timeout = self.operation_timeout.unwrap_or((lease / 10).min(MAX_DEFAULT_TIMEOUT));
         let margin = self.margin.unwrap_or(lease / 100 + Duration::from_millis(2));

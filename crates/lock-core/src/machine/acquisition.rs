@@ -4,18 +4,17 @@
 //! and is used up by its first release.
 
 use super::{
-    Command, Ctx, Entry, Failure, Grant, GrantSource, HoldId, Machine, Moment, Outstanding, Refusal,
-    WaitPolicy, WaiterId,
-    cleanups::LeaseCleanup,
-    deadline,
-    hold::Hold,
+    command::{Command, Grant, GrantSource, Refusal},
+    context::Ctx,
+    event::{Entry, Failure, HoldId, WaitPolicy},
+    outstanding::{Outstanding, deadline},
     queue::{Cause, Overdue},
+    state::{Acquisition, Attempt, Hold, LeaseCleanup, Machine},
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, Reply},
     ids::LeaseNumber,
-    terms::Terms,
-    time::ServerTime,
+    time::Moment,
     token::FencingToken,
 };
 use std::time::Duration;
@@ -32,33 +31,6 @@ const SILENT_PART: u32 = 10;
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 /// The slowest polling of a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Acquisition {
-    lease: LeaseNumber,
-    attempt: Option<Attempt>,
-    next_try: Moment,
-    pub(super) outstanding: Outstanding,
-    /// For whom it was asked last, and when the store answered last.
-    asked_for: Option<WaiterId>,
-    answered_at: Moment,
-    /// An attempt was granted, but not yet under the terms of the one who waits.
-    taken: bool,
-    /// The longest lease that the store may have given to this id.
-    longest: Duration,
-    busies: u32,
-    lates: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Attempt {
-    waiter: WaiterId,
-    sent: Moment,
-    terms: Terms,
-    not_after: ServerTime,
-    /// A wake-up came after the attempt was sent: its busy answer may be older than the release.
-    woken: bool,
-}
 
 impl Acquisition {
     /// Whether an attempt may be carried out, or may have been, that nobody was told of.

@@ -1,6 +1,7 @@
 //! How quickly a failing backend is asked again.
 
-use super::{Ctx, Moment};
+use super::context::Ctx;
+use crate::time::Moment;
 use std::time::Duration;
 
 const FIRST_RETRY: Duration = Duration::from_millis(50);

@@ -6,12 +6,18 @@
 //! largest `not_after` that was sent for the id.
 
 use super::{
-    Command, Ctx, Failure, Machine, Moment, Outstanding, ReleaseOutcome, Unconfirmed, backoff,
+    backoff,
+    command::{Command, ReleaseOutcome, Unconfirmed},
+    context::Ctx,
+    event::Failure,
+    outstanding::Outstanding,
     replies::ReleaseReplies,
+    state::{LeaseCleanup, Machine},
 };
 use crate::{
     backend::{Applied, NotifyWaiters, Released, Reply},
     ids::LeaseNumber,
+    time::Moment,
 };
 use std::time::Duration;
 
@@ -21,24 +27,6 @@ pub(crate) const MAX_OPEN_UNDOS: usize = 16;
 /// Undos of one name in all. Those that were carried out stay until no attempt can be carried out any more, which takes an
 /// operation timeout.
 const MAX_UNDOS: usize = 1_024;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LeaseCleanup {
-    lease: LeaseNumber,
-    pub(super) outstanding: Outstanding,
-    replies: ReleaseReplies,
-    in_flight: bool,
-    next_at: Moment,
-    failures: u32,
-    /// An earlier release may have been carried out: *gone* then says nothing about the time before it.
-    in_doubt: bool,
-    /// The last guard left before this deadline of its hold: what it protected was protected.
-    left_before: Option<Moment>,
-    /// No answer yet: the next acquire waits, or it would find our own lease in its way.
-    unanswered: bool,
-    /// A release of it was carried out: whatever it still leaves is over within an operation timeout.
-    executed: bool,
-}
 
 impl LeaseCleanup {
     pub(super) fn new(lease: LeaseNumber, outstanding: Outstanding) -> Self {

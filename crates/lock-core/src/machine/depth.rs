@@ -5,49 +5,30 @@
 //! up to date.
 
 use super::{
-    Command, Ctx, Failure, Grant, GrantSource, LostReason, Machine, Moment, Refusal, WaitPolicy, WaiterId,
-    acquisition::LATES_AT_ONCE, backoff, deadline, hold::Hold, replies::ReleaseReplies,
+    acquisition::LATES_AT_ONCE,
+    backoff,
+    command::{Command, Grant, GrantSource, LostReason, Refusal},
+    context::Ctx,
+    event::{Failure, WaitPolicy, WaiterId},
+    outstanding::deadline,
+    replies::ReleaseReplies,
+    state::{Depth, DepthChange, Hold, Machine},
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Reply},
     terms::{Keep, Terms},
+    time::Moment,
 };
 use std::time::Duration;
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Depth {
-    /// What the store is known to keep; `None` after an operation of unknown outcome.
-    stored: Option<u32>,
-    attempt: Option<Attempt>,
-    /// Releases that wait for the store.
-    pub(super) replies: ReleaseReplies,
-    failures: u32,
-    lates: u32,
-    retry_at: Moment,
-}
-
 /// The shortest lease that a store can be told. An expiry never falls, so it lengthens none.
 const NO_LONGER: Duration = Duration::from_millis(1);
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Attempt {
-    /// Re-entries of these waiters.
-    Raise {
-        to: u32,
-        waiters: Vec<WaiterId>,
-        sent: Moment,
-        terms: Terms,
-    },
-    Lower {
-        to: u32,
-    },
-}
 
 impl Depth {
     pub(super) fn one() -> Self {
         Self {
             stored: Some(1),
-            attempt: None,
+            change: None,
             replies: ReleaseReplies::default(),
             failures: 0,
             lates: 0,
@@ -56,12 +37,12 @@ impl Depth {
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
-        self.attempt.is_some()
+        self.change.is_some()
     }
 
     pub(super) fn next_at(&self, hold: &Hold, has_reentrants: bool) -> Moment {
         let settled = self.stored == Some(hold.guards) && !has_reentrants;
-        if self.attempt.is_some() || settled { Moment::NEVER } else { self.retry_at }
+        if self.change.is_some() || settled { Moment::NEVER } else { self.retry_at }
     }
 
     fn settle(&mut self, to: u32) {
@@ -99,7 +80,7 @@ impl Machine {
         }
         let lease = hold.id.lease;
         if reentrants == 0 {
-            hold.depth.attempt = Some(Attempt::Lower { to: wanted });
+            hold.depth.change = Some(DepthChange::Lower { to: wanted });
             let timeout = hold.terms.operation_timeout;
             s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
         } else {
@@ -113,7 +94,7 @@ impl Machine {
             };
             let terms = Terms { lease: length, operation_timeout: hold.terms.operation_timeout, ..longest };
             let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();
-            hold.depth.attempt = Some(Attempt::Raise { to: wanted, waiters, sent: s.now, terms });
+            hold.depth.change = Some(DepthChange::Raise { to: wanted, waiters, sent: s.now, terms });
             hold.outstanding.sent(s.now, &terms);
             let not_after = s.env.server_now() + terms.operation_timeout;
             s.emit(Command::TryAcquire {
@@ -127,7 +108,7 @@ impl Machine {
 
     pub(super) fn on_raised(&mut self, s: &mut Ctx<'_>, outcome: Result<Reply<Acquired>, Failure>) {
         let Some(hold) = &mut self.hold else { return };
-        let Some(Attempt::Raise { to, waiters, sent, terms }) = hold.depth.attempt.take() else { return };
+        let Some(DepthChange::Raise { to, waiters, sent, terms }) = hold.depth.change.take() else { return };
         let failure = match outcome.map(|reply| reply.outcome) {
             Ok(Acquired::Reentered) => {
                 hold.depth.settle(to);
@@ -177,7 +158,7 @@ impl Machine {
 
     pub(super) fn on_lowered(&mut self, s: &mut Ctx<'_>, outcome: Result<Reply<Released>, Failure>) {
         let Some(hold) = &mut self.hold else { return };
-        let Some(Attempt::Lower { to }) = hold.depth.attempt.take() else { return };
+        let Some(DepthChange::Lower { to }) = hold.depth.change.take() else { return };
         match outcome.map(|reply| reply.outcome) {
             Ok(Released::Kept) => {
                 hold.depth.settle(to);

@@ -4,7 +4,8 @@
 //! busy process would keep all others out for ever. So after some turns in a row it steps back for a moment if others
 //! listen, and after many turns in any case, since not every store can tell who listens.
 
-use super::{Ctx, Moment};
+use super::context::Ctx;
+use crate::time::Moment;
 use std::time::Duration;
 
 /// Turns in a row after which others come first, if they listen.

@@ -1,48 +1,13 @@
 //! The current hold: how guards leave it, and how it is lost.
 
 use super::{
-    Command, Ctx, Entry, Grant, HoldEnd, HoldId, LostReason, Machine, Moment, Notice, Outstanding, OwnerId,
-    Refusal, ReleaseOutcome, Ticket, Unconfirmed, cleanups::LeaseCleanup, depth::Depth, renewal::Renewal,
+    command::{Command, Grant, HoldEnd, LostReason, Notice, Refusal, ReleaseOutcome, Unconfirmed},
+    context::Ctx,
+    event::{Entry, HoldId, Ticket},
+    outstanding::Outstanding,
+    state::{Depth, Hold, LeaseCleanup, LocalWait, LostHold, Machine, Renewal},
 };
-use crate::{terms::Terms, token::FencingToken};
-
-/// What a guard stands for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Hold {
-    pub(super) id: HoldId,
-    pub(super) owner: OwnerId,
-    /// The last token that the acquire drew. A local hand-off gives out the next one while it is not beyond.
-    pub(super) last_token: FencingToken,
-    pub(super) terms: Terms,
-    /// Valid until then; never falls.
-    pub(super) deadline: Moment,
-    pub(super) guards: u32,
-    pub(super) depth: Depth,
-    pub(super) renewal: Renewal,
-    pub(super) outstanding: Outstanding,
-    /// The last guard left, and the store is asked as soon as the operation in flight is answered.
-    pub(super) ended: bool,
-    pub(super) max_hold_at: Moment,
-    /// When the first guard must have been taken.
-    claim_by: Moment,
-    local_wait: LocalWait,
-}
-
-/// Whether somebody in this process waits for this hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum LocalWait {
-    None,
-    Since(Moment),
-    Noticed,
-}
-
-/// A hold that was lost while guards of it are still about.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct LostHold {
-    pub(super) owner: OwnerId,
-    hold: HoldId,
-    guards: u32,
-}
+use crate::{time::Moment, token::FencingToken};
 
 impl Hold {
     pub(super) fn new(

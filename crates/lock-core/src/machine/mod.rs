@@ -35,110 +35,36 @@ mod acquisition;
 mod backoff;
 mod cleanups;
 mod command;
+mod context;
 mod depth;
 mod event;
 mod fairness;
 mod hold;
+mod outstanding;
 mod queue;
 mod renewal;
 mod replies;
+mod state;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cleanups::MAX_OPEN_UNDOS;
 pub use command::{
     Command, Grant, GrantSource, HoldEnd, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome,
     Unconfirmed,
 };
+pub use context::Env;
 pub use event::{Entry, Event, Failure, HoldId, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
+pub use state::{Machine, MachineConfig};
 
-use crate::{
-    ids::LeaseNumber,
-    terms::Terms,
-    time::{Moment, ServerTime},
-};
-use acquisition::Acquisition;
+use crate::time::Moment;
 use backoff::Backoff;
-use cleanups::LeaseCleanup;
-pub(crate) use cleanups::MAX_OPEN_UNDOS;
+use context::Ctx;
 use fairness::Fairness;
-use hold::{Hold, LostHold};
 use queue::Queue;
-use std::time::Duration;
-use watch::Watch;
-
-/// What the machine asks of the world while it handles an event.
-pub trait Env {
-    /// 63 or more random bits; the lower ones become a lease id, or jitter.
-    fn random(&mut self) -> u64;
-    /// The server's clock, as it is estimated now.
-    fn server_now(&mut self) -> ServerTime;
-    /// How many guards of this hold were granted at this moment or before, and not yet taken by the futures that asked.
-    fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
-}
-
-/// What is the same for every machine of a factory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct MachineConfig {
-    /// The most waiters of one name.
-    pub max_waiters: usize,
-    /// Whether the backend pushes wake-ups.
-    pub push: bool,
-    /// How long a subscription outlives the last waiter.
-    pub linger: Duration,
-    /// The longest time between two tries of a waiter whose subscription is not acknowledged.
-    pub unsubscribed_poll: Duration,
-}
-
-impl Default for MachineConfig {
-    fn default() -> Self {
-        Self {
-            max_waiters: 10_000,
-            push: true,
-            linger: Duration::from_secs(2),
-            unsubscribed_poll: Duration::from_secs(5),
-        }
-    }
-}
-
-/// All that this process knows of one lock name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Machine {
-    config: MachineConfig,
-    queue: Queue,
-    acquisition: Option<Acquisition>,
-    hold: Option<Hold>,
-    cleanups: Vec<LeaseCleanup>,
-    lost_holds: Vec<LostHold>,
-    watch: Watch,
-    backoff: Backoff,
-    fairness: Fairness,
-    closed: bool,
-}
-
-/// One call of [`Machine::handle`]: the time, the world, and where commands go.
-struct Ctx<'a> {
-    now: Moment,
-    env: &'a mut dyn Env,
-    out: &'a mut Vec<Command>,
-}
-
-impl Ctx<'_> {
-    fn emit(&mut self, command: Command) {
-        self.out.push(command);
-    }
-
-    fn fresh_lease(&mut self) -> LeaseNumber {
-        LeaseNumber::new(self.env.random())
-    }
-
-    /// A random time below `most`.
-    fn jitter(&mut self, most: Duration) -> Duration {
-        let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.env.random() % micros)
-    }
-}
+use state::{LeaseCleanup, Watch};
 
 impl Machine {
     /// A machine that holds nothing and waits for nothing.
@@ -300,36 +226,4 @@ enum Admission {
     Line,
     /// Re-enters a hold of its owner.
     Reentrant,
-}
-
-/// The lease of these terms, asked for at `sent`, is valid in this process until then.
-///
-/// From before the request was sent, never from the reply: a slow reply would otherwise let two processes
-/// believe themselves holders.
-fn deadline(sent: Moment, terms: &Terms) -> Moment {
-    sent + terms.lease - terms.margin
-}
-
-/// What a lease id may have left, or may yet leave, in the store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-struct Outstanding {
-    /// Attempts of unknown outcome may be carried out until then by the server's clock.
-    not_after: Option<ServerTime>,
-    /// Whatever was left has ended by itself then; never falls.
-    over_at: Moment,
-    /// How long an operation on it may take.
-    timeout: Duration,
-}
-
-impl Outstanding {
-    /// An operation was sent that sets or extends the lease.
-    fn sent(&mut self, now: Moment, terms: &Terms) {
-        self.over_at = self.over_at.max(now + terms.operation_timeout + terms.lease);
-        self.timeout = terms.operation_timeout;
-    }
-
-    /// Nobody knows whether an attempt was, or will be, carried out.
-    fn unknown(&mut self, not_after: ServerTime) {
-        self.not_after = self.not_after.max(Some(not_after));
-    }
 }

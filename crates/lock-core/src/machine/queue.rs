@@ -1,6 +1,6 @@
 //! Who waits, in which order, and who is refused when.
 
-use super::{Entry, OwnerId, WaitPolicy, WaiterId};
+use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
 use crate::{time::Moment, token::FencingToken};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,20 +3,20 @@
 //! A renewal that fails is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline.
 //! A renewal answered *gone* is lost at once. No renewal revives a hold that was lost.
 
-use super::{Command, Ctx, Failure, LostReason, Machine, Moment, Notice, backoff, deadline};
+use super::{
+    backoff,
+    command::{Command, LostReason, Notice},
+    context::Ctx,
+    event::Failure,
+    outstanding::deadline,
+    state::{Machine, Renewal},
+};
 use crate::{
     backend::{Renewed, Reply},
     ids::LeaseNumber,
     terms::{Keep, Terms},
+    time::Moment,
 };
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Renewal {
-    next_at: Moment,
-    in_flight: u32,
-    failures: u32,
-    suspect: bool,
-}
 
 impl Renewal {
     pub(super) fn after(sent: Moment, terms: &Terms) -> Self {

@@ -1,6 +1,11 @@
 //! Releases by hand that wait for an answer.
 
-use super::{Command, Ctx, Moment, ReleaseAnswer, ReleaseOutcome, Ticket, Unconfirmed};
+use super::{
+    command::{Command, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
+    context::Ctx,
+    event::Ticket,
+};
+use crate::time::Moment;
 
 /// Each with the depth that it left, and when it is answered at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]

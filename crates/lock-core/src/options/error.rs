@@ -1,6 +1,5 @@
 //! Which options do not fit together, and what to change.
 
-use super::LockOptions;
 use crate::token::FencingToken;
 use std::{fmt, time::Duration};
 
@@ -20,10 +19,12 @@ pub enum OptionsError {
         /// Which.
         option: &'static str,
     },
-    /// The lease is below [`LockOptions::MIN_LEASE`].
+    /// The lease is below [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE).
     LeaseTooShort {
         /// The lease.
         lease: Duration,
+        /// The bound.
+        least: Duration,
     },
     /// The lease is above what the factory or the backend accepts.
     LeaseTooLong {
@@ -88,12 +89,8 @@ impl fmt::Display for OptionsError {
         match self {
             Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
-            Self::LeaseTooShort { lease } => {
-                write!(
-                    f,
-                    "a lease of {lease:?} leaves no time to work in: use at least {:?}",
-                    LockOptions::MIN_LEASE
-                )
+            Self::LeaseTooShort { lease, least } => {
+                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {least:?}")
             }
             Self::LeaseTooLong { lease, most } => {
                 write!(

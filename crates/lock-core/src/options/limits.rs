@@ -65,7 +65,8 @@ impl Limits {
             return Err(OptionsError::Zero { option });
         }
         if self.max_lease < LockOptions::MIN_LEASE {
-            return Err(OptionsError::LeaseTooShort { lease: self.max_lease });
+            let least = LockOptions::MIN_LEASE;
+            return Err(OptionsError::LeaseTooShort { lease: self.max_lease, least });
         }
         if self.max_lease > LEASE_FOR_EVER {
             return Err(OptionsError::LeaseTooLong { lease: self.max_lease, most: LEASE_FOR_EVER });

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
@@ -133,7 +133,8 @@ fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-fn lock_core() -> Vec<(PathBuf, String)> {
+/// The files of lock-core: path and text.
+pub(crate) fn lock_core() -> Vec<(PathBuf, String)> {
     sources(&root().join("crates/lock-core/src"))
 }
 

@@ -12,6 +12,7 @@ mod drop_anywhere;
 mod exclusion;
 mod gauge;
 mod held_up;
+mod imports;
 mod life;
 mod limits;
 mod log;

@@ -8,9 +8,14 @@ mod release;
 mod watch;
 
 use super::*;
-use crate::backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Renewed, Reply};
-use crate::token::FencingToken;
-use std::collections::VecDeque;
+use crate::{
+    backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Renewed, Reply},
+    ids::LeaseNumber,
+    terms::Terms,
+    time::ServerTime,
+    token::FencingToken,
+};
+use std::{collections::VecDeque, time::Duration};
 
 const A: WaiterId = WaiterId(1);
 const B: WaiterId = WaiterId(2);

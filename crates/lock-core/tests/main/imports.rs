@@ -1,0 +1,298 @@
+//! The direction of imports inside lock-core: no circles, and in the machine downwards only.
+//!
+//! The driver counts as one file.
+
+use crate::architecture::{lock_core, root};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Component, Path},
+};
+
+/// The files of the machine, from the bottom up: each imports only from files before it.
+const MACHINE: [&str; 16] = [
+    "event",
+    "command",
+    "context",
+    "outstanding",
+    "backoff",
+    "fairness",
+    "replies",
+    "queue",
+    "state",
+    "watch",
+    "cleanups",
+    "acquisition",
+    "renewal",
+    "depth",
+    "hold",
+    "mod",
+];
+
+/// A path of modules and at last perhaps an item, from the root of the crate.
+type ItemPath = Vec<String>;
+
+#[derive(Debug, Default)]
+struct Module {
+    /// The file, without its folder `src/` and without `.rs`.
+    file: String,
+    /// Paths that occur in its code, absolute.
+    uses: BTreeSet<ItemPath>,
+    /// What its `use` declarations bring in, by name.
+    names: BTreeMap<String, ItemPath>,
+}
+
+/// The modules of lock-core by path. Unit tests are left out.
+struct Modules(BTreeMap<ItemPath, Module>);
+
+impl Modules {
+    fn read() -> Self {
+        let src = root().join("crates/lock-core/src");
+        let files: Vec<_> = lock_core()
+            .into_iter()
+            .map(|(path, text)| (path.strip_prefix(&src).unwrap().with_extension(""), text))
+            .filter(|(path, _)| !path.components().any(|part| part == Component::Normal("tests".as_ref())))
+            .collect();
+        let mut modules: BTreeMap<_, _> =
+            files.iter().map(|(path, _)| (module_path(path), Module::default())).collect();
+        for (path, text) in &files {
+            let this = module_path(path);
+            let is_module = |path: &[String]| modules.contains_key(path);
+            let (uses, names) = imports(&this, &code(text), is_module);
+            let file = path.to_str().unwrap().to_owned();
+            modules.insert(this, Module { file, uses, names });
+        }
+        Self(modules)
+    }
+
+    /// The file that defines what this path names: re-exports are followed.
+    fn definition(&self, path: &[String], depth: u32) -> Option<&str> {
+        assert!(depth < 20, "{path:?} is re-exported in a circle");
+        let of = (0..=path.len()).rev().find(|length| self.0.contains_key(&path[..*length]))?;
+        let module = &self.0[&path[..of]];
+        match path.get(of).and_then(|item| module.names.get(item)) {
+            Some(elsewhere) => self.definition(elsewhere, depth + 1),
+            None => Some(&module.file),
+        }
+    }
+
+    /// Each file with those that it imports from.
+    fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
+        let of = |module: &Module| module.uses.iter().filter_map(|path| self.definition(path, 0)).collect();
+        self.0.values().map(|module| (module.file.as_str(), of(module))).collect()
+    }
+}
+
+fn module_path(file: &Path) -> ItemPath {
+    let mut path: ItemPath = file.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    path.pop_if(|last| *last == "mod" || *last == "lib");
+    path
+}
+
+/// The code without comments, literals of text, and unit tests at the end of a file.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let text = text.split("#[cfg(test)]\npub(crate) mod test {").next().unwrap();
+    text.lines().map(|line| line.split("//").next().unwrap()).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The absolute paths in this code that lead into this crate, and the names that its `use` declarations bring in.
+fn imports(
+    this: &[String],
+    code: &str,
+    is_module: impl Fn(&[String]) -> bool,
+) -> (BTreeSet<ItemPath>, BTreeMap<String, ItemPath>) {
+    let absolute = |path: &[String]| -> Option<ItemPath> {
+        let (first, rest) = path.split_first()?;
+        let base = match first.as_str() {
+            "crate" => vec![],
+            "self" => this.to_vec(),
+            "super" => {
+                let up = path.iter().take_while(|part| *part == "super").count();
+                return Some([&this[..this.len() - up], &path[up..]].concat());
+            }
+            child => {
+                let child = [this, &[child.to_owned()]].concat();
+                if !is_module(&child) {
+                    return None;
+                }
+                child
+            }
+        };
+        Some([base.as_slice(), rest].concat())
+    };
+    let (mut uses, mut names) = (BTreeSet::new(), BTreeMap::new());
+    let (declarations, body) = declarations(code);
+    let body: BTreeSet<_> = body.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    for Declaration { is_public, tree } in &declarations {
+        let mut leaves = Vec::new();
+        expand(&mut Vec::new(), tree, &mut leaves);
+        for (path, name) in leaves {
+            if let Some(path) = absolute(&path) {
+                // What is only re-exported is not used here.
+                if !is_public || body.contains(name.as_str()) {
+                    uses.insert(path.clone());
+                }
+                names.insert(name, path);
+            }
+        }
+    }
+    // Paths in the middle of the code.
+    for start in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(start) {
+            let path =
+                code[at..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next().unwrap();
+            let path: ItemPath =
+                path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+            let is_whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            if is_whole && path.len() > 1 {
+                uses.extend(absolute(&path));
+            }
+        }
+    }
+    (uses, names)
+}
+
+/// A `use` declaration.
+struct Declaration {
+    is_public: bool,
+    /// What stands between `use` and `;`.
+    tree: String,
+}
+
+/// The `use` declarations of this code, and the rest of it.
+fn declarations(code: &str) -> (Vec<Declaration>, String) {
+    let (mut declarations, mut rest) = (Vec::new(), String::new());
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let line = line.trim_start();
+        let private = line.strip_prefix("pub(crate) ").or_else(|| line.strip_prefix("pub ")).unwrap_or(line);
+        let Some(begin) = private.strip_prefix("use ") else {
+            rest.extend([line, "\n"]);
+            continue;
+        };
+        let mut tree = begin.to_owned();
+        while !tree.contains(';') {
+            tree.extend([" ", lines.next().unwrap().trim()]);
+        }
+        declarations.push(Declaration { is_public: private != line, tree: tree.replace(';', "") });
+    }
+    (declarations, rest)
+}
+
+/// The leaves of a tree of imports: path, and the name that it brings in.
+fn expand(prefix: &mut Vec<String>, tree: &str, leaves: &mut Vec<(ItemPath, String)>) {
+    let tree = tree.trim();
+    if let Some(inner) = tree.strip_prefix('{') {
+        for branch in branches(inner.strip_suffix('}').unwrap_or_else(|| panic!("unread import: {tree}"))) {
+            expand(prefix, branch, leaves);
+        }
+    } else if let Some((first, rest)) = tree.split_once("::") {
+        prefix.push(first.trim().to_owned());
+        expand(prefix, rest, leaves);
+        prefix.pop();
+    } else if !tree.is_empty() {
+        let (item, name) = tree.split_once(" as ").unwrap_or((tree, tree));
+        let mut path = prefix.clone();
+        let name = if item == "self" { path.last().unwrap().clone() } else { name.to_owned() };
+        path.extend((item != "self" && item != "*").then(|| item.to_owned()));
+        leaves.push((path, name));
+    }
+}
+
+/// Splits at the commas outside of inner braces.
+fn branches(inner: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let split = |c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        c == ',' && depth == 0
+    };
+    inner.split(split).collect()
+}
+
+/// A way from a file back to itself, if there is one.
+fn circle<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<Vec<&'a str>> {
+    fn search<'a>(
+        imports: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+        way: &mut Vec<&'a str>,
+        done: &mut BTreeSet<&'a str>,
+    ) -> bool {
+        let here = *way.last().unwrap();
+        for next in imports.get(here).into_iter().flatten().copied().filter(|next| *next != here) {
+            if let Some(begin) = way.iter().position(|file| *file == next) {
+                way.drain(..begin);
+                way.push(next);
+                return true;
+            }
+            if !done.contains(next) {
+                way.push(next);
+                if search(imports, way, done) {
+                    return true;
+                }
+            }
+        }
+        way.pop();
+        done.insert(here);
+        false
+    }
+    let mut done = BTreeSet::new();
+    imports.keys().copied().find_map(|file| {
+        let mut way = vec![file];
+        (!done.contains(file) && search(imports, &mut way, &mut done)).then_some(way)
+    })
+}
+
+/// The driver as one file.
+fn outside_of_the_driver(file: &str) -> &str {
+    if file.starts_with("driver/") { "driver" } else { file }
+}
+
+#[test]
+fn files_outside_of_the_driver_import_without_circles() {
+    let modules = Modules::read();
+    let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (file, from) in modules.imports() {
+        imports
+            .entry(outside_of_the_driver(file))
+            .or_default()
+            .extend(from.into_iter().map(outside_of_the_driver));
+    }
+    assert!(imports["guard"].contains("driver") && imports["acquire"].contains("guard"), "{imports:#?}");
+    assert!(imports["guard"].contains("machine/command"), "re-exports are followed: {:?}", imports["guard"]);
+    assert_eq!(circle(&imports), None);
+}
+
+#[test]
+fn the_machine_imports_downwards() {
+    let modules = Modules::read();
+    let rank = |file: &str| {
+        let name = file.strip_prefix("machine/")?;
+        Some(
+            MACHINE
+                .iter()
+                .position(|known| *known == name)
+                .unwrap_or_else(|| panic!("{file} has no place in the order")),
+        )
+    };
+    let mut read = 0;
+    for (file, from) in modules.imports() {
+        let Some(place) = rank(file) else { continue };
+        read += 1;
+        for (below, its) in
+            from.into_iter().filter(|other| *other != file).filter_map(|other| Some((other, rank(other)?)))
+        {
+            assert!(its < place, "{file} imports from {below}, which stands above it");
+        }
+    }
+    assert_eq!(read, MACHINE.len());
+}
+
+#[test]
+fn circles_are_found() {
+    let imports = |edges: &[(&'static str, &'static str)]| {
+        let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        edges.iter().for_each(|(from, to)| _ = imports.entry(from).or_default().insert(to));
+        imports
+    };
+    assert_eq!(circle(&imports(&[("a", "b"), ("a", "c"), ("b", "c")])), None);
+    assert_eq!(circle(&imports(&[("a", "b"), ("b", "c"), ("c", "b")])), Some(vec!["b", "c", "b"]));
+}
