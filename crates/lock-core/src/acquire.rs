@@ -2,7 +2,7 @@
 
 use crate::{
     backend::Applied,
-    driver::{Entering, Handle, HoldState, Seated, Verdict},
+    driver::{AcquireParams, AcquireResult, Handle, HoldState, PendingAcquire},
     error::{LockError, LockErrorKind},
     guard::LockGuard,
     machine::{HoldId, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
@@ -44,7 +44,7 @@ pub struct AcquireFuture {
     /// Until when it waits, from the first poll on.
     wait_policy: Option<WaitPolicy>,
     join: Option<HoldId>,
-    seated: Option<Seated>,
+    pending: Option<PendingAcquire>,
     /// From the first poll on. Dropped last, so that it includes what a cancellation does.
     span: Option<AcquireSpan>,
     done: bool,
@@ -52,25 +52,25 @@ pub struct AcquireFuture {
 
 impl AcquireFuture {
     pub(crate) fn new(handle: Arc<Handle>, spec: LockSpec, wait: Wait) -> Self {
-        Self { handle, spec, wait, wait_policy: None, join: None, seated: None, span: None, done: false }
+        Self { handle, spec, wait, wait_policy: None, join: None, pending: None, span: None, done: false }
     }
 
     fn joining(handle: Arc<Handle>, spec: LockSpec, hold: HoldId) -> Self {
         Self { join: Some(hold), ..Self::new(handle, spec, Wait::Forever) }
     }
 
-    fn entering(&mut self) -> Entering {
-        let driver = &**self.handle;
+    fn params(&mut self) -> AcquireParams {
+        let shared = &**self.handle;
         // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
-        let named = self.spec.owner.or_else(|| Owner::ambient(driver.process));
-        let owner = named.unwrap_or_else(|| Owner::new(driver.process, driver.fresh_owner()));
+        let named = self.spec.owner.or_else(|| Owner::ambient(shared.process));
+        let owner = named.unwrap_or_else(|| Owner::new(shared.process, shared.fresh_owner()));
         let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
-            Wait::For(wait) => WaitPolicy::Deadline(driver.clock.now() + wait),
+            Wait::For(wait) => WaitPolicy::Deadline(shared.clock.now() + wait),
             Wait::Forever => WaitPolicy::Unbounded,
         });
         let LockSpec { name, terms, .. } = self.spec.clone();
-        Entering { name, owner, owned: named.is_some(), terms, wait_policy, join: self.join }
+        AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, join: self.join }
     }
 
     /// `Ok(None)` if it was one try and another holder has the lock.
@@ -101,47 +101,47 @@ impl AcquireFuture {
     }
 
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
-        let verdict = loop {
-            match ready!(self.poll_verdict(cx)) {
+        let result = loop {
+            match ready!(self.poll_pending(cx)) {
                 // Granted, and lost again before this task got to run: nobody wants such a guard.
-                Ok(Verdict::Granted(hold)) if hold.ended().is_some() => {
+                Ok(AcquireResult::Granted(hold)) if hold.ended().is_some() => {
                     drop(self.guard(hold));
                     if self.join.is_some() {
-                        break Ok(Verdict::Refused(Refusal::Lost, None));
+                        break Ok(AcquireResult::Refused(Refusal::Lost, None));
                     }
                 }
-                verdict => break verdict,
+                result => break result,
             }
         };
-        Poll::Ready(match verdict {
-            Ok(Verdict::Granted(hold)) => Ok(self.guard(hold)),
-            Ok(Verdict::Refused(Refusal::Busy, _)) => Ok(None),
-            Ok(Verdict::Refused(refusal, error)) => Err(self.error(refusal, error)),
+        Poll::Ready(match result {
+            Ok(AcquireResult::Granted(hold)) => Ok(self.guard(hold)),
+            Ok(AcquireResult::Refused(Refusal::Busy, _)) => Ok(None),
+            Ok(AcquireResult::Refused(refusal, error)) => Err(self.error(refusal, error)),
             Err(error) => Err(error),
         })
     }
 
-    fn poll_verdict(&mut self, cx: &mut Context<'_>) -> Poll<Result<Verdict, LockError>> {
-        if self.seated.is_none() {
-            let seated = match self.check_wait() {
-                Ok(()) => self.handle.clone().enter(self.entering()),
+    fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
+        if self.pending.is_none() {
+            let entered = match self.check_wait() {
+                Ok(()) => self.handle.clone().enter(self.params()),
                 Err(error) => Err(error),
             };
-            match seated {
-                Ok(seated) => self.seated = Some(seated),
+            match entered {
+                Ok(pending) => self.pending = Some(pending),
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        match &mut self.seated {
-            Some(seated) => seated.poll_verdict(cx),
+        match &mut self.pending {
+            Some(pending) => pending.poll_result(cx),
             None => Poll::Pending,
         }
     }
 
-    /// The guard of a grant; takes the seat.
+    /// The guard of a grant; ends the wait.
     fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
-        let seated = self.seated.take()?;
-        Some(LockGuard::new(hold, seated.cell().clone(), self.spec.clone(), self.handle.clone()))
+        let pending = self.pending.take()?;
+        Some(LockGuard::new(hold, pending.entry().clone(), self.spec.clone(), self.handle.clone()))
     }
 
     fn check_wait(&self) -> Result<(), LockError> {

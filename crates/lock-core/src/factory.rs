@@ -8,7 +8,7 @@ use crate::{
         StoredHold,
     },
     clock::{BootClock, Clock},
-    driver::{Driver, Handle, Parts, SHUTDOWN, ShutdownReport},
+    driver::{self, Handle, Parts, SHUTDOWN, ShutdownReport},
     error::LockError,
     ids::ProcessId,
     inspect::{ForceReleaseOutcome, Inspection},
@@ -67,7 +67,7 @@ impl LockFactory {
     fn with_parts(b: LockFactoryBuilder) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
-        let rules =
+        let config =
             MachineConfig { max_waiters: b.limits.waiters_per_name, push, ..MachineConfig::default() };
         let limits = match capabilities.max_lease {
             Some(most) => b.limits.max_lease(most.min(b.limits.max_lease)),
@@ -78,9 +78,8 @@ impl LockFactory {
         let has_backstop = b.clock.is_none();
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
         let (store, options, random) = (b.store, b.options, b.random);
-        let parts = Parts { process, store, clock, options, limits, observers, rules, random, has_backstop };
-        let driver = Driver::new(parts);
-        Self { handle: Handle::new(driver) }
+        let parts = Parts { process, store, clock, options, limits, observers, config, random, has_backstop };
+        Self { handle: driver::start(parts) }
     }
 
     /// The lock of that name, without any IO.
@@ -159,7 +158,7 @@ impl LockFactory {
             Inspected::Held(stored) => Some(stored),
             Inspected::Free => None,
         };
-        Ok(Inspection { stored, local: self.handle.look_at(&name) })
+        Ok(Inspection { stored, local: self.handle.local_view(&name) })
     }
 
     /// Frees a lock whoever holds it: looks who holds it, and frees it if that one still does. The holder
@@ -219,7 +218,7 @@ impl LockFactory {
     /// How many names this process holds or waits for; zero when nothing is left of past work.
     #[must_use]
     pub fn active_locks(&self) -> usize {
-        self.handle.cell_count()
+        self.handle.active_locks()
     }
 
     /// Shuts the factory down, within 10 s; see [`shutdown_within`](Self::shutdown_within).

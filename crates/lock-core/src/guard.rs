@@ -1,7 +1,7 @@
 //! The proof that a lock is held.
 
 use crate::{
-    driver::{Cell, Handle, HoldState},
+    driver::{Handle, HoldState, LockEntry},
     error::LockError,
     hold::Hold,
     machine::{LostReason, ReleaseOutcome},
@@ -40,13 +40,18 @@ pub struct LockGuard {
     pub(crate) hold: Hold,
     pub(crate) spec: LockSpec,
     /// Gone when the guard was released by hand.
-    cell: Option<Arc<Cell>>,
+    entry: Option<Arc<LockEntry>>,
     pub(crate) handle: Arc<Handle>,
 }
 
 impl LockGuard {
-    pub(crate) fn new(state: Arc<HoldState>, cell: Arc<Cell>, spec: LockSpec, handle: Arc<Handle>) -> Self {
-        Self { hold: Hold::new(state), spec, cell: Some(cell), handle }
+    pub(crate) fn new(
+        state: Arc<HoldState>,
+        entry: Arc<LockEntry>,
+        spec: LockSpec,
+        handle: Arc<Handle>,
+    ) -> Self {
+        Self { hold: Hold::new(state), spec, entry: Some(entry), handle }
     }
 
     /// The shared view of this hold: clone it, send it, keep it; it cannot release.
@@ -107,16 +112,16 @@ impl LockGuard {
     /// Cancel safe: whenever the future is dropped, even before its first poll, the lock is released in the
     /// background.
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
-        let Some(cell) = self.cell.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
-        let answer = self.handle.release(&cell, self.hold.id()).await;
+        let Some(entry) = self.entry.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
+        let answer = self.handle.release(&entry, self.hold.id()).await;
         answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        if let Some(cell) = self.cell.take() {
-            self.handle.guard_dropped(&cell, self.hold.id());
+        if let Some(entry) = self.entry.take() {
+            self.handle.guard_dropped(&entry, self.hold.id());
         }
     }
 }

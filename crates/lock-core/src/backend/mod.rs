@@ -5,6 +5,7 @@
 
 mod error;
 mod listener;
+mod pipeline;
 mod registry;
 mod reply;
 mod request;
@@ -17,6 +18,8 @@ pub use crate::{
 };
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};
+pub(crate) use pipeline::Complete;
+pub use pipeline::{Answer, Completion, Operation, Pipeline};
 pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
 pub use request::{

@@ -1,6 +1,6 @@
 //! What a factory is given: a backend, and what else the store can do.
 
-use super::{Backend, Subscriptions};
+use super::{Backend, Pipeline, Subscriptions};
 use std::sync::Arc;
 
 /// A store of locks: a backend, with the subscriptions that wake waiters if the store can push.
@@ -22,19 +22,28 @@ pub struct Store {
     pub backend: Arc<dyn Backend>,
     /// Wakes waiters when a lock is released; without it they poll, with jitter.
     pub subscriptions: Option<Arc<dyn Subscriptions>>,
+    /// Takes the acquires, renewals and releases of many locks over one connection; without it the futures of `backend`
+    /// are called.
+    pub pipeline: Option<Arc<dyn Pipeline>>,
 }
 
 impl Store {
     /// A store whose releases are not pushed: waiters poll.
     #[must_use]
     pub fn polling(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend), subscriptions: None }
+        Self { backend: Arc::new(backend), subscriptions: None, pipeline: None }
     }
 
     /// A store whose releases are pushed by `subscriptions`.
     #[must_use]
     pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
-        Self { backend, subscriptions: Some(subscriptions) }
+        Self { backend, subscriptions: Some(subscriptions), pipeline: None }
+    }
+
+    /// The same store, with a pipeline to it.
+    #[must_use]
+    pub fn pipelined(self, pipeline: Arc<dyn Pipeline>) -> Self {
+        Self { pipeline: Some(pipeline), ..self }
     }
 }
 

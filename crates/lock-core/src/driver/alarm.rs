@@ -3,7 +3,7 @@
 //! runs. A caller that then blocks its thread would hold up every renewal of the process.
 
 use super::{
-    backstop::{self, GRACE},
+    backstop::{self, GRACE, Overdue},
     runtime::MAX_SLEEP,
     waker_set::wake,
 };
@@ -68,7 +68,8 @@ impl Alarm {
         let state = State { due, sleep, waker, overdue_at, has_backstop, stopped };
         let alarm = Arc::new(Self(Mutex::new(state)));
         if has_backstop {
-            backstop::watch(&alarm);
+            let overdue: Arc<dyn Overdue> = alarm.clone();
+            backstop::watch(Arc::downgrade(&overdue));
         }
         alarm
     }
@@ -100,23 +101,6 @@ impl Alarm {
         }
     }
 
-    /// For the backstop: wakes the timekeeper if its turn is overdue, and returns when to look again.
-    pub(super) fn wake_if_overdue(&self, now: std::time::Instant) -> Option<std::time::Instant> {
-        let (waker, look_at) = {
-            let mut state = lock(&self.0);
-            let overdue_at = state.overdue_at?;
-            if now < overdue_at {
-                return Some(overdue_at);
-            }
-            // A runtime that nobody drives is not woken more often.
-            let again = now + MAX_SLEEP;
-            state.overdue_at = Some(again);
-            (state.waker.clone(), again)
-        };
-        waker.into_iter().for_each(wake);
-        Some(look_at)
-    }
-
     pub(super) fn is_stopped(&self) -> bool {
         lock(&self.0).stopped
     }
@@ -144,6 +128,24 @@ impl Alarm {
         drop(state);
         drop(before);
         polled
+    }
+}
+
+impl Overdue for Alarm {
+    fn wake_if_overdue(&self, now: std::time::Instant) -> Option<std::time::Instant> {
+        let (waker, look_at) = {
+            let mut state = lock(&self.0);
+            let overdue_at = state.overdue_at?;
+            if now < overdue_at {
+                return Some(overdue_at);
+            }
+            // A runtime that nobody drives is not woken more often.
+            let again = now + MAX_SLEEP;
+            state.overdue_at = Some(again);
+            (state.waker.clone(), again)
+        };
+        waker.into_iter().for_each(wake);
+        Some(look_at)
     }
 }
 

@@ -7,12 +7,17 @@
 //! The thread is one for the process, and runs as long as there are timekeepers to watch. It needs real time: factories
 //! with a clock of their own do without it.
 
-use super::alarm::Alarm;
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
 };
+
+/// An alarm whose task may not be woken in time.
+pub(super) trait Overdue: Send + Sync {
+    /// Wakes the task if its turn is overdue, and returns when to look again.
+    fn wake_if_overdue(&self, now: Instant) -> Option<Instant>;
+}
 
 /// How late a turn may be before it is taken for one that does not come.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
@@ -21,7 +26,7 @@ static WATCHED: Mutex<Watched> = Mutex::new(Watched { alarms: Vec::new(), look_a
 static CHANGED: Condvar = Condvar::new();
 
 struct Watched {
-    alarms: Vec<Weak<Alarm>>,
+    alarms: Vec<Weak<dyn Overdue>>,
     /// When the thread looks next.
     look_at: Option<Instant>,
     runs: bool,
@@ -32,9 +37,9 @@ fn watched() -> MutexGuard<'static, Watched> {
 }
 
 /// Watches the alarm as long as it lives.
-pub(super) fn watch(alarm: &Arc<Alarm>) {
+pub(super) fn watch(alarm: Weak<dyn Overdue>) {
     let mut watched = watched();
-    watched.alarms.push(Arc::downgrade(alarm));
+    watched.alarms.push(alarm);
     if !watched.runs {
         let spawned = thread::Builder::new().name("lock-backstop".to_owned()).spawn(run);
         watched.runs = spawned.is_ok();

@@ -1,13 +1,14 @@
-//! A call of the backend on its way: answered once, by the store, by time, or by the end of its runtime.
-//!
-//! Its time-out is kept outside of the runtime that carries it, in a list that every worker looks at: a runtime that
-//! is not driven (a current-thread one between two `block_on`s) would otherwise leave the machine without an answer,
-//! and the name dead for the whole process.
+//! Operations that are futures of the backend: polled once in place, and then by a worker.
 
-use super::{Cell, Driver, io::Op, quiet::Active};
+use super::{
+    activity::ActivityGuard,
+    deadlines::TimedCall,
+    entry::LockEntry,
+    op::{Answers, Op, timed_out},
+    shared::Shared,
+    work_queue::{Answered, StartedCall},
+};
 use crate::{
-    backend::{Applied, BackendError, BackendErrorKind},
-    machine::Event,
     sync::{
         Handle, Id, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -17,8 +18,6 @@ use crate::{
 };
 use futures_util::FutureExt;
 use std::{
-    collections::BTreeMap,
-    fmt,
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
@@ -28,66 +27,55 @@ use std::{
 };
 use tokio::sync::Notify;
 
-pub(super) type Answers = Vec<(Arc<Cell>, Event)>;
-
 /// A call, and the runtime in which it was polled first: its timers and sockets belong there, so it stays there.
 pub(super) struct Call {
-    driver: Arc<Driver>,
-    pending: Arc<Pending>,
+    shared: Arc<Shared>,
+    state: Arc<CallState>,
     future: Pin<Box<dyn Future<Output = Answers> + Send>>,
-    pub(super) runtime: Option<Id>,
+    due: Option<Moment>,
 }
 
-/// What everybody may know of a call.
-#[derive(Debug)]
-pub(super) struct Pending {
+struct CallState {
     id: u64,
-    ops: Vec<(Arc<Cell>, Op)>,
+    ops: Vec<(Arc<LockEntry>, Op)>,
     timeout: Duration,
-    due: Mutex<Option<Moment>>,
     answered: AtomicBool,
-    /// Rung when its time is over.
+    /// Notified when its time is over.
     over: Notify,
     runtime: Option<Id>,
-    active: Mutex<Option<Active>>,
+    active: Mutex<Option<ActivityGuard>>,
 }
 
-impl Pending {
-    /// `true` for the one who answers.
+impl CallState {
+    /// `true` for the one that answers.
     fn answer(&self) -> bool {
         !self.answered.swap(true, Ordering::AcqRel)
     }
 
     fn unknown(&self) -> Answers {
-        self.ops.iter().map(|(cell, op)| (cell.clone(), op.unknown())).collect()
+        self.ops.iter().map(|(entry, op)| (entry.clone(), op.unknown())).collect()
     }
 
     fn timed_out(&self) -> Answers {
-        let error = Arc::new(BackendError::new(
-            BackendErrorKind::Timeout,
-            Applied::Unknown,
-            format!("the store did not answer within {:?}", self.timeout),
-        ));
-        for (cell, op) in &self.ops {
-            op.note(cell, &error);
+        let error = timed_out(self.timeout);
+        for (entry, op) in &self.ops {
+            op.keep_error(entry, &error);
         }
         self.unknown()
     }
 
-    fn take_active(&self) -> Option<Active> {
+    fn take_active(&self) -> Option<ActivityGuard> {
         lock(&self.active).take()
     }
 }
 
-/// The calls that were not answered at once, by the time when they have to be.
-#[derive(Debug, Default)]
-pub(super) struct Deadlines {
-    calls: BTreeMap<(Moment, u64), Arc<Pending>>,
-}
-
-impl Deadlines {
-    pub(super) fn next(&self) -> Option<Moment> {
-        self.calls.first_key_value().map(|((at, _), _)| *at)
+impl TimedCall for CallState {
+    /// A call of this runtime ends itself. Those of other runtimes, which may not be driven, are answered for them.
+    fn expire(&self, here: Id) -> Option<Answered> {
+        let elsewhere = self.runtime.is_some_and(|runtime| runtime != here);
+        let answered = (elsewhere && self.answer()).then(|| (self.timed_out(), self.take_active()));
+        self.over.notify_one();
+        answered
     }
 }
 
@@ -96,110 +84,77 @@ impl Call {
     pub(super) fn poll_in_place(&mut self) -> Option<Answers> {
         match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answers) => {
-                self.pending.answer();
+                self.state.answer();
                 Some(answers)
             }
             Poll::Pending => None,
         }
     }
 
+    /// From now on the time of the call counts, and a worker may wait for its answer.
+    pub(super) fn started(mut self) -> StartedCall {
+        let now = self.shared.clock.now();
+        let due = now + self.state.timeout;
+        self.due = Some(due);
+        self.shared.set_deadline(due, self.state.id, self.state.clone(), now);
+        StartedCall { runtime: self.state.runtime, answer: Box::pin(self.answer()) }
+    }
+
     /// Waits for the answer. The call counts as active until what comes with it is dropped: after its delivery.
-    pub(super) async fn answer(mut self) -> (Answers, Option<Active>) {
+    async fn answer(mut self) -> Answered {
         let answers = tokio::select! {
             biased;
             answers = &mut self.future => Some(answers),
-            () = self.pending.over.notified() => None,
+            () = self.state.over.notified() => None,
         };
-        if !self.pending.answer() {
+        if !self.state.answer() {
             return (Vec::new(), None);
         }
         let answers = answers.unwrap_or_else(|| {
             // Ended before the machine hears of it, or a second request would begin beside this one.
             self.future = Box::pin(std::future::pending());
-            self.pending.timed_out()
+            self.state.timed_out()
         });
-        (answers, self.pending.take_active())
+        (answers, self.state.take_active())
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Some(due) = lock(&self.pending.due).take() {
-            lock(&self.driver.deadlines).calls.remove(&(due, self.pending.id));
+        if let Some(due) = self.due {
+            self.shared.clear_deadline(due, self.state.id);
         }
         // With its runtime, for example: for the next worker, the answer is unknown.
-        if self.pending.answer() {
-            let lost = self.pending.unknown();
-            self.driver.leave(|letters| letters.answers.extend(lost));
+        if self.state.answer() {
+            let lost = self.state.unknown();
+            self.shared.defer(|work| work.answers.extend(lost));
         }
-        drop(self.pending.take_active());
+        drop(self.state.take_active());
     }
 }
 
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("pending", &self.pending).finish_non_exhaustive()
-    }
-}
-
-impl Driver {
-    pub(super) fn new_call(
+impl Shared {
+    /// A call of the current runtime. A backend that panics gives unknown answers.
+    pub(super) fn call(
         self: &Arc<Self>,
-        ops: Vec<(Arc<Cell>, Op)>,
+        ops: Vec<(Arc<LockEntry>, Op)>,
         timeout: Duration,
         work: impl Future<Output = Answers> + Send + 'static,
     ) -> Call {
         let asked = ops.clone();
-        // A backend that panics must not take the machine's answer with it.
         let future = AssertUnwindSafe(work).catch_unwind().map(move |answers| match answers {
             Ok(answers) => answers,
-            Err(_) => asked.into_iter().map(|(cell, op)| (cell, op.unknown())).collect(),
+            Err(_) => asked.into_iter().map(|(entry, op)| (entry, op.unknown())).collect(),
         });
-        let runtime = Handle::try_current().ok().map(|runtime| runtime.id());
-        let pending = Arc::new(Pending {
+        let state = CallState {
             id: self.fresh_id(),
             ops,
             timeout,
-            due: Mutex::new(None),
             answered: AtomicBool::new(false),
             over: Notify::new(),
-            runtime,
-            active: Mutex::new(Some(self.active())),
-        });
-        Call { driver: self.clone(), pending, future: Box::pin(future), runtime }
-    }
-
-    /// From now on the time of the call counts.
-    pub(super) fn timed(&self, call: Call) -> Call {
-        let now = self.clock.now();
-        let due = now + call.pending.timeout;
-        *lock(&call.pending.due) = Some(due);
-        let next = {
-            let mut deadlines = lock(&self.deadlines);
-            deadlines.calls.insert((due, call.pending.id), call.pending.clone());
-            deadlines.next()
+            runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
+            active: Mutex::new(Some(self.activity.guard())),
         };
-        if let Some(next) = next.filter(|next| *next == due || *next <= now) {
-            self.alarms.move_to(next, now);
-        }
-        call
-    }
-
-    /// Ends the calls whose time is over. Those of other runtimes, which may not be driven, are answered for them.
-    pub(super) fn time_out_calls(self: &Arc<Self>, here: Id) {
-        let now = self.clock.now();
-        let due = {
-            let mut deadlines = lock(&self.deadlines);
-            let later = deadlines.calls.split_off(&(now + Duration::from_micros(1), 0));
-            std::mem::replace(&mut deadlines.calls, later)
-        };
-        for pending in due.into_values() {
-            let elsewhere = pending.runtime.is_some_and(|id| id != here);
-            if elsewhere && pending.answer() {
-                self.deliver(pending.timed_out());
-                drop(pending.take_active());
-            }
-            pending.over.notify_one();
-        }
+        Call { shared: self.clone(), state: Arc::new(state), future: Box::pin(future), due: None }
     }
 }

@@ -1,7 +1,6 @@
 //! What guards and their views read of a hold: valid until when, or how it ended.
 
 use super::{
-    Driver,
     runtime::{DeadlineTimer, MAX_SLEEP},
     waker_set::{WakerKey, WakerSet},
 };
@@ -24,13 +23,19 @@ use std::{
     time::Duration,
 };
 
+/// Keeps the holds of a factory alive.
+pub(super) trait Watchdog: Send + Sync {
+    /// Sees to it that it runs in the runtime of the caller. Returns `false` if it cannot.
+    fn ensure_runs(self: Arc<Self>) -> bool;
+}
+
 pub(crate) struct HoldState {
     pub(crate) name: LockName,
     pub(crate) owner: Owner,
     pub(crate) token: FencingToken,
     pub(crate) lease: LeaseId,
     pub(crate) since: Moment,
-    driver: Weak<Driver>,
+    watchdog: Weak<dyn Watchdog>,
     clock: Arc<dyn Clock>,
     max_hold_at: Moment,
     validity: Mutex<Validity>,
@@ -44,16 +49,16 @@ enum Validity {
 }
 
 impl HoldState {
-    pub(crate) fn new(
+    pub(super) fn new(
         (name, owner): (LockName, Owner),
         (token, lease): (FencingToken, LeaseId),
         (since, deadline, max_hold_at): (Moment, Moment, Moment),
-        driver: Weak<Driver>,
+        watchdog: Weak<dyn Watchdog>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let validity = Mutex::new(Validity::Until(deadline));
         let waiting = WakerSet::default();
-        Self { name, owner, token, lease, since, driver, clock, max_hold_at, validity, waiting }
+        Self { name, owner, token, lease, since, watchdog, clock, max_hold_at, validity, waiting }
     }
 
     /// As the machine knows it.
@@ -86,7 +91,7 @@ impl HoldState {
     /// The runtime that carried the worker may be gone, and nobody else would notice. Returns `false` if no worker can
     /// run in the runtime of the caller.
     pub(crate) fn ensure_watchdog(&self) -> bool {
-        self.driver.upgrade().is_none_or(|driver| driver.ensure_worker().is_ok())
+        self.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -161,7 +166,7 @@ impl Future for WaitEnded {
             }
             let (deadline, remaining) = (hold.deadline(), hold.remaining());
             // Without its factory, nobody else notices that the machine was suspended.
-            let after = if hold.driver.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
+            let after = if hold.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
             if !has_runtime || timer.poll(cx, deadline, after).is_pending() {
                 return Poll::Pending;
             }

@@ -1,195 +1,75 @@
 //! The only place with effects: it spawns, sleeps, reads the clock, wakes, and calls the backend.
 //!
 //! ```text
-//!   guards, futures ──▶ feed(cell, event) ──▶ machine ──▶ commands
-//!                          │ wake seats, tell observers
-//!                          └ IO: polled once in place; if pending, adopted by the worker
-//!   worker: the task that callers wake; carries the calls in flight (one in each runtime)
-//!   timekeeper: the task that only a timer wakes; one ordered set of wake-up times, the renewals (one in each runtime)
+//!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
+//!   4  worker ── timekeeper ── work                          the tasks of a runtime
+//!   3  dispatch ── notification                              event ▶ machine ▶ commands ▶ effects
+//!      io ── submit, call                                    operations on the store, each becomes one event
+//!   2  shared                                                the parts of a factory, together
+//!   1  op, work_queue, deadlines, schedule                   what is to be done, left to do, due
+//!      table ── entry ── slot, hold_state                    a lock name of this process
+//!   0  activity, alarm ── backstop, waker_set, runtime       helpers that know no lock
 //! ```
 //!
-//! A *cell* is a lock name that this process holds or waits for: a mutex over its machine and the seats of
-//! waiting futures. Whoever has an event takes the mutex, handles it, lets go, and only then wakes and calls. So
-//! cancelling a caller is just an event, and no caller ever carries IO that others depend on.
+//! A file imports only from its own row or a lower one.
 //!
-//! Order of mutexes: shard before cell, cell before schedule and deadlines, inbox, mail and alarm last. No mutex is held
-//! over an await, a waker, an observer or a call of the backend.
+//! An *entry* is a lock name that this process holds or waits for: a mutex over its machine and the slots of waiting
+//! futures. A task that has an event takes the mutex, handles it, lets go, and only then wakes and calls. So cancelling a
+//! caller is just an event.
+//!
+//! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one, whose own task brings the answer and
+//! dispatches it. Other stores have futures: a future is polled once in place; if it is pending, the worker of that runtime
+//! waits for it. Either way nothing that others wait for depends on the poll of a caller.
+//!
+//! Order of mutexes: shard before entry; entry before schedule, deadlines, hold, deferred events; work queue and alarm
+//! last. No mutex is held over an await, a waker, an observer or a call of the backend.
 
+mod acquire;
+mod activity;
 mod alarm;
 mod backstop;
 mod call;
-mod cell;
-mod cells;
-mod feed;
+mod deadlines;
+mod dispatch;
+mod entry;
 mod handle;
 mod hold_state;
-mod inbox;
 mod io;
-mod quiet;
+mod listener;
+mod notification;
+mod op;
+mod release;
 mod runtime;
 mod schedule;
-mod seat;
+mod shared;
 mod shutdown;
-mod signals;
+mod slot;
+mod submit;
+mod table;
 mod timekeeper;
 mod waker_set;
+mod work;
+mod work_queue;
 mod worker;
 
-pub(crate) use cell::Cell;
+pub(crate) use acquire::{AcquireParams, PendingAcquire};
+pub(crate) use entry::LockEntry;
 pub(crate) use handle::Handle;
 pub(crate) use hold_state::HoldState;
-pub(crate) use seat::{Entering, Seated, Verdict};
-pub(crate) use shutdown::SHUTDOWN;
+pub(crate) use shared::Parts;
 pub use shutdown::ShutdownReport;
+pub(crate) use slot::AcquireResult;
+pub(crate) use worker::SHUTDOWN;
 
-use crate::{
-    backend::{Backend, Store, SubscriberId, Subscriptions},
-    clock::Clock,
-    ids::ProcessId,
-    inspect::{LocalHold, LocalView},
-    machine::{MachineConfig, OwnerId},
-    name::LockName,
-    observer::{LockEvent, Observers},
-    options::{Limits, LockOptions, OptionsError},
-    owner::Owner,
-    random::Random,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-        lock,
-    },
-    terms::Terms,
-};
-use alarm::Alarms;
-use call::Deadlines;
-use cells::Cells;
-use inbox::Inbox;
-use quiet::Quiet;
-use schedule::Schedule;
-use std::{
-    fmt,
-    sync::{Arc, OnceLock, Weak},
-};
-use worker::Workers;
+use shared::Shared;
+use std::sync::{Arc, Weak};
 
-/// Everything that the locks of one factory share.
-pub(crate) struct Driver {
-    me: Weak<Driver>,
-    pub(crate) process: ProcessId,
-    pub(crate) backend: Arc<dyn Backend>,
-    subscriptions: Option<Arc<dyn Subscriptions>>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) options: LockOptions,
-    pub(crate) limits: Limits,
-    observers: Observers,
-    rules: MachineConfig,
-    random: Random,
-    has_backstop: bool,
-    subscriber: OnceLock<SubscriberId>,
-    cells: Cells,
-    schedule: Mutex<Schedule>,
-    deadlines: Mutex<Deadlines>,
-    inbox: Inbox,
-    alarms: Alarms,
-    workers: Workers,
-    quiet: Quiet,
-    waiting: AtomicUsize,
-    next_id: AtomicU64,
-    closed: AtomicBool,
-    shutdown_millis: AtomicU64,
-}
-
-/// What a driver is made of.
-pub(crate) struct Parts {
-    pub(crate) process: ProcessId,
-    pub(crate) store: Store,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) options: LockOptions,
-    pub(crate) limits: Limits,
-    pub(crate) observers: Observers,
-    pub(crate) rules: MachineConfig,
-    pub(crate) random: Random,
-    /// The clock is the real one.
-    pub(crate) has_backstop: bool,
-}
-
-impl Driver {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let driver = Arc::new_cyclic(|me| Self {
-            me: me.clone(),
-            process: parts.process,
-            backend: parts.store.backend,
-            subscriptions: parts.store.subscriptions,
-            clock: parts.clock,
-            options: parts.options,
-            limits: parts.limits,
-            observers: parts.observers,
-            rules: parts.rules,
-            random: parts.random,
-            has_backstop: parts.has_backstop,
-            subscriber: OnceLock::new(),
-            cells: Cells::default(),
-            schedule: Mutex::default(),
-            deadlines: Mutex::default(),
-            inbox: Inbox::default(),
-            alarms: Alarms::default(),
-            workers: Workers::default(),
-            quiet: Quiet::default(),
-            waiting: AtomicUsize::new(0),
-            next_id: AtomicU64::new(1),
-            closed: AtomicBool::new(false),
-            shutdown_millis: AtomicU64::new(0),
-        });
-        if let Some(subscriptions) = &driver.subscriptions {
-            let listener = Arc::downgrade(&driver);
-            let _ = driver.subscriber.set(subscriptions.register_listener(listener));
-        }
-        driver
+/// Builds the driver of a factory.
+pub(crate) fn start(parts: Parts) -> Arc<Handle> {
+    let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared::new(parts, me.clone()));
+    if let Some(subscriptions) = &shared.subscriptions {
+        let listener = Arc::downgrade(&shared);
+        let _ = shared.subscriber.set(subscriptions.register_listener(listener));
     }
-
-    /// A number that is unique in this factory.
-    fn fresh_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(crate) fn fresh_owner(&self) -> OwnerId {
-        OwnerId(self.fresh_id())
-    }
-
-    pub(crate) fn observers(&self) -> &Observers {
-        &self.observers
-    }
-
-    fn observe<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
-        self.observers.notify(make);
-    }
-
-    /// The terms of these options under the limits of this factory.
-    pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
-        self.limits.terms(options)
-    }
-
-    /// What this process knows of a name.
-    pub(crate) fn look_at(&self, name: &LockName) -> Option<LocalView> {
-        let cell = self.cells.get(name)?;
-        let state = lock(&cell.state);
-        let hold = state.machine.holder().map(|(owner, hold, depth, deadline)| LocalHold {
-            owner: Owner::new(self.process, owner),
-            token: hold.token,
-            depth,
-            remaining: deadline.since(self.clock.now()),
-            suspect: state.machine.is_suspect(),
-        });
-        Some(LocalView { hold, waiters: state.machine.waiters() })
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::SeqCst)
-    }
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("process", &self.process).finish_non_exhaustive()
-    }
+    Handle::new(shared)
 }

@@ -1,27 +1,27 @@
-//! The wake-up times of all cells, in order.
+//! The wake-up times of all entries, in order.
 
-use super::cell::Cell;
+use super::entry::LockEntry;
 use crate::time::Moment;
 use std::{collections::BTreeMap, sync::Arc};
 
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    wakes: BTreeMap<(Moment, u64), Arc<Cell>>,
+    wakes: BTreeMap<(Moment, u64), Arc<LockEntry>>,
 }
 
 impl Schedule {
-    /// Moves the wake-up of a cell, and returns the earliest of all.
+    /// Moves the wake-up of an entry, and returns the earliest of all.
     pub(super) fn set(
         &mut self,
-        cell: &Arc<Cell>,
+        entry: &Arc<LockEntry>,
         from: Option<Moment>,
         to: Option<Moment>,
     ) -> Option<Moment> {
         if let Some(at) = from {
-            self.wakes.remove(&(at, cell.id));
+            self.wakes.remove(&(at, entry.id));
         }
         if let Some(at) = to {
-            self.wakes.insert((at, cell.id), cell.clone());
+            self.wakes.insert((at, entry.id), entry.clone());
         }
         self.next()
     }
@@ -30,7 +30,7 @@ impl Schedule {
         self.wakes.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<Cell>> {
+    pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<LockEntry>> {
         let later = self.wakes.split_off(&(now + std::time::Duration::from_micros(1), 0));
         std::mem::replace(&mut self.wakes, later).into_values().collect()
     }

@@ -1,18 +1,13 @@
 //! The end of a factory: everything is given back, within a bound.
 
-use super::{Driver, feed::Io};
+use super::{op::IoPolicy, shared::Shared};
 use crate::{
     machine::Event,
     name::LockName,
     sync::{atomic::Ordering, lock, timeout},
 };
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-/// The longest time that a subscription may take. It has no lease of its own that would say so.
-const LONGEST_WATCH: Duration = Duration::from_secs(3);
-
-/// How long a shutdown waits by default for the store to confirm every release.
-pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 /// Longer bounds are as good as none.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -32,53 +27,58 @@ impl ShutdownReport {
     }
 }
 
-impl Driver {
-    /// No acquire from now on.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-    }
-
-    /// For operations that belong to no lease.
-    pub(super) fn operation_timeout(&self) -> Duration {
-        self.options.terms().map_or(LONGEST_WATCH, |terms| terms.operation_timeout.min(LONGEST_WATCH))
-    }
-
-    pub(super) fn close_cells(self: &Arc<Self>) {
-        for cell in self.cells.all() {
-            self.feed(&cell, Event::Shutdown, Io::Here);
-        }
-    }
-
-    fn unfinished(&self) -> Vec<LockName> {
-        let unfinished = |cell: &Arc<super::Cell>| !lock(&cell.state).machine.is_quiet();
-        let mut names: Vec<_> =
-            self.cells.all().iter().filter(|cell| unfinished(cell)).map(|cell| cell.name.clone()).collect();
-        names.sort();
-        names
-    }
-
-    /// How long a worker of a closed factory stays for what is not yet released.
-    pub(super) fn shutdown_bound(&self) -> Duration {
-        Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
-    }
-
+impl Shared {
     pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> ShutdownReport {
         let within = within.min(MAX_SHUTDOWN);
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);
-        self.close();
-        self.close_cells();
+        self.activity.close();
+        self.close_entries();
         // Without a timer nothing bounds the wait; the workers go on by themselves.
-        if !self.is_quiet() && self.needs_runtime().is_ok() && self.ensure_worker().is_ok() {
-            self.inbox.ring();
-            let _ = timeout(within, self.quiet()).await;
+        if !self.is_drained() && self.needs_runtime().is_ok() && self.ensure_worker().is_ok() {
+            self.work.notify();
+            let _ = timeout(within, self.drained()).await;
         }
-        // Nothing else wakes a worker that has nothing to do; it goes home.
-        self.inbox.ring();
-        let unconfirmed = self.unfinished();
+        // Nothing else wakes a worker that has nothing to do; it ends.
+        self.work.notify();
+        let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
             tracing::warn!(locks = ?unconfirmed, "shut down without confirmation: these leases end by themselves");
         }
         ShutdownReport { unconfirmed }
+    }
+
+    /// Completes when nothing is left to do. Sees to it that somebody does it: the worker of an earlier shutdown
+    /// may be about to give up.
+    async fn drained(self: &Arc<Self>) {
+        loop {
+            let mut changed = pin!(self.activity.changed());
+            changed.as_mut().enable();
+            if self.is_drained() {
+                return;
+            }
+            let _ = self.ensure_worker();
+            changed.await;
+        }
+    }
+
+    fn undrained(&self) -> Vec<LockName> {
+        let mut entries = self.table.all();
+        entries.retain(|entry| !lock(&entry.state).machine.is_quiet());
+        let mut names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// Nobody uses the factory any more, and no worker runs: holds are counted as over, and their leases end by
+    /// themselves.
+    pub(super) fn abandon(self: &Arc<Self>) {
+        for entry in self.table.all() {
+            self.dispatch(&entry, Event::Shutdown, IoPolicy::Discard);
+        }
+        self.work.give_up();
+        lock(&self.schedule).clear();
+        let calls = std::mem::take(&mut *lock(&self.deadlines));
+        drop(calls);
     }
 }

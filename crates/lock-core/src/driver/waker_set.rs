@@ -10,13 +10,13 @@ use std::{
 
 /// Wakes a task. A panic of the waker ends here.
 pub(super) fn wake(waker: Waker) {
-    contained(|| waker.wake());
+    contained("a waker", || waker.wake());
 }
 
 /// Runs foreign code whose panic must not end the task that runs it.
-pub(super) fn contained(wakes: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(wakes)).is_err() {
-        tracing::error!("a waker panicked");
+pub(super) fn contained(what: &'static str, code: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(code)).is_err() {
+        tracing::error!("{what} panicked");
     }
 }
 

@@ -1,107 +1,84 @@
-//! The task that callers wake: it carries the calls that did not answer at once, and handles what dropped guards and
-//! wake-ups left behind. It keeps no time: that is the timekeeper's.
+//! The task that callers wake: it waits for the calls that were not answered at once, and handles dropped guards and
+//! wake-ups. It keeps no time: that is the timekeeper's.
 //!
-//! There is one worker, with one timekeeper, in each runtime from which the factory is used, nearly always one in all. A single one for
-//! all runtimes would leave waiters and holds without a watchdog when its runtime ends, or is not driven (a
+//! There is one worker, with one timekeeper, in each runtime from which the factory is used, nearly always one in all. A
+//! single one for all runtimes would leave waiters and holds without a watchdog when its runtime ends, or is not driven (a
 //! current-thread runtime outside of `block_on`).
 
 use super::{
-    Cell, Driver,
-    alarm::Alarm,
-    call::Answers,
-    cell::Part,
-    feed::Io,
-    quiet::Active,
-    runtime::has_timer,
-    seat::{ReleaseSeat, Seat},
-    timekeeper::Timekeeping,
-    waker_set::wake,
+    alarm::Alarm, hold_state::Watchdog, op::IoPolicy, runtime::has_timer, shared::Shared,
+    timekeeper::Timekeeper, waker_set::wake, work::Calls,
 };
 use crate::{
     error::{LockError, LockErrorKind},
     machine::Event,
-    sync::{Handle, Id, Instant, Mutex, lock, sleep},
+    sync::{Handle, Id, Instant, atomic::Ordering, lock, sleep},
 };
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use std::{pin::Pin, sync::Arc, time::Duration};
+use futures_util::StreamExt;
+use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
 
-/// Answers delivered in one turn.
-const ANSWERS_AT_ONCE: usize = 128;
-
-/// The runtimes that have a worker.
-#[derive(Debug, Default)]
-pub(super) struct Workers {
-    runtimes: Mutex<Vec<Id>>,
-    /// Runtimes that had ended when a worker was to begin there. Something may still be polled in them, by
-    /// `Handle::block_on`: it would begin a worker, be woken by its end, and begin another one, for ever.
-    ended: Mutex<Vec<Id>>,
-}
-
-impl Workers {
-    pub(super) fn any(&self) -> bool {
-        !lock(&self.runtimes).is_empty()
-    }
-}
+/// How long a shutdown waits by default for the store to confirm every release.
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 
 /// As long as this lives, a worker runs in its runtime. It is dropped when the worker ends, or with its runtime.
-struct Running {
-    driver: Arc<Driver>,
+struct Worker {
+    shared: Arc<Shared>,
     runtime: Id,
-    bell: Arc<Notify>,
+    notified: Arc<Notify>,
     alarm: Arc<Alarm>,
     begun: bool,
 }
 
-impl Drop for Running {
+impl Drop for Worker {
     fn drop(&mut self) {
+        let Shared { runtimes, work, alarms, activity, .. } = &*self.shared;
         if !self.begun {
-            lock(&self.driver.workers.ended).push(self.runtime);
+            lock(&runtimes.ended).push(self.runtime);
         }
-        lock(&self.driver.workers.runtimes).retain(|id| *id != self.runtime);
-        self.driver.inbox.take_bell(&self.bell);
-        self.driver.alarms.remove(&self.alarm);
+        lock(&runtimes.with_worker).retain(|id| *id != self.runtime);
+        work.remove_worker(&self.notified);
+        alarms.remove(&self.alarm);
         self.alarm.stop();
-        self.driver.inbox.give_up_calls_of(self.runtime);
+        work.give_up_calls_of(self.runtime);
         // What this one took for itself may now be for another.
-        self.driver.inbox.ring();
-        // Whoever waits polls again and starts a worker in its own runtime.
-        self.driver.wake_everybody();
-        if self.driver.is_closed() && !self.driver.workers.any() {
-            self.driver.inbox.give_up_calls();
+        work.notify();
+        // Everybody who waits polls again, and starts a worker in its own runtime.
+        self.shared.wake_everybody();
+        if self.shared.is_closed() && !runtimes.any() {
+            work.give_up();
         }
-        self.driver.worker_left();
+        activity.notify();
     }
 }
 
-impl Running {
-    async fn work(&self) {
-        let driver = &self.driver;
+impl Worker {
+    async fn run(&self) {
+        let shared = &self.shared;
         let mut calls = Calls::new();
         let mut closed_at: Option<Instant> = None;
         while !self.alarm.is_stopped() {
-            // Whatever is left there from now on rings, so nothing is overlooked.
-            driver.read_inbox(self.runtime, &calls);
-            if driver.is_closed() {
+            // Work that is left from now on notifies, so nothing is overlooked.
+            shared.do_queued_work(self.runtime, &calls);
+            if shared.is_closed() {
                 let closed_at = *closed_at.get_or_insert_with(|| {
-                    driver.close_cells();
+                    shared.close_entries();
                     Instant::now()
                 });
-                driver.tell_if_quiet();
-                if driver.is_quiet() || Instant::now() >= closed_at + driver.shutdown_bound() {
+                if shared.is_drained() || Instant::now() >= closed_at + shared.shutdown_bound() {
                     return;
                 }
             }
-            let leave = closed_at.map(|at| at + driver.shutdown_bound());
+            let leave = closed_at.map(|at| at + shared.shutdown_bound());
             let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 biased;
                 // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
                 // turn would poll all of them.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
-                    driver.deliver_all(answered, &mut calls);
+                    shared.deliver_all(answered, &mut calls);
                 }
-                () = self.bell.notified() => {}
+                () = self.notified.notified() => {}
                 () = sleep(left), if leave.is_some() => {}
             }
             tokio::task::coop::consume_budget().await;
@@ -109,121 +86,81 @@ impl Running {
     }
 }
 
-type Answered = (Answers, Option<Active>);
-/// The calls that a task carries.
-pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
-
-impl Driver {
+impl Shared {
     /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,
-            Err(_) if self.workers.any() => return Ok(()),
+            Err(_) if self.runtimes.any() => return Ok(()),
             Err(_) => return Err(LockError::new(LockErrorKind::NoRuntime)),
         };
         let id = runtime.id();
-        if lock(&self.workers.runtimes).contains(&id) {
+        if self.runtimes.has_worker(id) {
             return Ok(());
         }
-        if lock(&self.workers.ended).contains(&id) {
-            self.inbox.give_up_calls_of(id);
-            return Err(LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned()));
+        let ended = || LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned());
+        if self.runtimes.has_ended(id) {
+            self.work.give_up_calls_of(id);
+            return Err(ended());
         }
         self.needs_runtime()?;
         {
-            let mut runtimes = lock(&self.workers.runtimes);
+            let mut runtimes = lock(&self.runtimes.with_worker);
             if runtimes.contains(&id) {
                 return Ok(());
             }
             runtimes.push(id);
         }
         self.spawn_worker(&runtime);
-        match lock(&self.workers.ended).contains(&id) {
-            true => Err(LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned())),
-            false => Ok(()),
-        }
+        if self.runtimes.has_ended(id) { Err(ended()) } else { Ok(()) }
     }
 
     fn spawn_worker(self: &Arc<Self>, runtime: &Handle) {
-        let id = runtime.id();
-        let (driver, bell, alarm) = (self.clone(), self.inbox.hang_bell(), Alarm::new(self.has_backstop));
+        let (id, shared) = (runtime.id(), self.clone());
+        let (notified, alarm) = (self.work.add_worker(), Alarm::new(self.has_backstop));
         self.alarms.add(alarm.clone());
-        let timekeeping = Timekeeping { driver: driver.clone(), alarm: alarm.clone(), worker: bell.clone() };
-        let mut running = Running { driver, runtime: id, bell, alarm, begun: false };
-        runtime.spawn(timekeeping.run(id));
+        let timekeeper =
+            Timekeeper { shared: shared.clone(), alarm: alarm.clone(), worker: notified.clone() };
+        let mut worker = Worker { shared, runtime: id, notified, alarm, begun: false };
+        runtime.spawn(timekeeper.run(id));
         runtime.spawn(async move {
-            running.begun = true;
-            running.work().await;
+            worker.begun = true;
+            worker.run().await;
         });
     }
 
     /// There is a runtime, and it has a timer.
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         match Handle::try_current() {
-            Ok(runtime) if lock(&self.workers.runtimes).contains(&runtime.id()) || has_timer() => Ok(()),
+            Ok(runtime) if self.runtimes.has_worker(runtime.id()) || has_timer() => Ok(()),
             _ => Err(LockError::new(LockErrorKind::NoRuntime)),
         }
     }
 
-    pub(super) fn read_inbox(self: &Arc<Self>, runtime: Id, calls: &Calls) {
-        let letters = self.inbox.take(runtime);
-        self.deliver(letters.answers);
-        for (part, cells) in [(Part::Dropped, letters.dropped), (Part::Woken, letters.woken)] {
-            for cell in cells {
-                cell.taken_from_inbox(part);
-                self.feed(&cell, Event::Tick, Io::Here);
-            }
-        }
-        for call in letters.calls {
-            calls.push(call.answer().boxed());
-        }
-        for (cell, op) in letters.ops {
-            calls.push(self.timed(self.call(&cell, op)).answer().boxed());
+    pub(super) fn close_entries(self: &Arc<Self>) {
+        for entry in self.table.all() {
+            self.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
         }
     }
 
-    /// This answer, and those that are there as well; not too many, so that a turn stays short.
-    pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
-        let mut next = Some(first);
-        for _ in 0..ANSWERS_AT_ONCE {
-            let Some((answers, active)) = next else { return };
-            self.deliver(answers);
-            drop(active);
-            next = unconstrained(calls.next()).now_or_never().flatten();
-        }
-        if let Some((answers, active)) = next {
-            self.deliver(answers);
-            drop(active);
-        }
-    }
-
-    pub(super) fn deliver(self: &Arc<Self>, answers: Vec<(Arc<Cell>, Event)>) {
-        for (cell, event) in answers {
-            self.feed(&cell, event, Io::Here);
-        }
+    /// How long a worker of a closed factory stays for what is not yet released.
+    fn shutdown_bound(&self) -> Duration {
+        Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
     }
 
     fn wake_everybody(&self) {
-        for cell in self.cells.all() {
-            let mut wakers = Vec::new();
-            let hold = {
-                let mut state = lock(&cell.state);
-                for seat in state.seats.values_mut() {
-                    if let Seat::Waiting(waker) = seat {
-                        wakers.extend(waker.take());
-                    }
-                }
-                for seat in state.releases.values_mut() {
-                    if let ReleaseSeat::Waiting(waker) = seat {
-                        wakers.extend(waker.take());
-                    }
-                }
-                state.hold.clone()
-            };
+        for entry in self.table.all() {
+            let (wakers, hold) = entry.take_wakers();
             wakers.into_iter().for_each(wake);
             if let Some(hold) = hold {
                 hold.wake_waiting();
             }
         }
+    }
+}
+
+impl Watchdog for Shared {
+    fn ensure_runs(self: Arc<Self>) -> bool {
+        self.ensure_worker().is_ok()
     }
 }

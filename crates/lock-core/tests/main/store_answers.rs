@@ -75,7 +75,7 @@ fn contended_at_once_does_not_hang_the_caller() {
         });
         done.send(()).unwrap();
     });
-    assert!(end.recv_timeout(HANGS).is_ok(), "`feed` never returns: `retry_after` has no lower bound");
+    assert!(end.recv_timeout(HANGS).is_ok(), "`dispatch` never returns: `retry_after` has no lower bound");
 }
 
 /// The store answers renewals after 200 ms. A lease of 30 s (operation timeout 3 s) shares a call with one of 1.5 s

@@ -1,0 +1,176 @@
+//! An acquire that waits for its result.
+
+use super::{
+    entry::LockEntry,
+    op::IoPolicy,
+    shared::Shared,
+    slot::{AcquireResult, WaiterSlot},
+};
+use crate::{
+    error::{LockError, LockErrorKind},
+    machine::{Entry, Event, HoldId, Refusal, WaitPolicy, WaiterId},
+    name::LockName,
+    observer::{AcquireOutcome, LockEvent},
+    owner::Owner,
+    sync::{atomic::Ordering, lock},
+    terms::Terms,
+    time::Moment,
+};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// An acquire in the queue of its name. Dropping it leaves the queue.
+#[derive(Debug)]
+pub(crate) struct PendingAcquire {
+    shared: Arc<Shared>,
+    entry: Arc<LockEntry>,
+    waiter: WaiterId,
+    entered: Moment,
+    done: bool,
+}
+
+/// The wishes of an acquire.
+#[derive(Debug, Clone)]
+pub(crate) struct AcquireParams {
+    pub(crate) name: LockName,
+    pub(crate) owner: Owner,
+    /// Whether the caller named the owner; only then another acquire may have the same.
+    pub(crate) owned: bool,
+    pub(crate) terms: Terms,
+    pub(crate) wait_policy: WaitPolicy,
+    /// The hold that is to be re-entered.
+    pub(crate) join: Option<HoldId>,
+}
+
+impl Shared {
+    /// Enters the queue of the name.
+    pub(crate) fn enter(self: &Arc<Self>, params: AcquireParams) -> Result<PendingAcquire, LockError> {
+        let shut_down = || LockError::new(LockErrorKind::ShutDown).of(&params.name);
+        if self.is_closed() {
+            return Err(shut_down());
+        }
+        self.ensure_worker()?;
+        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel);
+        if waiting >= self.limits.waiters {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            let most = self.limits.waiters;
+            let detail = format!("this factory has {most} waiters already");
+            return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&params.name).detail(detail));
+        }
+        let entered = self.clock.now();
+        self.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
+        // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
+        let _active = self.activity.guard();
+        if self.is_closed() {
+            self.wait_ended(&params.name, entered, AcquireOutcome::Error);
+            return Err(shut_down());
+        }
+        let (entry, waiter) = self.take_slot(&params.name);
+        let pending =
+            PendingAcquire { shared: self.clone(), entry: entry.clone(), waiter, entered, done: false };
+        let AcquireParams { owner, owned, terms, wait_policy, join, .. } = params;
+        let wish = Entry { waiter, owner: owner.id(), owned, terms, wait_policy, join };
+        self.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
+        if self.is_closed() {
+            // The shutdown may have passed this entry before it was there.
+            self.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
+            self.ensure_worker()?;
+        }
+        Ok(pending)
+    }
+
+    fn take_slot(&self, name: &LockName) -> (Arc<LockEntry>, WaiterId) {
+        loop {
+            let entry = self.entry(name);
+            let mut state = lock(&entry.state);
+            if state.removed {
+                continue;
+            }
+            let waiter = WaiterId(state.fresh_id());
+            state.waiters.insert(waiter, WaiterSlot::Waiting(None));
+            drop(state);
+            return (entry, waiter);
+        }
+    }
+
+    fn wait_ended(&self, name: &LockName, entered: Moment, outcome: AcquireOutcome) {
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let waited = self.clock.now().since(entered);
+        self.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
+    }
+}
+
+impl PendingAcquire {
+    pub(crate) fn entry(&self) -> &Arc<LockEntry> {
+        &self.entry
+    }
+
+    pub(crate) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
+        match self.take_result(cx) {
+            Some(result) => Poll::Ready(Ok(self.finished(result))),
+            // The runtime of the worker may be gone, and nobody else would notice.
+            None => match self.shared.ensure_worker() {
+                Ok(()) => Poll::Pending,
+                Err(nobody) => Poll::Ready(Err(nobody.of(&self.entry.name))),
+            },
+        }
+    }
+
+    /// Takes the result, or leaves the waker.
+    fn take_result(&self, cx: &Context<'_>) -> Option<AcquireResult> {
+        // Cloned before and dropped after the mutex is held: a waker is foreign code.
+        let mut waker = Some(cx.waker().clone());
+        let mut state = lock(&self.entry.state);
+        if let WaiterSlot::Waiting(waiting) = state.waiters.get_mut(&self.waiter)? {
+            std::mem::swap(waiting, &mut waker);
+            drop(state);
+            return None;
+        }
+        let slot = state.waiters.remove(&self.waiter)?;
+        drop(state);
+        match slot {
+            WaiterSlot::Ready(result, _) => Some(result),
+            WaiterSlot::Waiting(_) => None,
+        }
+    }
+
+    fn finished(&mut self, result: AcquireResult) -> AcquireResult {
+        self.done = true;
+        let outcome = match &result {
+            AcquireResult::Granted(_) => AcquireOutcome::Acquired,
+            AcquireResult::Refused(Refusal::Busy, _) => AcquireOutcome::Contended,
+            AcquireResult::Refused(Refusal::Timeout(_), _) => AcquireOutcome::Timeout,
+            AcquireResult::Refused(..) => AcquireOutcome::Error,
+        };
+        self.leave(outcome);
+        result
+    }
+
+    fn leave(&self, outcome: AcquireOutcome) {
+        self.shared.wait_ended(&self.entry.name, self.entered, outcome);
+        self.shared.table.remove_if_idle(&self.entry);
+    }
+}
+
+impl Drop for PendingAcquire {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let slot = lock(&self.entry.state).waiters.remove(&self.waiter);
+        match slot {
+            // Granted, but nobody will take it: given back as a dropped guard is.
+            Some(WaiterSlot::Ready(AcquireResult::Granted(hold), _)) => {
+                self.shared.guard_dropped(&self.entry, hold.id());
+            }
+            Some(WaiterSlot::Waiting(_)) => {
+                let left = Event::Leave { waiter: self.waiter };
+                self.shared.dispatch(&self.entry, left, IoPolicy::Deferred);
+            }
+            _ => {}
+        }
+        self.leave(AcquireOutcome::Cancelled);
+    }
+}

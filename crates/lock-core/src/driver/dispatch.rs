@@ -1,0 +1,288 @@
+//! Gives an event to the machine of an entry and carries out its commands.
+
+use super::{
+    entry::{DeferredEvent, EntryState, LockEntry},
+    hold_state::HoldState,
+    notification::Notification,
+    op::{IoPolicy, Op},
+    shared::Shared,
+    slot::{AcquireResult, WaiterSlot},
+    waker_set::wake,
+};
+use crate::{
+    backend::Renewed,
+    ids::LeaseId,
+    machine::{Command, Env, Event, Grant, HoldEnd, HoldId, ReleaseAnswer, ReleaseOutcome, WaiterId},
+    name::LockName,
+    observer::{ReleaseKind, RenewalOutcome, WakeSource},
+    owner::Owner,
+    sync::lock,
+    time::{Moment, ServerTime},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    task::Waker,
+};
+
+/// What is left to do when the mutex of the entry is let go.
+#[derive(Default)]
+struct PendingEffects {
+    wakers: Vec<Waker>,
+    /// Holds that ended, whose watchers are woken.
+    ended: Vec<Arc<HoldState>>,
+    notifications: Vec<Notification>,
+    ops: Vec<Op>,
+    /// Somebody saw the deadline of this hold pass before the machine extended it.
+    expired: Option<HoldId>,
+    /// The machine became busy, or drained.
+    busy: Option<bool>,
+}
+
+/// What the machine asks of the world.
+struct DriverEnv<'a> {
+    shared: &'a Shared,
+    name: &'a LockName,
+    waiters: &'a BTreeMap<WaiterId, WaiterSlot>,
+}
+
+impl Env for DriverEnv<'_> {
+    fn random(&mut self) -> u64 {
+        self.shared.random.number()
+    }
+
+    fn server_now(&mut self) -> ServerTime {
+        self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
+    }
+
+    fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32 {
+        let unclaimed = |slot: &&WaiterSlot| match slot {
+            WaiterSlot::Ready(AcquireResult::Granted(granted), at) => {
+                granted.id() == hold && *at <= granted_by
+            }
+            WaiterSlot::Ready(..) | WaiterSlot::Waiting(_) => false,
+        };
+        u32::try_from(self.waiters.values().filter(unclaimed).count()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Shared {
+    /// Handles the event, and all that follow from operations that are answered at once.
+    pub(super) fn dispatch(self: &Arc<Self>, entry: &Arc<LockEntry>, event: Event, policy: IoPolicy) {
+        let _active = self.activity.guard();
+        let mut events = VecDeque::new();
+        let mut next = self.next_deferred(entry);
+        match next {
+            Some(_) => events.push_back(event),
+            None => next = Some(event),
+        }
+        while let Some(event) = next {
+            let effects = self.handle(entry, event);
+            self.carry_out(entry, effects, policy, &mut events);
+            next = self.next_deferred(entry).or_else(|| events.pop_front());
+        }
+        self.table.remove_if_idle(entry);
+    }
+
+    /// Dropped guards and wake-ups come first, so that a task that drops a guard and tries again finds the lock free.
+    fn next_deferred(&self, entry: &LockEntry) -> Option<Event> {
+        entry.next_deferred().map(|event| match event {
+            DeferredEvent::Dropped(hold) => {
+                self.work.guard_gone();
+                Event::Drop { hold }
+            }
+            DeferredEvent::Suspicion => Event::Suspicion,
+            DeferredEvent::Woken => Event::Woken,
+            DeferredEvent::MissedWakes => Event::MissedWakes,
+        })
+    }
+
+    fn carry_out(
+        self: &Arc<Self>,
+        entry: &Arc<LockEntry>,
+        effects: PendingEffects,
+        policy: IoPolicy,
+        events: &mut VecDeque<Event>,
+    ) {
+        if let Some(busy) = effects.busy {
+            self.activity.entry_is_busy(busy);
+        }
+        // Before anybody is woken: an observer hears of a grant before its holder can end it.
+        effects.notifications.into_iter().for_each(|notification| self.notify(entry, notification));
+        effects.wakers.into_iter().for_each(wake);
+        effects.ended.iter().for_each(|hold| hold.wake_waiting());
+        if let Some(hold) = effects.expired {
+            events.push_back(Event::Expired { hold });
+        }
+        for op in effects.ops {
+            events.extend(self.start(entry, op, policy));
+        }
+    }
+
+    fn handle(&self, entry: &Arc<LockEntry>, event: Event) -> PendingEffects {
+        let mut effects = PendingEffects::default();
+        let mut commands = Vec::new();
+        let mut state = lock(&entry.state);
+        // Read under the mutex: a machine's time does not go back.
+        let now = self.clock.now();
+        let polled = matches!(event, Event::Tick);
+        let dropped = match event {
+            Event::Drop { hold } => Some(hold),
+            _ => None,
+        };
+        let renewal = match &event {
+            Event::Renewed { sent, outcome, .. } => {
+                Some((*sent, outcome.as_ref().map(|reply| reply.outcome).ok()))
+            }
+            _ => None,
+        };
+        match event {
+            Event::Woken => effects.notifications.push(Notification::Wake(WakeSource::Push)),
+            Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
+            Event::Renewed { outcome: Ok(_), .. } => state.errors.renewal = None,
+            _ => {}
+        }
+        {
+            let EntryState { machine, waiters, .. } = &mut *state;
+            let mut env = DriverEnv { shared: self, name: &entry.name, waiters };
+            machine.handle(now, event, &mut env, &mut commands);
+        }
+        for command in commands {
+            if polled && matches!(command, Command::TryAcquire { .. }) {
+                effects.notifications.push(Notification::Wake(WakeSource::Poll));
+            }
+            self.apply(entry, &mut state, command, now, &mut effects);
+        }
+        if let Some(hold) = dropped {
+            effects.notifications.push(Notification::Released {
+                result: what_a_drop_did(&state, hold, &effects),
+                kind: ReleaseKind::Dropped,
+            });
+        }
+        if let Some((sent, outcome)) = renewal {
+            let outcome = match outcome {
+                Some(Renewed::Renewed) => RenewalOutcome::Renewed,
+                Some(Renewed::Gone) => RenewalOutcome::Gone,
+                Some(Renewed::Late) | None => RenewalOutcome::Failed,
+            };
+            let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
+            effects.notifications.push(Notification::Renewal { outcome, took: now.since(sent), remaining });
+        }
+        self.reschedule(entry, &mut state, now);
+        let busy = !state.machine.is_quiet();
+        effects.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
+        effects
+    }
+
+    fn apply(
+        &self,
+        entry: &Arc<LockEntry>,
+        state: &mut EntryState,
+        command: Command,
+        now: Moment,
+        effects: &mut PendingEffects,
+    ) {
+        match command {
+            Command::TryAcquire { lease, terms, not_after, mode } => {
+                effects.ops.push(Op::TryAcquire { lease, terms, not_after, mode });
+            }
+            Command::Renew { lease, terms, not_after, sent } => {
+                effects.ops.push(Op::Renew { lease, terms, not_after, sent });
+            }
+            Command::Release { lease, depth_left, notify, timeout } => {
+                effects.ops.push(Op::Release { lease, depth_left, notify, timeout });
+            }
+            Command::Watch => effects.ops.push(Op::Watch),
+            Command::Unwatch => effects.ops.push(Op::Unwatch),
+            Command::Grant { waiter, grant } => self.grant(entry, state, waiter, grant, now, effects),
+            Command::Refuse { waiter, refusal } => {
+                let error = state.errors.acquire.clone();
+                if let Some(slot) = state.waiters.get_mut(&waiter) {
+                    effects.wakers.extend(slot.set(AcquireResult::Refused(refusal, error), now));
+                }
+            }
+            Command::Extended { hold: id, deadline } => {
+                if let Some(hold) = state.hold.as_ref().filter(|hold| hold.id() == id)
+                    && !hold.extend(deadline)
+                {
+                    effects.expired = Some(id);
+                }
+            }
+            Command::Ended { hold: id, how } => {
+                if let Some(hold) = state.hold.take_if(|hold| hold.id() == id) {
+                    hold.end(how);
+                    effects.ended.push(hold.clone());
+                    effects.notifications.push(Notification::Ended { hold, end: how });
+                }
+            }
+            Command::ReleaseAnswered { ticket, answer } => {
+                effects
+                    .notifications
+                    .push(Notification::Released { result: answer, kind: ReleaseKind::Explicit });
+                if let Some(slot) = state.releases.get_mut(&ticket) {
+                    effects.wakers.extend(slot.set(answer));
+                }
+            }
+            Command::Notice(notice) => {
+                effects.notifications.push(Notification::Notice(notice, state.errors.renewal.clone()));
+            }
+        }
+    }
+
+    fn grant(
+        &self,
+        entry: &Arc<LockEntry>,
+        state: &mut EntryState,
+        waiter: WaiterId,
+        grant: Grant,
+        now: Moment,
+        effects: &mut PendingEffects,
+    ) {
+        let hold = match &state.hold {
+            Some(hold) if hold.id() == grant.hold => hold.clone(),
+            _ => {
+                let lease = LeaseId::new(self.process, grant.hold.lease);
+                let who = (entry.name.clone(), Owner::new(self.process, grant.owner));
+                let what = (grant.hold.token, lease);
+                let times = (now, grant.deadline, grant.max_hold_at);
+                let hold = HoldState::new(who, what, times, self.watchdog.clone(), self.clock.clone());
+                let granted = Notification::Granted { token: grant.hold.token, lease, source: grant.by };
+                effects.notifications.push(granted);
+                state.hold.insert(Arc::new(hold)).clone()
+            }
+        };
+        entry.guard_made();
+        self.work.guard_made();
+        match state.waiters.get_mut(&waiter) {
+            Some(slot) => effects.wakers.extend(slot.set(AcquireResult::Granted(hold), now)),
+            // A slot is taken out before the machine hears that its future left; then this grant goes back.
+            None => self.defer_drop(entry, grant.hold),
+        }
+    }
+
+    /// Under the mutex of the entry, so that two events cannot exchange their wake-up times.
+    fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
+        let wake = state.machine.wake_at();
+        if wake == state.scheduled {
+            return;
+        }
+        let next = lock(&self.schedule).set(entry, state.scheduled, wake);
+        state.scheduled = wake;
+        // An earlier one that is overdue has no timer that fires at once: the machine was suspended.
+        if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
+            self.alarms.move_to(next, now);
+        }
+    }
+}
+
+/// A drop gets no answer from the store; this is what it did in this process.
+fn what_a_drop_did(state: &EntryState, id: HoldId, effects: &PendingEffects) -> ReleaseAnswer {
+    let released = |notification: &Notification| {
+        matches!(notification, Notification::Ended { end: HoldEnd::Released, .. })
+    };
+    match state.machine.holder() {
+        _ if effects.notifications.iter().any(released) => Ok(ReleaseOutcome::Released),
+        Some((_, held, depth, _)) if held == id => Ok(ReleaseOutcome::StillHeld { depth }),
+        _ => Ok(ReleaseOutcome::AlreadyExpired),
+    }
+}

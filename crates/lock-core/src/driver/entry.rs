@@ -1,0 +1,160 @@
+//! One lock name that this process holds or waits for.
+
+use super::{
+    hold_state::HoldState,
+    slot::{ReleaseSlot, WaiterSlot},
+};
+use crate::{
+    backend::BackendError,
+    machine::{HoldId, Machine, MachineConfig, Ticket, WaiterId},
+    name::LockName,
+    sync::{Mutex, lock},
+    time::Moment,
+};
+use std::{collections::BTreeMap, sync::Arc, task::Waker};
+
+#[derive(Debug)]
+pub(crate) struct LockEntry {
+    pub(crate) id: u64,
+    pub(crate) name: LockName,
+    pub(super) state: Mutex<EntryState>,
+    /// Events that are left here without taking the state: by Drop, which must not allocate, and by the reader of the
+    /// backend, which must not wait.
+    deferred: Mutex<DeferredEvents>,
+}
+
+#[derive(Debug)]
+pub(super) struct EntryState {
+    pub(super) machine: Machine,
+    pub(super) waiters: BTreeMap<WaiterId, WaiterSlot>,
+    pub(super) releases: BTreeMap<Ticket, ReleaseSlot>,
+    pub(super) hold: Option<Arc<HoldState>>,
+    /// The errors of the last acquire and of the last renewal; `None` if they were answered.
+    pub(super) errors: Errors,
+    /// The wake-up time in the schedule.
+    pub(super) scheduled: Option<Moment>,
+    /// Counted among those that hold, want or undo something.
+    pub(super) busy: bool,
+    /// Out of the table: who still has this entry looks the name up again.
+    pub(super) removed: bool,
+    last_id: u64,
+}
+
+/// Kept apart by operation: at most one acquire and one renewal of a name are under way, so nobody gets the error of
+/// another operation.
+#[derive(Debug, Default)]
+pub(super) struct Errors {
+    pub(super) acquire: Option<Arc<BackendError>>,
+    pub(super) renewal: Option<Arc<BackendError>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct DeferredEvents {
+    pub(super) dropped: Vec<HoldId>,
+    guards: usize,
+    pub(super) woken: bool,
+    pub(super) missed_wakes: bool,
+    pub(super) suspicion: bool,
+    /// Whether the entry stands in the work queue, for each [`QueueKind`].
+    queued: [bool; 2],
+}
+
+/// The parts of the work queue that hold entries with deferred events.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum QueueKind {
+    Dropped,
+    Woken,
+}
+
+pub(super) enum DeferredEvent {
+    Dropped(HoldId),
+    Woken,
+    MissedWakes,
+    Suspicion,
+}
+
+impl LockEntry {
+    pub(super) fn new(id: u64, name: LockName, config: MachineConfig) -> Self {
+        let state = EntryState {
+            machine: Machine::new(config),
+            waiters: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            hold: None,
+            errors: Errors::default(),
+            scheduled: None,
+            busy: false,
+            removed: false,
+            last_id: 0,
+        };
+        Self { id, name, state: Mutex::new(state), deferred: Mutex::default() }
+    }
+
+    /// Makes room for the drop of one more guard.
+    pub(super) fn guard_made(&self) {
+        let mut deferred = lock(&self.deferred);
+        deferred.guards += 1;
+        let room = deferred.guards - deferred.dropped.len();
+        deferred.dropped.reserve(room);
+    }
+
+    pub(super) fn guard_released(&self) {
+        let mut deferred = lock(&self.deferred);
+        deferred.guards = deferred.guards.saturating_sub(1);
+    }
+
+    /// Defers an event. Returns `true` if the caller has to put the entry into that part of the work queue.
+    pub(super) fn defer(&self, kind: QueueKind, event: impl FnOnce(&mut DeferredEvents)) -> bool {
+        let mut deferred = lock(&self.deferred);
+        event(&mut deferred);
+        !std::mem::replace(&mut deferred.queued[kind as usize], true)
+    }
+
+    /// Takes the next deferred event.
+    pub(super) fn next_deferred(&self) -> Option<DeferredEvent> {
+        let mut deferred = lock(&self.deferred);
+        if let Some(hold) = deferred.dropped.pop() {
+            deferred.guards = deferred.guards.saturating_sub(1);
+            return Some(DeferredEvent::Dropped(hold));
+        }
+        if std::mem::take(&mut deferred.suspicion) {
+            return Some(DeferredEvent::Suspicion);
+        }
+        if std::mem::take(&mut deferred.missed_wakes) {
+            return Some(DeferredEvent::MissedWakes);
+        }
+        std::mem::take(&mut deferred.woken).then_some(DeferredEvent::Woken)
+    }
+
+    pub(super) fn taken_from_queue(&self, kind: QueueKind) {
+        lock(&self.deferred).queued[kind as usize] = false;
+    }
+
+    fn has_dropped_guards(&self) -> bool {
+        !lock(&self.deferred).dropped.is_empty()
+    }
+
+    /// The wakers of all that wait here, and the hold, whose watchers wait as well.
+    pub(super) fn take_wakers(&self) -> (Vec<Waker>, Option<Arc<HoldState>>) {
+        let mut state = lock(&self.state);
+        let EntryState { waiters, releases, hold, .. } = &mut *state;
+        let waiting = waiters.values_mut().filter_map(WaiterSlot::take_waker);
+        let releasing = releases.values_mut().filter_map(ReleaseSlot::take_waker);
+        (waiting.chain(releasing).collect(), hold.clone())
+    }
+}
+
+impl EntryState {
+    /// Returns a number that is unique in this entry and greater than those before.
+    pub(super) fn fresh_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Whether nothing would be lost with this entry.
+    pub(super) fn is_removable(&self, entry: &LockEntry) -> bool {
+        self.machine.is_idle()
+            && self.waiters.is_empty()
+            && self.releases.is_empty()
+            && !entry.has_dropped_guards()
+    }
+}

@@ -1,0 +1,67 @@
+//! Events for observers, kept until no mutex is held.
+
+use super::{entry::LockEntry, hold_state::HoldState, shared::Shared};
+use crate::{
+    backend::BackendError,
+    ids::LeaseId,
+    machine::{GrantSource, HoldEnd, Notice, ReleaseAnswer},
+    observer::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
+    token::FencingToken,
+};
+use std::{sync::Arc, time::Duration};
+
+pub(super) enum Notification {
+    Granted {
+        token: FencingToken,
+        lease: LeaseId,
+        source: GrantSource,
+    },
+    Ended {
+        hold: Arc<HoldState>,
+        end: HoldEnd,
+    },
+    Released {
+        result: ReleaseAnswer,
+        kind: ReleaseKind,
+    },
+    Renewal {
+        outcome: RenewalOutcome,
+        took: Duration,
+        remaining: Duration,
+    },
+    Wake(WakeSource),
+    /// A notice of the machine, with the last error of a renewal.
+    Notice(Notice, Option<Arc<BackendError>>),
+}
+
+impl Shared {
+    pub(super) fn notify(&self, entry: &LockEntry, notification: Notification) {
+        let name = &entry.name;
+        match notification {
+            Notification::Granted { token, lease, source } => {
+                self.observe(|backend| LockEvent::Granted { backend, name, token, lease, source });
+            }
+            Notification::Ended { hold, end } => {
+                let held = self.clock.now().since(hold.since);
+                let (token, lease) = (hold.token, hold.lease);
+                self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
+            }
+            Notification::Released { result, kind } => {
+                self.observe(|backend| LockEvent::GuardReleased { backend, name, result, kind });
+            }
+            Notification::Renewal { outcome, took, remaining } => {
+                self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });
+            }
+            Notification::Wake(source) => {
+                self.observe(|backend| LockEvent::WakeUp { backend, name, source });
+            }
+            Notification::Notice(Notice::SelfDeadlock { token, waited }, _) => {
+                self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
+            }
+            Notification::Notice(Notice::RenewalFailed { token, remaining }, error) => {
+                let error = error.as_deref();
+                self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Operations that are handed to the pipeline of a store.
+
+use super::{
+    deadlines::TimedCall,
+    entry::LockEntry,
+    op::{IoPolicy, Op, Request, timed_out},
+    shared::Shared,
+    waker_set::contained,
+    work_queue::Answered,
+};
+use crate::{
+    backend::{Acquired, BackendError, Complete, Completion, Operation, Released, Renewed, Reply},
+    machine::{Event, Failure},
+    sync::{
+        Id,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Moment,
+};
+use std::{sync::Arc, time::Duration};
+
+/// An operation under way. It becomes exactly one event: with its answer, with the drop of its completion, or when its
+/// time is over.
+struct Submitted {
+    shared: Arc<Shared>,
+    entry: Arc<LockEntry>,
+    op: Op,
+    id: u64,
+    due: Moment,
+    timeout: Duration,
+    answered: AtomicBool,
+}
+
+impl Submitted {
+    /// `true` for the one that answers.
+    fn answer(&self) -> bool {
+        !self.answered.swap(true, Ordering::AcqRel)
+    }
+
+    /// Delivers the answer, in the task of the pipeline.
+    fn settle<T>(
+        &self,
+        answer: Result<Reply<T>, BackendError>,
+        event: fn(&Op, Result<Reply<T>, Failure>) -> Event,
+    ) {
+        if !self.answer() {
+            return;
+        }
+        let _active = self.shared.activity.adopt();
+        self.shared.clear_deadline(self.due, self.id);
+        let outcome = self.op.outcome(&self.entry, answer);
+        self.shared.dispatch(&self.entry, event(&self.op, outcome), IoPolicy::Inline);
+    }
+
+    fn is_unanswered(&self) -> bool {
+        !self.answered.load(Ordering::Acquire)
+    }
+}
+
+impl Complete<Acquired> for Submitted {
+    fn complete(&self, answer: Result<Reply<Acquired>, BackendError>) {
+        self.settle(answer, Op::acquired);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_unanswered()
+    }
+}
+
+impl Complete<Renewed> for Submitted {
+    fn complete(&self, answer: Result<Reply<Renewed>, BackendError>) {
+        self.settle(answer, Op::renewed);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_unanswered()
+    }
+}
+
+impl Complete<Released> for Submitted {
+    fn complete(&self, answer: Result<Reply<Released>, BackendError>) {
+        self.settle(answer, Op::released);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.is_unanswered()
+    }
+}
+
+impl TimedCall for Submitted {
+    fn expire(&self, _: Id) -> Option<Answered> {
+        if !self.answer() {
+            return None;
+        }
+        self.op.keep_error(&self.entry, &timed_out(self.timeout));
+        let answers = vec![(self.entry.clone(), self.op.unknown())];
+        Some((answers, Some(self.shared.activity.adopt())))
+    }
+}
+
+impl Shared {
+    /// Hands an operation to the pipeline, from any thread. Its time counts from now on. Returns an operation that no
+    /// pipeline takes.
+    pub(super) fn submit(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Option<Op> {
+        let Some(pipeline) = &self.pipeline else { return Some(op) };
+        let Some(request) = op.request(self.process, entry) else { return Some(op) };
+        let now = self.clock.now();
+        let timeout = self.timeout_of(&op);
+        let (id, due) = (self.fresh_id(), now + timeout);
+        self.activity.begin();
+        let submitted = Arc::new(Submitted {
+            shared: self.clone(),
+            entry: entry.clone(),
+            op,
+            id,
+            due,
+            timeout,
+            answered: AtomicBool::new(false),
+        });
+        self.set_deadline(due, id, submitted.clone(), now);
+        let operation = match request {
+            Request::Acquire(request) => Operation::Acquire(request, Completion::new(submitted)),
+            Request::Renew(request) => Operation::Renew(request, Completion::new(submitted)),
+            Request::Release(request) => Operation::Release(request, Completion::new(submitted)),
+        };
+        // With a panic, the completion is dropped.
+        contained("a pipeline", || pipeline.submit(operation));
+        None
+    }
+}

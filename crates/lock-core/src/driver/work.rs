@@ -1,0 +1,65 @@
+//! Work of a worker or a timekeeper: what was left in the queue, and the answers of calls.
+
+use super::{
+    entry::QueueKind,
+    op::{Answers, IoPolicy},
+    shared::Shared,
+    work_queue::Answered,
+};
+use crate::{machine::Event, sync::Id};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use std::{future::Future, pin::Pin, sync::Arc};
+use tokio::task::coop::unconstrained;
+
+/// The most answers that are delivered in one turn.
+const MAX_ANSWERS_PER_TURN: usize = 128;
+
+/// The calls that a task waits for.
+pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
+
+impl Shared {
+    /// Does what was left in the queue, and adds the calls of this runtime to `calls`.
+    pub(super) fn do_queued_work(self: &Arc<Self>, runtime: Id, calls: &Calls) {
+        let work = self.work.take(runtime);
+        self.deliver(work.answers);
+        for (kind, entries) in [(QueueKind::Dropped, work.dropped), (QueueKind::Woken, work.woken)] {
+            for entry in entries {
+                entry.taken_from_queue(kind);
+                self.dispatch(&entry, Event::Tick, IoPolicy::Inline);
+            }
+        }
+        for call in work.calls {
+            calls.push(call.answer);
+        }
+        for (entry, op) in work.ops {
+            if let Some(op) = self.submit(&entry, op) {
+                calls.push(self.new_call(&entry, op).started().answer);
+            }
+        }
+    }
+
+    /// Delivers this answer, and those that are there as well; not too many, so that a turn stays short.
+    pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
+        let mut next = Some(first);
+        for _ in 0..MAX_ANSWERS_PER_TURN {
+            let Some(answered) = next else { return };
+            self.deliver_answered(answered);
+            next = unconstrained(calls.next()).now_or_never().flatten();
+        }
+        if let Some(answered) = next {
+            self.deliver_answered(answered);
+        }
+    }
+
+    /// The call counts as active until its answers are delivered.
+    pub(super) fn deliver_answered(self: &Arc<Self>, (answers, active): Answered) {
+        self.deliver(answers);
+        drop(active);
+    }
+
+    fn deliver(self: &Arc<Self>, answers: Answers) {
+        for (entry, event) in answers {
+            self.dispatch(&entry, event, IoPolicy::Inline);
+        }
+    }
+}
