@@ -15,7 +15,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed=patches");
     println!("cargo::rustc-cfg=feature=\"__internal\"");
-    println!("cargo::rustc-check-cfg=cfg(feature, values(\"__internal\", \"otel\", \"cancellation-token\"))");
+    println!("cargo::rustc-cfg=feature=\"test-util\"");
+    println!(
+        "cargo::rustc-check-cfg=cfg(feature, values(\"__internal\", \"test-util\", \"otel\", \"cancellation-token\"))"
+    );
     let sources = Path::new("../../crates/lock-core/src");
     println!("cargo::rerun-if-changed={}", sources.display());
     let copy = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("lock-core");

@@ -1,16 +1,21 @@
 //! Where the time comes from: the only place of this crate that reads a clock.
 
+#[cfg(feature = "test-util")]
+mod test_clock;
+
 pub use crate::time::{Moment, ServerTime};
+#[cfg(feature = "test-util")]
+pub use test_clock::TestClock;
+
 use std::{
     fmt::Debug,
-    sync::atomic::{AtomicI64, Ordering},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// A source of time. Leases are measured with [`now`](Clock::now); [`wall`](Clock::wall) only raises suspicion
 /// that the machine was asleep.
 ///
-/// The default is [`BootClock`]. Tests that pause tokio's time use [`TestClock`].
+/// The default is [`BootClock`]. Tests that pause tokio's time use `TestClock` (feature `test-util`).
 pub trait Clock: Debug + Send + Sync + 'static {
     /// The moment now. It must never go back, and should go on while the machine is suspended.
     fn now(&self) -> Moment;
@@ -99,65 +104,11 @@ impl Clock for SteadyClock {
     }
 }
 
-/// A clock for tests: it follows tokio's time, so `tokio::time::pause` and `advance` move it, and its wall
-/// clock can be stepped.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
-/// use lock_core::clock::{Clock, TestClock};
-/// use std::time::Duration;
-///
-/// let clock = TestClock::new();
-/// tokio::time::advance(Duration::from_secs(3)).await;
-/// assert_eq!(clock.now().as_micros(), 3_000_000);
-/// # }
-/// ```
-#[derive(Debug)]
-pub struct TestClock {
-    origin: tokio::time::Instant,
-    wall_step: AtomicI64,
-}
-
-impl TestClock {
-    /// The wall clock of every test begins here: 2026-01-01T00:00:00Z.
-    pub const WALL_AT_START: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
-
-    /// A clock whose [`Moment::START`] is tokio's now.
-    #[must_use]
-    pub fn new() -> Self {
-        Self { origin: tokio::time::Instant::now(), wall_step: AtomicI64::new(0) }
-    }
-
-    /// Steps the wall clock by `micros`, back if negative; [`now`](Clock::now) is not touched.
-    pub fn step_wall(&self, micros: i64) {
-        self.wall_step.fetch_add(micros, Ordering::SeqCst);
-    }
-}
-
-impl Default for TestClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Moment {
-        Moment::START + self.origin.elapsed()
-    }
-
-    fn wall(&self) -> ServerTime {
-        let steady = Self::WALL_AT_START + self.origin.elapsed();
-        ServerTime::from_micros(
-            steady.as_micros().saturating_add_signed(self.wall_step.load(Ordering::SeqCst)),
-        )
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod test {
     //! A clock for plain tests, which have no runtime.
     use super::*;
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     #[derive(Debug, Default)]
     pub(crate) struct StillClock(AtomicU64);
@@ -173,7 +124,7 @@ pub(crate) mod test {
             Moment::from_micros(self.0.load(Ordering::SeqCst))
         }
         fn wall(&self) -> ServerTime {
-            TestClock::WALL_AT_START + self.now().since(Moment::START)
+            ServerTime::from_micros(1_767_225_600_000_000) + self.now().since(Moment::START)
         }
     }
 }

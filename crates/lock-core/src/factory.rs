@@ -318,7 +318,7 @@ impl LockFactoryBuilder {
     }
 
     /// The clock that leases are measured with. Under tokio's paused time this must be a
-    /// [`TestClock`](crate::clock::TestClock). With a clock of your own, leases are renewed by the runtime's timer alone; with the
+    /// `TestClock` (feature `test-util`). With a clock of your own, leases are renewed by the runtime's timer alone; with the
     /// default, a thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);

@@ -29,7 +29,8 @@
 //! - All limits are finite by default ([`Limits`]).
 //!
 //! # Testing
-//! Under tokio's paused time both the factory and the in-memory backend need a [`TestClock`](clock::TestClock), which follows it:
+//! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows it. The
+//! feature `test-util` has it, for dev-dependencies:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
@@ -49,6 +50,7 @@
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
+//! | `test-util` | off | for tests: `clock::TestClock`, and `MemoryBackend::{clear, names, held, watched}` |
 //! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
 
 mod acquire;

@@ -54,6 +54,7 @@ impl Shelf {
         self.sweep_at = self.slots.len() * 2;
     }
 
+    #[cfg(feature = "test-util")]
     pub(super) fn held(&mut self, now: ServerTime) -> Vec<LockName> {
         let held = self.slots.iter_mut().filter_map(|(name, slot)| slot.inspect(now).map(|_| name.clone()));
         let mut names: Vec<_> = held.collect();
@@ -65,6 +66,7 @@ impl Shelf {
         self.slots.len()
     }
 
+    #[cfg(feature = "test-util")]
     pub(super) fn clear(&mut self) {
         self.slots.clear();
     }

@@ -227,6 +227,27 @@ fn products_have_no_planted_bugs_and_checkers_are_not_published() {
     }
 }
 
+/// What only tests need must not become part of a program because it depends on one of our crates.
+#[test]
+fn products_do_not_enable_test_hooks() {
+    let products = packages(&["crates"]);
+    let is_for_tests = |dir: &PathBuf| dir.ends_with("lock-testkit") || dir.ends_with("lock-inventory-demo");
+    let mut in_tests = 0;
+    for dir in products.iter().filter(|dir| !is_for_tests(dir)) {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).unwrap();
+        for section in manifest.split("\n[").filter(|section| !section.starts_with("features]")) {
+            let enables = section.lines().any(|line| line.starts_with("lock-") && line.contains("test-util"));
+            let is_dev = section.starts_with("dev-dependencies]");
+            assert!(is_dev || !enables, "{}: [{section}", dir.display());
+            in_tests += u32::from(enables);
+        }
+        let features =
+            manifest.split("\n[features]\n").nth(1).unwrap_or_default().split("\n[").next().unwrap();
+        assert!(!features.contains("lock-core/test-util"), "{}: {features}", dir.display());
+    }
+    assert!(in_tests > 0, "the tests of some crate enable them");
+}
+
 #[test]
 fn every_async_function_says_whether_it_is_cancel_safe() {
     for (path, text) in lock_core() {
