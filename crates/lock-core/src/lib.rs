@@ -120,6 +120,6 @@ pub mod model {
     pub use crate::{
         machine::*,
         store::{Slot, UnsupportedMode},
-        terms::{Keep, Terms},
+        terms::{Keep, TermValues, Terms},
     };
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     backend::Retention,
-    terms::{Keep, Terms},
+    terms::{Keep, TermValues, Terms},
     token::FencingToken,
 };
 use std::time::Duration;
@@ -233,7 +233,7 @@ impl LockOptions {
             });
         }
         let Self { poll_interval, max_hold, token_floor, retention, .. } = *self;
-        Ok(Terms {
+        Ok(Terms::from(TermValues {
             lease,
             keep,
             operation_timeout,
@@ -243,7 +243,7 @@ impl LockOptions {
             max_hold,
             token_floor,
             retention,
-        })
+        }))
     }
 }
 

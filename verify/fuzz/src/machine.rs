@@ -6,8 +6,8 @@ use lock_core::{
     backend::{AcquireMode, Acquired, Applied, Released, Renewed, Reply},
     clock::{Moment, ServerTime},
     model::{
-        Command, Entry, Env, Event, Failure, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms,
-        Ticket, WaitPolicy, WaiterId, WatchAnswer,
+        Command, Entry, Env, Event, Failure, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId,
+        TermValues, Terms, Ticket, WaitPolicy, WaiterId, WatchAnswer,
     },
 };
 use std::{
@@ -307,7 +307,7 @@ fn watch(fails: bool) -> WatchAnswer {
 fn terms(bytes: &mut Bytes<'_>) -> Terms {
     let lease = Duration::from_millis(500 + bytes.number() % 60_000);
     let keep = if bytes.choice(4) == 0 { Keep::Fixed } else { Keep::Renewed { every: lease / 3 } };
-    Terms {
+    Terms::from(TermValues {
         lease,
         keep,
         operation_timeout: lease / 10,
@@ -317,7 +317,7 @@ fn terms(bytes: &mut Bytes<'_>) -> Terms {
         max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
         token_floor: None,
         retention: lock_core::Retention::Backend,
-    }
+    })
 }
 
 fn nth<T: Copy + Ord>(of: &BTreeSet<T>, bytes: &mut Bytes<'_>) -> Option<T> {

@@ -3,7 +3,7 @@
 use crate::laws::Law;
 use lock_core::{
     Retention,
-    model::{Keep, Terms},
+    model::{Keep, TermValues},
 };
 use lock_testkit::planted::PlantedBug;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub struct Want {
     /// Who wants it, within the process; the same owner re-enters.
     pub owner: u64,
     /// Under which terms.
-    pub terms: Terms,
+    pub terms: TermValues,
     /// How long it waits.
     pub wait: Wait,
     /// Whether its guard is released by hand, rather than dropped.
@@ -127,17 +127,17 @@ impl Want {
 }
 
 /// 10 s, renewed every 3 s, a request takes at most 1 s.
-pub(crate) const LONG: Terms = terms(10_000, 3_000);
+pub(crate) const LONG: TermValues = terms(10_000, 3_000);
 /// 4 s, renewed every 1.2 s.
-const SHORT: Terms = terms(4_000, 1_200);
+const SHORT: TermValues = terms(4_000, 1_200);
 /// 4 s, not renewed.
-const FIXED: Terms = Terms { keep: Keep::Fixed, ..SHORT };
+const FIXED: TermValues = TermValues { keep: Keep::Fixed, ..SHORT };
 
 /// How long a request to the store may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
-const fn terms(lease: u64, every: u64) -> Terms {
-    Terms {
+const fn terms(lease: u64, every: u64) -> TermValues {
+    TermValues {
         poll_interval: Duration::from_secs(5),
         lease: Duration::from_millis(lease),
         keep: Keep::Renewed { every: Duration::from_millis(every) },

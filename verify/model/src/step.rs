@@ -103,7 +103,7 @@ impl World {
             waiter: waiter_at(place),
             owner: OwnerId(want.owner),
             owned: true,
-            terms: want.terms,
+            terms: want.terms.into(),
             wait_policy,
             join: None,
         };

@@ -121,12 +121,12 @@ impl Driver {
             for op in after.ops {
                 match (io, op) {
                     (Io::Nobody, _) => {}
-                    (_, Op::Renew { .. }) => {
+                    (_, op @ Op::Renew { .. }) => {
                         self.inbox.put_renewal(cell, op);
                         self.set_alarm(Moment::START);
                     }
-                    (Io::Worker, _) => self.leave(|letters| letters.ops.push((cell.clone(), op))),
-                    (Io::Here, _) => events.extend(self.start(cell, op)),
+                    (Io::Worker, op) => self.leave(|letters| letters.ops.push((cell.clone(), op))),
+                    (Io::Here, op) => events.extend(self.start(cell, op)),
                 }
             }
         }

@@ -18,7 +18,7 @@ use crate::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// One operation on the store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Op {
     TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, mode: AcquireMode },
     Renew { lease: LeaseNumber, terms: Terms, not_after: ServerTime, sent: Moment },
@@ -29,8 +29,8 @@ pub(super) enum Op {
 
 impl Op {
     /// The event of an answer that never came.
-    pub(super) fn unknown(self) -> Event {
-        match self {
+    pub(super) fn unknown(&self) -> Event {
+        match *self {
             Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) },
             Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) },
             Self::Release { lease, depth_left, .. } => {
@@ -42,7 +42,7 @@ impl Op {
     }
 
     /// Keeps the error for waiters and observers; the machine only needs to know its nature.
-    fn noted<T>(self, cell: &Cell, outcome: Result<Reply<T>, BackendError>) -> Result<Reply<T>, Failure> {
+    fn noted<T>(&self, cell: &Cell, outcome: Result<Reply<T>, BackendError>) -> Result<Reply<T>, Failure> {
         outcome.map_err(|error| {
             let failure = Failure::from(&error);
             self.note(cell, &Arc::new(error));
@@ -50,7 +50,7 @@ impl Op {
         })
     }
 
-    pub(super) fn note(self, cell: &Cell, error: &Arc<BackendError>) {
+    pub(super) fn note(&self, cell: &Cell, error: &Arc<BackendError>) {
         let mut state = lock(&cell.state);
         match self {
             Self::TryAcquire { .. } => state.errors.acquire = Some(error.clone()),
@@ -84,14 +84,14 @@ impl Driver {
     }
 
     pub(super) fn call(self: &Arc<Self>, cell: &Arc<Cell>, op: Op) -> Call {
-        let timeout = match op {
+        let timeout = match &op {
             Op::TryAcquire { terms, .. } | Op::Renew { terms, .. } => terms.operation_timeout,
-            Op::Release { timeout, .. } => timeout,
+            Op::Release { timeout, .. } => *timeout,
             Op::Watch | Op::Unwatch => self.operation_timeout(),
         };
-        let (driver, at) = (self.clone(), cell.clone());
+        let (driver, at, asked) = (self.clone(), cell.clone(), op.clone());
         let work = async move {
-            let event = driver.perform(&at, op).await;
+            let event = driver.perform(&at, asked).await;
             vec![(at, event)]
         };
         self.new_call(vec![(cell.clone(), op)], timeout, work)
@@ -102,7 +102,7 @@ impl Driver {
     pub(super) fn renewal_calls(self: &Arc<Self>, due: Vec<(Arc<Cell>, Op)>) -> Vec<Call> {
         let mut by_timeout: BTreeMap<Duration, Vec<(Arc<Cell>, Op)>> = BTreeMap::new();
         for (cell, op) in due {
-            if let Op::Renew { terms, .. } = op {
+            if let Op::Renew { terms, .. } = &op {
                 by_timeout.entry(terms.operation_timeout).or_default().push((cell, op));
             }
         }
@@ -123,15 +123,15 @@ impl Driver {
     async fn perform(&self, cell: &Arc<Cell>, op: Op) -> Event {
         let backend = &*self.backend;
         let name = cell.name.clone();
-        match op {
-            Op::TryAcquire { lease, terms, not_after, mode } => {
+        match &op {
+            &Op::TryAcquire { lease, ref terms, not_after, mode } => {
                 let (id, duration) = (LeaseId::new(self.process, lease), terms.lease);
                 let retention = terms.retention;
                 let request = AcquireRequest { name, lease: id, duration, not_after, mode, retention };
                 let outcome = op.noted(cell, backend.acquire(request).await);
                 Event::Acquired { lease, outcome }
             }
-            Op::Release { lease, depth_left, notify, .. } => {
+            &Op::Release { lease, depth_left, notify, .. } => {
                 let id = LeaseId::new(self.process, lease);
                 let request = ReleaseRequest { name, lease: id, depth_left, notify };
                 let outcome = op.noted(cell, backend.release(request).await);
@@ -151,7 +151,7 @@ impl Driver {
                     _ => Event::Unwatched(answer(subscriptions.unsubscribe(*subscriber, name).await)),
                 }
             }
-            Op::Renew { .. } => match self.perform_renewals(vec![(cell.clone(), op)]).await.pop() {
+            Op::Renew { .. } => match self.perform_renewals(vec![(cell.clone(), op.clone())]).await.pop() {
                 Some((_, event)) => event,
                 None => op.unknown(),
             },
@@ -162,7 +162,7 @@ impl Driver {
         let mut asked = Vec::with_capacity(due.len());
         let mut items = Vec::with_capacity(due.len());
         for (cell, op) in due {
-            if let Op::Renew { lease, terms, not_after, sent } = op {
+            if let &Op::Renew { lease, ref terms, not_after, sent } = &op {
                 let id = LeaseId::new(self.process, lease);
                 items.push(RenewRequest {
                     name: cell.name.clone(),

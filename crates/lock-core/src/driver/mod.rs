@@ -80,6 +80,8 @@ pub(crate) struct Driver {
     subscriptions: Option<Arc<dyn Subscriptions>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
+    /// Those of the factory's own options, made once for all of its locks.
+    default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
     observers: Observers,
     rules: MachineConfig,
@@ -122,6 +124,7 @@ impl Driver {
             subscriptions: parts.store.subscriptions,
             clock: parts.clock,
             options: parts.options,
+            default_terms: parts.limits.terms(&parts.options),
             limits: parts.limits,
             observers: parts.observers,
             rules: parts.rules,
@@ -162,7 +165,10 @@ impl Driver {
 
     /// The terms of these options under the limits of this factory.
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
-        self.limits.terms(options)
+        match *options == self.options {
+            true => self.default_terms.clone(),
+            false => self.limits.terms(options),
+        }
     }
 
     /// What this process knows of a name.

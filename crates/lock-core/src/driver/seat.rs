@@ -97,8 +97,8 @@ impl Driver {
                 let waiter = WaiterId(state.fresh_id());
                 state.seats.insert(waiter, Seat::Waiting(None));
                 let owner: OwnerId = who.owner.id();
-                let Entering { owned, terms, wait_policy, join, .. } = who;
-                Entry { waiter, owner, owned, terms, wait_policy, join }
+                let Entering { owned, ref terms, wait_policy, join, .. } = who;
+                Entry { waiter, owner, owned, terms: terms.clone(), wait_policy, join }
             };
             let seated = Seated {
                 driver: self.clone(),

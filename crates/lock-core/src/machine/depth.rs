@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Reply},
-    terms::{Keep, Terms},
+    terms::{Keep, TermValues, Terms},
 };
 use std::time::Duration;
 
@@ -104,16 +104,21 @@ impl Machine {
             s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
         } else {
             // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
-            let asked = self.queue.reentrants().map(|entry| entry.terms);
-            let longest = asked.chain([hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(hold.terms);
-            let length = match hold.terms.keep {
+            let asked = self.queue.reentrants().map(|entry| &entry.terms);
+            let longest = asked.chain([&hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(&hold.terms);
+            let lease_time = match hold.terms.keep {
                 // It ends when it said, unless somebody asked for more.
                 Keep::Fixed if longest.lease == hold.terms.lease => NO_LONGER,
                 Keep::Fixed | Keep::Renewed { .. } => longest.lease,
             };
-            let terms = Terms { lease: length, operation_timeout: hold.terms.operation_timeout, ..longest };
+            let operation_timeout = hold.terms.operation_timeout;
+            let terms = match (longest.lease, longest.operation_timeout) == (lease_time, operation_timeout) {
+                true => longest.clone(),
+                false => Terms::from(TermValues { lease: lease_time, operation_timeout, ..**longest }),
+            };
             let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();
-            hold.depth.attempt = Some(Attempt::Raise { to: wanted, waiters, sent: s.now, terms });
+            hold.depth.attempt =
+                Some(Attempt::Raise { to: wanted, waiters, sent: s.now, terms: terms.clone() });
             hold.outstanding.sent(s.now, &terms);
             let not_after = s.env.server_now() + terms.operation_timeout;
             s.emit(Command::TryAcquire {

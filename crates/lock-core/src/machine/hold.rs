@@ -52,12 +52,11 @@ impl Hold {
         (sent, granted): (Moment, Moment),
         outstanding: Outstanding,
     ) -> Self {
-        let terms = front.terms;
+        let terms = front.terms.clone();
         Self {
             id: grant.hold,
             owner: front.owner,
             last_token,
-            terms,
             deadline: grant.deadline,
             guards: 1,
             depth: Depth::one(),
@@ -67,6 +66,7 @@ impl Hold {
             max_hold_at: grant.max_hold_at,
             claim_by: granted + terms.lease / 2,
             local_wait: LocalWait::None,
+            terms,
         }
     }
 

@@ -52,22 +52,24 @@ impl Waiter {
 
 impl Queue {
     pub(super) fn push_line(&mut self, now: Moment, entry: Entry) {
-        let waiter = self.alarmed(now, entry);
+        let id = entry.waiter;
         if entry.owned {
-            self.owned.insert((entry.owner, entry.waiter));
+            self.owned.insert((entry.owner, id));
         }
-        self.line.insert(entry.waiter, waiter);
+        let waiter = self.alarmed(now, entry);
+        self.line.insert(id, waiter);
     }
 
     pub(super) fn push_reentrant(&mut self, now: Moment, entry: Entry) {
+        let id = entry.waiter;
         let waiter = self.alarmed(now, entry);
-        self.reentrants.insert(entry.waiter, waiter);
+        self.reentrants.insert(id, waiter);
     }
 
     fn alarmed(&mut self, now: Moment, entry: Entry) -> Waiter {
         let waiter = Waiter { entry, entered: now };
         if let Some((at, _)) = waiter.alarm(self.outage_since) {
-            self.alarms.insert((at, entry.waiter));
+            self.alarms.insert((at, waiter.entry.waiter));
         }
         waiter
     }

@@ -49,7 +49,7 @@ impl Machine {
         hold.renewal.in_flight += 1;
         hold.outstanding.sent(s.now, &hold.terms);
         let not_after = s.env.server_now() + hold.terms.operation_timeout;
-        let (lease, terms, sent) = (hold.id.lease, hold.terms, s.now);
+        let (lease, terms, sent) = (hold.id.lease, hold.terms.clone(), s.now);
         s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 

@@ -28,6 +28,11 @@ fn fixed(lease: Duration) -> Terms {
     crate::options::LockOptions::new().fixed_lease(lease).terms().unwrap()
 }
 
+/// With a `max_hold` that may be shorter than the options allow.
+fn bounded(max_hold: Duration) -> Terms {
+    crate::terms::TermValues { max_hold: Some(max_hold), ..*terms() }.into()
+}
+
 fn at(seconds: f64) -> Moment {
     Moment::START + Duration::from_secs_f64(seconds)
 }
