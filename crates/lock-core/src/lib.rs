@@ -58,6 +58,7 @@ mod connect;
 mod driver;
 mod error;
 mod factory;
+mod fifo_map;
 mod guard;
 mod hold;
 mod ids;

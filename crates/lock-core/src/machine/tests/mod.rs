@@ -258,3 +258,10 @@ impl Story {
         assert!(self.machine.is_quiet(), "something is left: {:#?}", self.machine);
     }
 }
+/// Each is moved several times for every step of every lock, so its size is a cost of the hot path.
+#[test]
+fn events_and_commands_stay_small() {
+    let sizes = [size_of::<Terms>(), size_of::<Entry>(), size_of::<Event>(), size_of::<Command>()];
+    let most = [8, 72, 80, 64];
+    assert!(sizes.into_iter().zip(most).all(|(size, most)| size <= most), "{sizes:?}, at most {most:?}");
+}
