@@ -121,6 +121,6 @@ pub mod model {
     pub use crate::{
         machine::*,
         store::{Slot, UnsupportedMode},
-        terms::{Keep, TermValues, Terms},
+        terms::{HandOffBudget, Keep, TermValues, Terms},
     };
 }

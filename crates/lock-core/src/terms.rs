@@ -31,6 +31,8 @@ pub struct TermValues {
     pub token_floor: Option<FencingToken>,
     /// How long the fencing counter is kept after the grant.
     pub retention: Retention,
+    /// How far a lease may be passed on within this process.
+    pub hand_off: HandOffBudget,
 }
 
 impl Terms {
@@ -51,6 +53,15 @@ impl Deref for Terms {
     fn deref(&self) -> &TermValues {
         &self.0
     }
+}
+
+/// How far a lease may be passed on from waiter to waiter of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HandOffBudget {
+    /// How many times in a row; 0 turns hand-offs off.
+    pub passes: u32,
+    /// For how long after the store's grant.
+    pub within: Duration,
 }
 
 /// Who keeps a lease alive.

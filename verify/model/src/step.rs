@@ -50,6 +50,7 @@ impl World {
             Act::Duplicate(message) => self.duplicate(config, message),
             Act::Suspect(process) => {
                 self.budget.suspect -= 1;
+                self.client(process).doubt();
                 self.feed(config, process, Event::Suspicion, 0);
             }
             Act::Close(process) => {
@@ -166,6 +167,9 @@ impl World {
                 client.answered(ask, sent);
                 client.wrong_by = 0;
                 client.watching |= ask == Ask::Watch;
+                if let (Answer::Granted { last, .. }, Some(lease)) = (answer, ask.lease()) {
+                    client.range = Some((lease, last));
+                }
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }

@@ -8,14 +8,11 @@ use super::{
     waker_set::wake,
 };
 use crate::{
-    backend::{BackendError, Renewed},
+    backend::BackendError,
     ids::LeaseId,
-    machine::{
-        Command, Env, Event, Grant, GrantSource, HoldEnd, HoldId, Notice, ReleaseAnswer, ReleaseOutcome,
-        WaiterId,
-    },
+    machine::{Command, Env, Event, Grant, GrantSource, HoldEnd, HoldId, Notice, ReleaseAnswer, WaiterId},
     name::LockName,
-    observer::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
+    observer::{LockEvent, ReleaseKind, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, ServerTime},
@@ -66,11 +63,6 @@ enum Told {
     Released {
         answer: ReleaseAnswer,
         by: ReleaseKind,
-    },
-    Renewal {
-        outcome: RenewalOutcome,
-        took: std::time::Duration,
-        remaining: std::time::Duration,
     },
     Wake(WakeSource),
     /// And what the store said last.
@@ -153,16 +145,6 @@ impl Driver {
         // Read under the mutex: a machine's time does not go back.
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
-        let dropped = match event {
-            Event::Drop { hold } => Some(hold),
-            _ => None,
-        };
-        let renewal = match &event {
-            Event::Renewed { sent, outcome, .. } => {
-                Some((*sent, outcome.as_ref().map(|reply| reply.outcome).ok()))
-            }
-            _ => None,
-        };
         match event {
             Event::Woken => after.told.push(Told::Wake(WakeSource::Push)),
             Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
@@ -178,21 +160,6 @@ impl Driver {
                 after.told.push(Told::Wake(WakeSource::Poll));
             }
             self.apply(cell, &mut state, command, now, &mut after);
-        }
-        if let Some(hold) = dropped {
-            after.told.push(Told::Released {
-                answer: what_a_drop_did(&state, hold, &after),
-                by: ReleaseKind::Dropped,
-            });
-        }
-        if let Some((sent, outcome)) = renewal {
-            let outcome = match outcome {
-                Some(Renewed::Renewed) => RenewalOutcome::Renewed,
-                Some(Renewed::Gone) => RenewalOutcome::Gone,
-                Some(Renewed::Late) | None => RenewalOutcome::Failed,
-            };
-            let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
-            after.told.push(Told::Renewal { outcome, took: now.since(sent), remaining });
         }
         self.reschedule(cell, &mut state, now);
         let busy = !state.machine.is_quiet();
@@ -242,8 +209,9 @@ impl Driver {
                 }
             }
             Command::ReleaseAnswered { ticket, answer } => {
-                after.told.push(Told::Released { answer, by: ReleaseKind::Explicit });
-                if let Some(seat) = state.releases.get_mut(&ticket)
+                let by = if ticket.is_some() { ReleaseKind::Explicit } else { ReleaseKind::Dropped };
+                after.told.push(Told::Released { answer, by });
+                if let Some(seat) = ticket.and_then(|ticket| state.releases.get_mut(&ticket))
                     && let ReleaseSeat::Waiting(waker) =
                         std::mem::replace(seat, ReleaseSeat::Answered(answer))
                 {
@@ -323,10 +291,10 @@ impl Driver {
                 self.observe(&LockEvent::Ended { name, token, lease, how, held });
             }
             Told::Released { answer, by } => self.observe(&LockEvent::GuardReleased { name, answer, by }),
-            Told::Renewal { outcome, took, remaining } => {
+            Told::Wake(wake) => self.observe(&LockEvent::WakeUp { name, wake }),
+            Told::Notice(Notice::Renewal { outcome, took, remaining }, _) => {
                 self.observe(&LockEvent::Renewal { name, outcome, took, remaining });
             }
-            Told::Wake(wake) => self.observe(&LockEvent::WakeUp { name, wake }),
             Told::Notice(Notice::SelfDeadlock { token, waited }, _) => {
                 self.observe(&LockEvent::SelfDeadlock { name, token, waited });
             }
@@ -334,15 +302,5 @@ impl Driver {
                 self.observe(&LockEvent::RenewalFailed { name, token, remaining, error: error.as_deref() });
             }
         }
-    }
-}
-
-/// A drop gets no answer from the store; this is what it did in this process.
-fn what_a_drop_did(state: &CellState, id: HoldId, after: &After) -> ReleaseAnswer {
-    let ended_now = after.told.iter().any(|told| matches!(told, Told::Ended { how: HoldEnd::Released, .. }));
-    match state.machine.holder() {
-        _ if ended_now => Ok(ReleaseOutcome::Released),
-        Some((_, held, depth, _)) if held == id => Ok(ReleaseOutcome::StillHeld { depth }),
-        _ => Ok(ReleaseOutcome::AlreadyExpired),
     }
 }

@@ -8,7 +8,7 @@ use super::{
     WaitPolicy, WaiterId,
     cleanups::LeaseCleanup,
     deadline,
-    hold::Hold,
+    hold::{Hold, max_hold_at},
     queue::{Cause, Overdue},
 };
 use crate::{
@@ -145,6 +145,7 @@ impl Machine {
             return;
         }
         let (waiter, terms) = (front.waiter, front.terms.clone());
+        let reserve = self.tokens_to_reserve(&terms);
         // An expiry never falls: repeated under this id, a longer lease of somebody who left would outlive this holder.
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.longest > terms.lease) {
             return self.undo(s, acquisition);
@@ -155,7 +156,7 @@ impl Machine {
         acquisition.attempt =
             Some(Attempt { waiter, sent: s.now, terms: terms.clone(), not_after, woken: false });
         acquisition.outstanding.sent(s.now, &terms);
-        let mode = AcquireMode::New { reserve: 0, floor: terms.token_floor };
+        let mode = AcquireMode::New { reserve, floor: terms.token_floor };
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
@@ -230,7 +231,7 @@ impl Machine {
         self.fairness.took(s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
         let deadline = deadline(attempt.sent, &attempt.terms);
-        let max_hold_at = attempt.terms.max_hold.map_or(Moment::NEVER, |most| attempt.sent + most);
+        let max_hold_at = max_hold_at(attempt.sent, &attempt.terms);
         let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
@@ -265,12 +266,7 @@ impl Machine {
         };
         self.hold = Some(Hold::new(grant, last, front, (attempt.sent, s.now), acquisition.outstanding));
         self.acquisition = None;
-        let waiter = front.waiter;
-        self.queue.remove(waiter);
-        s.emit(Command::Grant { waiter, grant });
-        for waiter in self.queue.siblings_enter(grant.owner, first) {
-            s.emit(Command::Refuse { waiter, refusal: Refusal::BelowFloor(first) });
-        }
+        self.grant_front(s, grant);
     }
 
     fn on_busy(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, remaining: Option<Duration>) {

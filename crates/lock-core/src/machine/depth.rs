@@ -59,6 +59,11 @@ impl Depth {
         self.attempt.is_some()
     }
 
+    /// Nothing is under way, and the store is known to keep one guard.
+    pub(super) fn is_stored_as_one(&self) -> bool {
+        self.attempt.is_none() && self.stored == Some(1)
+    }
+
     pub(super) fn next_at(&self, hold: &Hold, has_reentrants: bool) -> Moment {
         let settled = self.stored == Some(hold.guards) && !has_reentrants;
         if self.attempt.is_some() || settled { Moment::NEVER } else { self.retry_at }
@@ -86,7 +91,11 @@ impl Machine {
         let reentrants = self.queue.entrant_count();
         let wanted = hold.guards + reentrants;
         if wanted == 0 || hold.ended {
-            return self.end_hold(s);
+            return match self.hand_off(s) {
+                // Waiters of the next owner may re-enter at once.
+                true => self.settle_depth(s),
+                false => self.end_hold(s),
+            };
         }
         if hold.depth.is_in_flight() {
             return;

@@ -20,6 +20,7 @@
 //!              │  └──┴── Unknown: Suspect, retry quickly ◀───────┘             │
 //!              │  same owner enters ─▶ REENTRANT ─▶ TryAcquire(reenter) ─▶ Grant
 //!              ├─ Released by its last guard                                  │
+//!              │     └─ HAND-OFF: somebody waits here, budget left ─▶ the same HOLD, next owner and token
 //!              └─ Lost: Gone · deadline · max_hold · Shutdown                 │
 //!              ▼                                                              ▼
 //!          CLEANUP of the lease id: Release(0) now, and again until it was executed past every
@@ -38,6 +39,7 @@ mod command;
 mod depth;
 mod event;
 mod fairness;
+mod hand_off;
 mod hold;
 mod queue;
 mod renewal;
@@ -49,7 +51,7 @@ mod tests;
 
 pub use command::{
     Command, Grant, GrantSource, HoldEnd, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome,
-    Unconfirmed,
+    RenewalOutcome, Unconfirmed,
 };
 pub use event::{Entry, Event, Failure, HoldId, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
 

@@ -117,6 +117,10 @@ impl Queue {
         !self.line.is_empty()
     }
 
+    pub(super) fn line_len(&self) -> usize {
+        self.line.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }

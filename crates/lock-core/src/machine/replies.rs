@@ -23,16 +23,16 @@ impl ReleaseReplies {
         self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Answers all; who left guards behind is told so instead of *released*, or that nobody knows.
+    /// Answers all; who left guards behind is told so instead of *released* or *handed on*, or that nobody knows.
     pub(super) fn answer(&mut self, s: &mut Ctx<'_>, answer: ReleaseAnswer) {
         while let Some((ticket, open)) = self.0.pop_front() {
             let answer = match (answer, open.left) {
-                (Ok(ReleaseOutcome::Released) | Err(Unconfirmed), depth @ 1..) => {
+                (Ok(ReleaseOutcome::Released | ReleaseOutcome::HandedOn) | Err(Unconfirmed), depth @ 1..) => {
                     Ok(ReleaseOutcome::StillHeld { depth })
                 }
                 (other, _) => other,
             };
-            s.emit(Command::ReleaseAnswered { ticket, answer });
+            s.emit(Command::ReleaseAnswered { ticket: Some(ticket), answer });
         }
     }
 
@@ -58,7 +58,7 @@ impl ReleaseReplies {
                 0 => Err(Unconfirmed),
                 depth => Ok(ReleaseOutcome::StillHeld { depth }),
             };
-            s.emit(Command::ReleaseAnswered { ticket, answer });
+            s.emit(Command::ReleaseAnswered { ticket: Some(ticket), answer });
         }
     }
 }

@@ -7,7 +7,7 @@ mod trace;
 #[cfg(feature = "otel")]
 pub use otel::{Instruments, OtelObserver};
 
-pub use crate::machine::{GrantSource, ReleaseAnswer, Unconfirmed};
+pub use crate::machine::{GrantSource, ReleaseAnswer, RenewalOutcome, Unconfirmed};
 use crate::{
     backend::BackendError,
     driver::Driver,
@@ -200,18 +200,6 @@ pub enum ReleaseKind {
     Explicit,
     /// By dropping the guard.
     Dropped,
-}
-
-/// How a renewal went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RenewalOutcome {
-    /// The lease was extended.
-    Renewed,
-    /// The store no longer had the lease.
-    Gone,
-    /// The store failed or did not answer.
-    Failed,
 }
 
 /// What wakes waiters.

@@ -89,7 +89,10 @@ fn a_pause_past_the_lease_is_noticed_before_anything_else() {
     story.paused_until(31.0).tell(Event::Release { hold, ticket: Ticket(1) });
     story.loses(hold, LostReason::Expired);
     assert_eq!(story.releases(0), lease);
-    story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer: Ok(ReleaseOutcome::AlreadyExpired) });
+    story.says(Command::ReleaseAnswered {
+        ticket: Some(Ticket(1)),
+        answer: Ok(ReleaseOutcome::AlreadyExpired),
+    });
     story.says_nothing();
 }
 

@@ -3,6 +3,7 @@
 mod acquisition;
 mod close;
 mod depth;
+mod hand_off;
 mod hold;
 mod release;
 mod watch;
@@ -41,6 +42,8 @@ struct Story {
     machine: Machine,
     now: Moment,
     said: VecDeque<Command>,
+    /// What it reported about drops and renewals.
+    reports: Vec<Command>,
     world: World,
     next_token: u64,
 }
@@ -77,6 +80,7 @@ impl Story {
             machine: Machine::new(config),
             now: Moment::START,
             said: VecDeque::new(),
+            reports: Vec::new(),
             world,
             next_token: 100,
         }
@@ -107,7 +111,15 @@ impl Story {
     fn tell(&mut self, event: Event) -> &mut Self {
         let mut out = Vec::new();
         self.machine.handle(self.now, event, &mut self.world, &mut out);
-        self.said.extend(out);
+        let is_report = |command: &Command| {
+            matches!(
+                command,
+                Command::ReleaseAnswered { ticket: None, .. } | Command::Notice(Notice::Renewal { .. })
+            )
+        };
+        let (reports, said): (Vec<_>, Vec<_>) = out.into_iter().partition(is_report);
+        self.reports.extend(reports);
+        self.said.extend(said);
         self
     }
 
@@ -136,9 +148,14 @@ impl Story {
     }
 
     fn granted(&mut self, lease: LeaseNumber) -> HoldId {
-        self.next_token += 1;
-        let token = FencingToken::new(self.next_token);
-        self.acquired(lease, Acquired::Granted { first: token, last: token });
+        self.granted_with(lease, 0)
+    }
+
+    /// With so many further tokens in reserve.
+    fn granted_with(&mut self, lease: LeaseNumber, reserve: u64) -> HoldId {
+        let token = FencingToken::new(self.next_token + 1);
+        self.next_token += 1 + reserve;
+        self.acquired(lease, Acquired::Granted { first: token, last: FencingToken::new(self.next_token) });
         HoldId { lease, token }
     }
 
