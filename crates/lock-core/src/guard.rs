@@ -99,7 +99,8 @@ impl LockGuard {
         self.hold.lost()
     }
 
-    /// Gives the lock back and says whether it was still held.
+    /// Gives the lock back and says whether it was still held. If another task of this process waits for it, it may pass to
+    /// that task at once, without asking the store: [`ReleaseOutcome::HandedOn`].
     ///
     /// It waits for the store no longer than two operation timeouts; after that the release is repeated in the
     /// background until the lease has ended by itself. A hold that was lost answers at once.

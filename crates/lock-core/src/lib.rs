@@ -60,6 +60,7 @@ mod connect;
 mod driver;
 mod error;
 mod factory;
+mod fifo_map;
 mod guard;
 mod hold;
 mod ids;
@@ -123,6 +124,6 @@ pub mod model {
     pub use crate::{
         machine::*,
         store::{Slot, UnsupportedMode},
-        terms::{Keep, Terms},
+        terms::{HandOffBudget, Keep, TermValues, Terms},
     };
 }

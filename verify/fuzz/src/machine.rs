@@ -6,8 +6,8 @@ use lock_core::{
     backend::{AcquireMode, Acquired, Applied, Released, Renewed, Reply},
     clock::{Moment, ServerTime},
     model::{
-        Command, Entry, Env, Event, Failure, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms,
-        Ticket, WaitPolicy, WaiterId, WatchAnswer,
+        Command, Entry, Env, Event, Failure, HandOffBudget, HoldEnd, HoldId, Keep, Machine, MachineConfig,
+        OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId, WatchAnswer,
     },
 };
 use std::{
@@ -67,6 +67,8 @@ struct World {
     guards: BTreeMap<HoldId, u32>,
     ended: BTreeSet<HoldId>,
     tickets: BTreeSet<Ticket>,
+    /// A guard is dropped, and nothing was said of it yet.
+    dropping: bool,
 }
 
 impl World {
@@ -75,7 +77,18 @@ impl World {
         let dice = Dice { drawn: 0, now: Moment::START };
         let (asked, waiting, guards) = (Vec::new(), BTreeSet::new(), BTreeMap::new());
         let (ended, tickets) = (BTreeSet::new(), BTreeSet::new());
-        Self { machine: Machine::new(rules), dice, token: 1, next: 0, asked, waiting, guards, ended, tickets }
+        Self {
+            machine: Machine::new(rules),
+            dice,
+            token: 1,
+            next: 0,
+            asked,
+            waiting,
+            guards,
+            ended,
+            tickets,
+            dropping: false,
+        }
     }
 
     fn step(&mut self, bytes: &mut Bytes<'_>) {
@@ -137,9 +150,12 @@ impl World {
                 let reentry = matches!(mode, AcquireMode::Reenter { .. });
                 let outcome = match bytes.choice(6) {
                     0..=2 if !reentry => {
-                        self.token += 1 + u64::from(bytes.choice(3));
-                        let token = FencingToken::new(self.token);
-                        Acquired::Granted { first: token, last: token }
+                        let first = FencingToken::new(self.token + 1 + u64::from(bytes.choice(3)));
+                        let AcquireMode::New { reserve, .. } = mode else {
+                            unreachable!("it is no re-entry")
+                        };
+                        self.token = first.get() + u64::from(reserve);
+                        Acquired::Granted { first, last: FencingToken::new(self.token) }
                     }
                     0..=2 => Acquired::Reentered,
                     3 if !reentry => {
@@ -228,9 +244,11 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        self.dropping = matches!(event, Event::Drop { .. });
         let mut commands = Vec::new();
         self.machine.handle(self.dice.now, event, &mut self.dice, &mut commands);
         commands.into_iter().for_each(|command| self.obey(command));
+        assert!(!self.dropping, "a drop is reported at once");
         let next =
             |asked: &&Command| matches!(asked, Command::TryAcquire { mode: AcquireMode::New { .. }, .. });
         assert!(self.asked.iter().filter(next).count() <= 1, "one acquire in flight");
@@ -252,6 +270,7 @@ impl World {
             Command::Grant { waiter, grant } => {
                 assert!(self.waiting.remove(&waiter), "a grant for one who waits");
                 assert!(!self.ended.contains(&grant.hold) && grant.deadline > self.dice.now);
+                assert!(grant.hold.token.get() <= self.token, "only what the store has drawn");
                 let guards = self.guards.entry(grant.hold).or_default();
                 *guards += 1;
                 assert_eq!(*guards, grant.depth);
@@ -271,7 +290,10 @@ impl World {
                     "released by its last guard"
                 );
             }
-            Command::ReleaseAnswered { ticket, .. } => {
+            Command::ReleaseAnswered { ticket: None, .. } => {
+                assert!(std::mem::take(&mut self.dropping), "each drop is reported once");
+            }
+            Command::ReleaseAnswered { ticket: Some(ticket), .. } => {
                 assert!(self.tickets.remove(&ticket), "each release is answered once")
             }
             Command::Notice(_) => {}
@@ -307,7 +329,7 @@ fn watch(fails: bool) -> WatchAnswer {
 fn terms(bytes: &mut Bytes<'_>) -> Terms {
     let lease = Duration::from_millis(500 + bytes.number() % 60_000);
     let keep = if bytes.choice(4) == 0 { Keep::Fixed } else { Keep::Renewed { every: lease / 3 } };
-    Terms {
+    Terms::from(TermValues {
         lease,
         keep,
         operation_timeout: lease / 10,
@@ -317,7 +339,11 @@ fn terms(bytes: &mut Bytes<'_>) -> Terms {
         max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
         token_floor: None,
         retention: lock_core::Retention::Backend,
-    }
+        hand_off: HandOffBudget {
+            passes: bytes.choice(4).into(),
+            within: Duration::from_millis(bytes.number() % 20),
+        },
+    })
 }
 
 fn nth<T: Copy + Ord>(of: &BTreeSet<T>, bytes: &mut Bytes<'_>) -> Option<T> {

@@ -2,9 +2,10 @@
 
 use crate::{belief::Belief, message::Ask};
 use lock_core::{
+    FencingToken,
     backend::LeaseNumber,
     clock::Moment,
-    model::{Machine, MachineConfig},
+    model::{Machine, MachineConfig, TermValues},
 };
 use std::time::Duration;
 
@@ -67,6 +68,25 @@ pub(crate) struct Client {
     pub(crate) granted: Leases,
     /// Leases that the store did not find.
     pub(crate) gone: Leases,
+    /// The last token that the store set aside for the lease that it granted last.
+    pub(crate) range: Option<(LeaseNumber, FencingToken)>,
+    /// The hand-offs of the lease that is held, if its terms allow any.
+    pub(crate) chain: Option<Chain>,
+}
+
+/// A lease that is passed on within its process, as its checker knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Chain {
+    pub(crate) lease: LeaseNumber,
+    /// How often the store had lost data when it granted the lease.
+    pub(crate) epoch: u8,
+    pub(crate) last: FencingToken,
+    pub(crate) granted_at: Moment,
+    pub(crate) passes: u32,
+    /// The terms that its present holder asked for.
+    pub(crate) terms: TermValues,
+    /// The wall clock jumped, and no renewal has confirmed the lease since.
+    pub(crate) doubted: bool,
 }
 
 impl Client {
@@ -94,6 +114,20 @@ impl Client {
             retired: Leases::default(),
             granted: Leases::default(),
             gone: Leases::default(),
+            range: None,
+            chain: None,
+        }
+    }
+
+    pub(crate) fn doubt(&mut self) {
+        if let Some(chain) = &mut self.chain {
+            chain.doubted = true;
+        }
+    }
+
+    pub(crate) fn trust(&mut self) {
+        if let Some(chain) = &mut self.chain {
+            chain.doubted = false;
         }
     }
 

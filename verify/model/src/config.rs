@@ -3,7 +3,7 @@
 use crate::laws::Law;
 use lock_core::{
     Retention,
-    model::{Keep, Terms},
+    model::{HandOffBudget, Keep, TermValues},
 };
 use lock_testkit::planted::PlantedBug;
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub struct Want {
     /// Who wants it, within the process; the same owner re-enters.
     pub owner: u64,
     /// Under which terms.
-    pub terms: Terms,
+    pub terms: TermValues,
     /// How long it waits.
     pub wait: Wait,
     /// Whether its guard is released by hand, rather than dropped.
@@ -113,6 +113,13 @@ impl Want {
         Self { terms: FIXED, ..Self::of(owner) }
     }
 
+    /// The lease may be passed on to it, or by it, so often and for a second.
+    #[must_use]
+    pub const fn passing(self, passes: u32) -> Self {
+        let hand_off = HandOffBudget { passes, within: HAND_OFF };
+        Self { terms: TermValues { hand_off, ..self.terms }, ..self }
+    }
+
     /// Its guard is released by hand.
     #[must_use]
     pub const fn by_hand(self) -> Self {
@@ -127,17 +134,20 @@ impl Want {
 }
 
 /// 10 s, renewed every 3 s, a request takes at most 1 s.
-pub(crate) const LONG: Terms = terms(10_000, 3_000);
+pub(crate) const LONG: TermValues = terms(10_000, 3_000);
 /// 4 s, renewed every 1.2 s.
-const SHORT: Terms = terms(4_000, 1_200);
+const SHORT: TermValues = terms(4_000, 1_200);
 /// 4 s, not renewed.
-const FIXED: Terms = Terms { keep: Keep::Fixed, ..SHORT };
+const FIXED: TermValues = TermValues { keep: Keep::Fixed, ..SHORT };
+
+/// How long after the store's grant a lease may be passed on.
+const HAND_OFF: Duration = Duration::from_secs(1);
 
 /// How long a request to the store may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
-const fn terms(lease: u64, every: u64) -> Terms {
-    Terms {
+const fn terms(lease: u64, every: u64) -> TermValues {
+    TermValues {
         poll_interval: Duration::from_secs(5),
         lease: Duration::from_millis(lease),
         keep: Keep::Renewed { every: Duration::from_millis(every) },
@@ -148,6 +158,7 @@ const fn terms(lease: u64, every: u64) -> Terms {
         max_hold: None,
         token_floor: None,
         retention: Retention::Backend,
+        hand_off: HandOffBudget { passes: 0, within: Duration::ZERO },
     }
 }
 
@@ -167,6 +178,8 @@ pub struct Config {
     /// Whether a plain acquire may be carried out again after its answer was given, which the contract of a backend
     /// forbids.
     pub resends_answered: bool,
+    /// Whether the name was used before: only then a grant at the beginning can set tokens aside.
+    pub used_before: bool,
     /// Whether the machine is held to more than is promised: nobody sleeps much longer than the lease that he waits for,
     /// also if it ends without a release.
     pub punctual: bool,
@@ -187,6 +200,7 @@ impl Config {
             slow_clock: 0,
             wrong_estimate: 0,
             resends_answered: false,
+            used_before: false,
             punctual: false,
             only: None,
             bug: None,

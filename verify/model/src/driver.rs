@@ -80,7 +80,8 @@ impl World {
                 let duration = terms.lease;
                 let ask = match mode {
                     AcquireMode::Reenter { depth } => Ask::Keep { lease, duration, not_after, depth },
-                    _ => Ask::Take { lease, duration, not_after },
+                    AcquireMode::New { reserve, .. } => Ask::Take { lease, duration, not_after, reserve },
+                    other => unreachable!("{other:?} is of a quorum"),
                 };
                 let client = self.client(process);
                 client.drawn = client.drawn.max(lease.get());
@@ -135,7 +136,8 @@ impl World {
                 self.ended(process, now, hold, how);
                 None
             }
-            Command::ReleaseAnswered { ticket, answer } => {
+            Command::ReleaseAnswered { ticket: None, .. } => None,
+            Command::ReleaseAnswered { ticket: Some(ticket), answer } => {
                 let client = self.client(process);
                 let at = client.tickets.iter().position(|open| open.ticket == ticket.0);
                 let open = at.map(|at| client.tickets.remove(at));

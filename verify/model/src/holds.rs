@@ -1,6 +1,6 @@
 //! Grants, extensions and ends of holds: each must agree with what the application knows.
 
-use crate::{belief::Belief, config::Config, laws::Law, world::World};
+use crate::{belief::Belief, client::Chain, config::Config, laws::Law, world::World};
 use lock_core::{
     clock::Moment,
     model::{Event, Grant, GrantSource, HoldEnd, HoldId, LostReason},
@@ -9,6 +9,7 @@ use lock_core::{
 impl World {
     pub(crate) fn granted(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
         let id = grant.hold;
+        let epoch = self.chained(config, process, place, grant, epoch);
         let fresh = grant.by != GrantSource::Reentry;
         if fresh {
             self.broken.unless(!self.tokens.contains(&id.token), Law::OneHold);
@@ -40,9 +41,50 @@ impl World {
         self.broken.unless(waited && kept, Law::OneHold);
     }
 
+    /// Follows the lease from holder to holder, and returns how often the store had lost data when it granted it.
+    fn chained(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) -> u8 {
+        let now = self.local(config, process);
+        let terms = config.scripts[process][place].terms;
+        let client = self.client(process);
+        let lease = grant.hold.lease;
+        match grant.by {
+            GrantSource::Store => {
+                let last = client.range.take().filter(|(of, _)| *of == lease).map(|(_, last)| last);
+                client.chain = last.filter(|_| terms.hand_off.passes > 0).map(|last| Chain {
+                    lease,
+                    epoch,
+                    last,
+                    granted_at: now,
+                    passes: 0,
+                    terms,
+                    doubted: false,
+                });
+                epoch
+            }
+            GrantSource::HandOff => {
+                let Some(chain) = client.chain.as_mut().filter(|chain| chain.lease == lease) else {
+                    self.broken.add(Law::HandOff);
+                    return epoch;
+                };
+                chain.passes += 1;
+                let budget = chain.terms.hand_off;
+                let kept = grant.hold.token <= chain.last
+                    && chain.passes <= budget.passes
+                    && now.since(chain.granted_at) < budget.within
+                    && chain.terms == terms
+                    && !chain.doubted;
+                let epoch = chain.epoch;
+                self.broken.unless(kept, Law::HandOff);
+                epoch
+            }
+            _ => epoch,
+        }
+    }
+
     /// Who saw the deadline pass is not told otherwise any more: the machine hears that instead.
     pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
         let client = self.client(process);
+        client.trust();
         let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold);
         let told = match belief {
             Some(belief) if belief.ended => false,

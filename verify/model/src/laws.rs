@@ -28,13 +28,16 @@ pub enum Law {
     NoDeadWait,
     /// I12: when the faults stop, everybody who waits is granted within a bound.
     BoundedWait,
+    /// I13: a lease is passed on within a process only as far as the store's range and the budget go, under equal terms, and
+    /// not while its process doubts it.
+    HandOff,
     /// I14: no panic, no endless turning, bounded queues, one acquire in flight, each release answered once.
     NoPanic,
 }
 
 impl Law {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Exclusion,
         Self::Deadline,
         Self::OneHold,
@@ -47,6 +50,7 @@ impl Law {
         Self::Depth,
         Self::NoDeadWait,
         Self::BoundedWait,
+        Self::HandOff,
         Self::NoPanic,
     ];
 
@@ -66,6 +70,7 @@ impl Law {
             Self::Depth => "I10 depth",
             Self::NoDeadWait => "I11 nobody sleeps through a free lock",
             Self::BoundedWait => "I12 bounded wait when faults stop",
+            Self::HandOff => "I13 hand-offs within range, budget and terms",
             Self::NoPanic => "I14 no panic, bounded queues",
         }
     }

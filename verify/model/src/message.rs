@@ -13,7 +13,7 @@ use std::time::Duration;
 #[allow(missing_docs)]
 pub enum Ask {
     /// A plain acquire.
-    Take { lease: LeaseNumber, duration: Duration, not_after: ServerTime },
+    Take { lease: LeaseNumber, duration: Duration, not_after: ServerTime, reserve: u32 },
     /// A re-entry.
     Keep { lease: LeaseNumber, duration: Duration, not_after: ServerTime, depth: u32 },
     /// A renewal.

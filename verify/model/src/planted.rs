@@ -6,9 +6,10 @@ use crate::{
     world::World,
 };
 use lock_core::{
-    backend::{Released, Reply},
+    FencingToken,
+    backend::{Acquired, Released, Reply},
     clock::Moment,
-    model::{Command, Event, GrantSource, HoldEnd, WatchAnswer},
+    model::{Command, Entry, Event, GrantSource, HandOffBudget, HoldEnd, TermValues, WatchAnswer},
 };
 use lock_testkit::planted::PlantedBug;
 use std::ops::ControlFlow;
@@ -18,6 +19,27 @@ impl World {
     pub(crate) fn heard(&mut self, config: &Config, process: usize, event: Event) -> Option<Event> {
         let (bug, now) = (config.bug, self.server());
         match event {
+            // The machine never hears that its clock jumped.
+            Event::Suspicion if config.has(PlantedBug::HandsOffSuspect) => None,
+            Event::Enter(entry) if config.has(PlantedBug::HandsOffForEver) => {
+                let hand_off = HandOffBudget { passes: u32::MAX, ..entry.terms.hand_off };
+                let terms = TermValues { hand_off, ..*entry.terms }.into();
+                Some(Event::Enter(Entry { terms, ..entry }))
+            }
+            // All terms of a process look like those of its first waiter.
+            Event::Enter(entry) if config.has(PlantedBug::HandsOffUnderOtherTerms) => {
+                Some(Event::Enter(Entry { terms: config.scripts[process][0].terms.into(), ..entry }))
+            }
+            Event::Acquired {
+                lease,
+                outcome: Ok(Reply { now, outcome: Acquired::Granted { first, .. }, .. }),
+            } if config.has(PlantedBug::HandsOffBeyondRange) => {
+                let last = FencingToken::new(first.get() + 100);
+                Some(Event::Acquired {
+                    lease,
+                    outcome: Ok(Reply::new(now, Acquired::Granted { first, last })),
+                })
+            }
             Event::Woken if config.has(PlantedBug::WakeIgnoredDuringAttempt) => {
                 (!self.clients[process].tries()).then_some(event)
             }

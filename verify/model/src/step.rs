@@ -50,6 +50,7 @@ impl World {
             Act::Duplicate(message) => self.duplicate(config, message),
             Act::Suspect(process) => {
                 self.budget.suspect -= 1;
+                self.client(process).doubt();
                 self.feed(config, process, Event::Suspicion, 0);
             }
             Act::Close(process) => {
@@ -103,7 +104,7 @@ impl World {
             waiter: waiter_at(place),
             owner: OwnerId(want.owner),
             owned: true,
-            terms: want.terms,
+            terms: want.terms.into(),
             wait_policy,
             join: None,
         };
@@ -166,6 +167,9 @@ impl World {
                 client.answered(ask, sent);
                 client.wrong_by = 0;
                 client.watching |= ask == Ask::Watch;
+                if let (Answer::Granted { last, .. }, Some(lease)) = (answer, ask.lease()) {
+                    client.range = Some((lease, last));
+                }
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }

@@ -42,7 +42,7 @@ impl World {
         Self {
             now: 0,
             clients: (0..config.scripts.len()).map(client).collect(),
-            store: Store::new(config.bug),
+            store: Store::new(config.bug, config.used_before),
             net: Vec::new(),
             budget: config.budget,
             fence: FencingToken::new(0),

@@ -3,7 +3,7 @@
 use crate::{trace::Who, world::World};
 use lock_core::{
     HoldEnd, LostReason,
-    observer::{LockEvent, LockObserver, ReleaseKind},
+    observer::{GrantSource, LockEvent, LockObserver, ReleaseKind},
 };
 use std::sync::{
     Weak,
@@ -47,8 +47,11 @@ impl LockObserver for Ear {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 state.note(who, "wait ended", (outcome as u64, waited.as_micros() as u64));
             }
-            LockEvent::Granted { name, token, lease, .. } => {
+            LockEvent::Granted { name, token, lease, source, .. } => {
                 self.holding.fetch_add(1, Ordering::Relaxed);
+                if source == GrantSource::HandOff {
+                    state.count("hand-off");
+                }
                 state.note(who, "granted", (lease.number().get(), token.get()));
                 state.oracle.granted(link, name, lease, token);
             }

@@ -54,6 +54,8 @@ pub(crate) struct Name {
 pub(crate) struct Lease {
     /// Of all grants of the store.
     pub(crate) order: u64,
+    /// The last token that the store set aside for it.
+    last_token: u64,
     /// The store lost it, by no doing of its holder.
     pub(crate) robbed: Option<u64>,
     /// It came back with old data, or with a clock that stepped back.
@@ -150,10 +152,9 @@ impl Oracle {
             self.leases.insert(r.lease, lease);
         }
         self.touched(now, r.lease);
-        if r.not_after > reply.now + r.duration / 5
-            && let Some(lease) = self.leases.get_mut(&r.lease)
-        {
-            lease.far_stamp = true;
+        if let Some(lease) = self.leases.get_mut(&r.lease) {
+            lease.last_token = lease.last_token.max(last);
+            lease.far_stamp |= r.not_after > reply.now + r.duration / 5;
         }
     }
 
@@ -189,9 +190,8 @@ impl Oracle {
         let held = Held { link, name: name.clone(), taken: None, ended: None, was_until: u64::MAX };
         let again = self.holds.insert((lease, token), held).is_some();
         self.must(!again, || format!("{name}: {lease} with {token:?} was granted twice"));
-        self.must(self.leases.contains_key(&lease), || {
-            format!("{name}: {lease} was never granted by the store")
-        });
+        let drawn = self.leases.get(&lease).is_some_and(|lease| token.get() <= lease.last_token);
+        self.must(drawn, || format!("{name}: {lease} with {token:?} was never granted by the store"));
     }
 
     /// Somebody got the guard of a hold.

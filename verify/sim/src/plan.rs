@@ -107,7 +107,9 @@ fn terms(dice: &mut Stream) -> Terms {
     let operation = if quick { lease / 20 } else { lease / 10 };
     let every = if dice.chance(0.2) { lease / 4 } else { lease / 3 };
     let max_hold = dice.chance(0.1).then_some(lease * 2);
-    let mut options = LockOptions::new().lease(lease).operation_timeout(operation).margin(margin);
+    // Holds last for a part of a lease here, so that chains of hand-offs meet every kind of trouble.
+    let mut options =
+        LockOptions::new().lease(lease).operation_timeout(operation).margin(margin).hand_off(4, lease / 2);
     options = if fixed { options.fixed_lease(lease) } else { options.renew_every(every) };
     if let Some(most) = max_hold {
         options = options.max_hold(most);

@@ -10,20 +10,16 @@ use super::{
     waker_set::wake,
 };
 use crate::{
-    backend::Renewed,
+    fifo_map::FifoMap,
     ids::LeaseId,
-    machine::{Command, Env, Event, Grant, HoldEnd, HoldId, ReleaseAnswer, ReleaseOutcome, WaiterId},
+    machine::{Command, Env, Event, Grant, HoldId, WaiterId},
     name::LockName,
-    observer::{ReleaseKind, RenewalOutcome, WakeSource},
+    observer::{ReleaseKind, WakeSource},
     owner::Owner,
     sync::lock,
     time::{Moment, ServerTime},
 };
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    task::Waker,
-};
+use std::{collections::VecDeque, sync::Arc, task::Waker};
 
 /// What is left to do when the mutex of the entry is let go.
 #[derive(Default)]
@@ -43,7 +39,7 @@ struct PendingEffects {
 struct DriverEnv<'a> {
     shared: &'a Shared,
     name: &'a LockName,
-    waiters: &'a BTreeMap<WaiterId, WaiterSlot>,
+    waiters: &'a FifoMap<WaiterId, WaiterSlot>,
 }
 
 impl Env for DriverEnv<'_> {
@@ -56,13 +52,13 @@ impl Env for DriverEnv<'_> {
     }
 
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32 {
-        let unclaimed = |slot: &&WaiterSlot| match slot {
+        let unclaimed = |slot: &WaiterSlot| match slot {
             WaiterSlot::Ready(AcquireResult::Granted(granted), at) => {
                 granted.id() == hold && *at <= granted_by
             }
             WaiterSlot::Ready(..) | WaiterSlot::Waiting(_) => false,
         };
-        u32::try_from(self.waiters.values().filter(unclaimed).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.waiters.iter().filter(|(_, slot)| unclaimed(slot)).count()).unwrap_or(u32::MAX)
     }
 }
 
@@ -126,16 +122,6 @@ impl Shared {
         // Read under the mutex: a machine's time does not go back.
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
-        let dropped = match event {
-            Event::Drop { hold } => Some(hold),
-            _ => None,
-        };
-        let renewal = match &event {
-            Event::Renewed { sent, outcome, .. } => {
-                Some((*sent, outcome.as_ref().map(|reply| reply.outcome).ok()))
-            }
-            _ => None,
-        };
         match event {
             Event::Woken => effects.notifications.push(Notification::Wake(WakeSource::Push)),
             Event::Acquired { outcome: Ok(_), .. } => state.errors.acquire = None,
@@ -152,21 +138,6 @@ impl Shared {
                 effects.notifications.push(Notification::Wake(WakeSource::Poll));
             }
             self.apply(entry, &mut state, command, now, &mut effects);
-        }
-        if let Some(hold) = dropped {
-            effects.notifications.push(Notification::Released {
-                result: what_a_drop_did(&state, hold, &effects),
-                kind: ReleaseKind::Dropped,
-            });
-        }
-        if let Some((sent, outcome)) = renewal {
-            let outcome = match outcome {
-                Some(Renewed::Renewed) => RenewalOutcome::Renewed,
-                Some(Renewed::Gone) => RenewalOutcome::Gone,
-                Some(Renewed::Late) | None => RenewalOutcome::Failed,
-            };
-            let remaining = state.hold.as_ref().map_or_else(Default::default, |hold| hold.remaining());
-            effects.notifications.push(Notification::Renewal { outcome, took: now.since(sent), remaining });
         }
         self.reschedule(entry, &mut state, now);
         let busy = !state.machine.is_quiet();
@@ -216,10 +187,9 @@ impl Shared {
                 }
             }
             Command::ReleaseAnswered { ticket, answer } => {
-                effects
-                    .notifications
-                    .push(Notification::Released { result: answer, kind: ReleaseKind::Explicit });
-                if let Some(slot) = state.releases.get_mut(&ticket) {
+                let kind = if ticket.is_some() { ReleaseKind::Explicit } else { ReleaseKind::Dropped };
+                effects.notifications.push(Notification::Released { result: answer, kind });
+                if let Some(slot) = ticket.and_then(|ticket| state.releases.get_mut(&ticket)) {
                     effects.wakers.extend(slot.set(answer));
                 }
             }
@@ -272,17 +242,5 @@ impl Shared {
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);
         }
-    }
-}
-
-/// A drop gets no answer from the store; this is what it did in this process.
-fn what_a_drop_did(state: &EntryState, id: HoldId, effects: &PendingEffects) -> ReleaseAnswer {
-    let released = |notification: &Notification| {
-        matches!(notification, Notification::Ended { end: HoldEnd::Released, .. })
-    };
-    match state.machine.holder() {
-        _ if effects.notifications.iter().any(released) => Ok(ReleaseOutcome::Released),
-        Some((_, held, depth, _)) if held == id => Ok(ReleaseOutcome::StillHeld { depth }),
-        _ => Ok(ReleaseOutcome::AlreadyExpired),
     }
 }

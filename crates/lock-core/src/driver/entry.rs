@@ -6,12 +6,13 @@ use super::{
 };
 use crate::{
     backend::BackendError,
+    fifo_map::FifoMap,
     machine::{HoldId, Machine, MachineConfig, Ticket, WaiterId},
     name::LockName,
     sync::{Mutex, lock},
     time::Moment,
 };
-use std::{collections::BTreeMap, sync::Arc, task::Waker};
+use std::{sync::Arc, task::Waker};
 
 #[derive(Debug)]
 pub(crate) struct LockEntry {
@@ -26,8 +27,8 @@ pub(crate) struct LockEntry {
 #[derive(Debug)]
 pub(super) struct EntryState {
     pub(super) machine: Machine,
-    pub(super) waiters: BTreeMap<WaiterId, WaiterSlot>,
-    pub(super) releases: BTreeMap<Ticket, ReleaseSlot>,
+    pub(super) waiters: FifoMap<WaiterId, WaiterSlot>,
+    pub(super) releases: FifoMap<Ticket, ReleaseSlot>,
     pub(super) hold: Option<Arc<HoldState>>,
     /// The errors of the last acquire and of the last renewal; `None` if they were answered.
     pub(super) errors: Errors,
@@ -77,8 +78,8 @@ impl LockEntry {
     pub(super) fn new(id: u64, name: LockName, config: MachineConfig) -> Self {
         let state = EntryState {
             machine: Machine::new(config),
-            waiters: BTreeMap::new(),
-            releases: BTreeMap::new(),
+            waiters: FifoMap::default(),
+            releases: FifoMap::default(),
             hold: None,
             errors: Errors::default(),
             scheduled: None,

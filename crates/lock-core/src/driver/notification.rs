@@ -5,10 +5,10 @@ use crate::{
     backend::BackendError,
     ids::LeaseId,
     machine::{GrantSource, HoldEnd, Notice, ReleaseAnswer},
-    observer::{LockEvent, ReleaseKind, RenewalOutcome, WakeSource},
+    observer::{LockEvent, ReleaseKind, WakeSource},
     token::FencingToken,
 };
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 pub(super) enum Notification {
     Granted {
@@ -23,11 +23,6 @@ pub(super) enum Notification {
     Released {
         result: ReleaseAnswer,
         kind: ReleaseKind,
-    },
-    Renewal {
-        outcome: RenewalOutcome,
-        took: Duration,
-        remaining: Duration,
     },
     Wake(WakeSource),
     /// A notice of the machine, with the last error of a renewal.
@@ -49,7 +44,7 @@ impl Shared {
             Notification::Released { result, kind } => {
                 self.observe(|backend| LockEvent::GuardReleased { backend, name, result, kind });
             }
-            Notification::Renewal { outcome, took, remaining } => {
+            Notification::Notice(Notice::Renewal { outcome, took, remaining }, _) => {
                 self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });
             }
             Notification::Wake(source) => {

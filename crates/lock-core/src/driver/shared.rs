@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(super) subscriber: OnceLock<SubscriberId>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
+    /// The terms of the factory's own options, made once for all of its locks.
+    default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
@@ -113,6 +115,7 @@ impl Shared {
             subscriber: OnceLock::new(),
             clock: parts.clock,
             options: parts.options,
+            default_terms: parts.limits.terms(&parts.options),
             limits: parts.limits,
             observers: parts.observers,
             config: parts.config,
@@ -151,7 +154,10 @@ impl Shared {
 
     /// The terms of these options under the limits of this factory.
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
-        self.limits.terms(options)
+        match *options == self.options {
+            true => self.default_terms.clone(),
+            false => self.limits.terms(options),
+        }
     }
 
     /// The entry of the name, made if there is none.

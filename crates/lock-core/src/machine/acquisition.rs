@@ -7,7 +7,7 @@ use super::{
     command::{Command, Grant, GrantSource, Refusal},
     context::Ctx,
     event::{Entry, Failure, HoldId, WaitPolicy},
-    outstanding::{Outstanding, deadline},
+    outstanding::{Outstanding, deadline, max_hold_at},
     queue::{Cause, Overdue},
     state::{Acquisition, Attempt, Hold, LeaseCleanup, Machine},
 };
@@ -104,30 +104,31 @@ impl Machine {
     /// Whether the last thing known of the store is a failure, or an attempt or a first release that it leaves unanswered for
     /// longer than any ordinary answer takes.
     fn is_store_silent(&self, now: Moment) -> bool {
-        let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt);
+        let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
         let silent =
-            |attempt: Attempt| now.since(attempt.sent) >= attempt.terms.operation_timeout / SILENT_PART;
+            |attempt: &Attempt| now.since(attempt.sent) >= attempt.terms.operation_timeout / SILENT_PART;
         let release = |cleanups: &LeaseCleanup| cleanups.is_silent(now, SILENT_PART);
         self.queue.is_outage() || attempt.is_some_and(silent) || self.cleanups.iter().any(release)
     }
 
     pub(super) fn try_if_due(&mut self, s: &mut Ctx<'_>) {
-        let Some(front) = self.queue.front().copied() else { return self.end_idle_acquisition(s) };
+        let Some(front) = self.queue.front() else { return self.end_idle_acquisition(s) };
         if self.next_try().is_none_or(|at| at > s.now) {
             return;
         }
-        let terms = front.terms;
+        let (waiter, terms) = (front.waiter, front.terms.clone());
+        let reserve = self.tokens_to_reserve(&terms);
         // An expiry never falls: repeated under this id, a longer lease of somebody who left would outlive this holder.
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.longest > terms.lease) {
             return self.undo(s, acquisition);
         }
         let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(s.fresh_lease(), s.now));
         let not_after = s.env.server_now() + terms.operation_timeout;
-        acquisition.asked_for = Some(front.waiter);
+        acquisition.asked_for = Some(waiter);
         acquisition.attempt =
-            Some(Attempt { waiter: front.waiter, sent: s.now, terms, not_after, woken: false });
+            Some(Attempt { waiter, sent: s.now, terms: terms.clone(), not_after, woken: false });
         acquisition.outstanding.sent(s.now, &terms);
-        let mode = AcquireMode::New { reserve: 0, floor: terms.token_floor };
+        let mode = AcquireMode::New { reserve, floor: terms.token_floor };
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
@@ -202,9 +203,9 @@ impl Machine {
         self.fairness.took(s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
         let deadline = deadline(attempt.sent, &attempt.terms);
-        let max_hold_at = attempt.terms.max_hold.map_or(Moment::NEVER, |most| attempt.sent + most);
+        let max_hold_at = max_hold_at(attempt.sent, &attempt.terms);
         let is_over = s.now >= deadline.min(max_hold_at);
-        let front = self.queue.front().copied();
+        let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
             // Nobody waits any more, or the answer took until the hold was as good as over: this process was paused, or the
             // store is slow. Then the next try is not made at once, or the lock would be taken from others again and again.
@@ -235,13 +236,9 @@ impl Machine {
             depth: 1,
             by: GrantSource::Store,
         };
-        self.hold = Some(Hold::new(grant, last, &front, (attempt.sent, s.now), acquisition.outstanding));
+        self.hold = Some(Hold::new(grant, last, front, (attempt.sent, s.now), acquisition.outstanding));
         self.acquisition = None;
-        self.queue.remove(front.waiter);
-        s.emit(Command::Grant { waiter: front.waiter, grant });
-        for waiter in self.queue.siblings_enter(front.owner, first) {
-            s.emit(Command::Refuse { waiter, refusal: Refusal::BelowFloor(first) });
-        }
+        self.grant_front(s, grant);
     }
 
     fn on_busy(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, remaining: Option<Duration>) {
@@ -324,9 +321,10 @@ impl Machine {
     fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
         let its_own =
             |front: &Entry| front.wait_policy == WaitPolicy::NoWait && front.waiter == attempt.waiter;
-        if let Some(front) = self.queue.front().copied().filter(its_own) {
-            self.queue.remove(front.waiter);
-            s.emit(Command::Refuse { waiter: front.waiter, refusal });
+        let impatient = self.queue.front().filter(|front| its_own(front)).map(|front| front.waiter);
+        if let Some(waiter) = impatient {
+            self.queue.remove(waiter);
+            s.emit(Command::Refuse { waiter, refusal });
         }
     }
 }

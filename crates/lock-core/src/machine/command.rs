@@ -79,10 +79,10 @@ pub enum Command {
         /// How.
         how: HoldEnd,
     },
-    /// The answer to a release by hand.
+    /// A guard left, and this is what it did. A release by hand is answered when the store has answered, a drop at once.
     ReleaseAnswered {
-        /// Which.
-        ticket: Ticket,
+        /// The release that waits for the answer; `None` for a dropped guard.
+        ticket: Option<Ticket>,
         /// The answer.
         answer: ReleaseAnswer,
     },
@@ -116,7 +116,6 @@ pub enum GrantSource {
     /// The owner already held it.
     Reentry,
     /// The previous holder of this process passed its lease on.
-    #[doc(hidden)]
     HandOff,
 }
 
@@ -179,7 +178,8 @@ pub enum LostReason {
 pub enum ReleaseOutcome {
     /// The lock was held until now, and is free.
     Released,
-    /// The lock was held until now, and went to the next waiter of this process.
+    /// The lock was held until now, and went to the next waiter of this process, with a higher fencing token; see
+    /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked: its deadline had not passed.
     HandedOn,
     /// The lock was held until now; its owner has further guards.
     StillHeld {
@@ -212,10 +212,31 @@ pub struct Unconfirmed;
 /// What became of a release.
 pub type ReleaseAnswer = Result<ReleaseOutcome, Unconfirmed>;
 
+/// How a renewal went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RenewalOutcome {
+    /// The lease was extended.
+    Renewed,
+    /// The store no longer had the lease.
+    Gone,
+    /// The store failed or did not answer.
+    Failed,
+}
+
 /// Something that people should know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Notice {
+    /// A renewal was answered, or given up.
+    Renewal {
+        /// How it went.
+        outcome: RenewalOutcome,
+        /// The time since it was sent.
+        took: Duration,
+        /// How long the hold is valid now; zero if it is over.
+        remaining: Duration,
+    },
     /// A renewal failed; the hold is suspect and will be retried until its deadline.
     RenewalFailed {
         /// The hold.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Reply},
-    terms::{Keep, Terms},
+    terms::{Keep, TermValues, Terms},
     time::Moment,
 };
 use std::time::Duration;
@@ -38,6 +38,11 @@ impl Depth {
 
     pub(super) fn is_in_flight(&self) -> bool {
         self.change.is_some()
+    }
+
+    /// Nothing is under way, and the store is known to keep one guard.
+    pub(super) fn is_stored_as_one(&self) -> bool {
+        self.change.is_none() && self.stored == Some(1)
     }
 
     pub(super) fn next_at(&self, hold: &Hold, has_reentrants: bool) -> Moment {
@@ -67,7 +72,11 @@ impl Machine {
         let reentrants = self.queue.entrant_count();
         let wanted = hold.guards + reentrants;
         if wanted == 0 || hold.ended {
-            return self.end_hold(s);
+            return match self.hand_off(s) {
+                // Waiters of the next owner may re-enter at once.
+                true => self.settle_depth(s),
+                false => self.end_hold(s),
+            };
         }
         if hold.depth.is_in_flight() {
             return;
@@ -85,16 +94,21 @@ impl Machine {
             s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
         } else {
             // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
-            let asked = self.queue.reentrants().map(|entry| entry.terms);
-            let longest = asked.chain([hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(hold.terms);
-            let length = match hold.terms.keep {
+            let asked = self.queue.reentrants().map(|entry| &entry.terms);
+            let longest = asked.chain([&hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(&hold.terms);
+            let lease_time = match hold.terms.keep {
                 // It ends when it said, unless somebody asked for more.
                 Keep::Fixed if longest.lease == hold.terms.lease => NO_LONGER,
                 Keep::Fixed | Keep::Renewed { .. } => longest.lease,
             };
-            let terms = Terms { lease: length, operation_timeout: hold.terms.operation_timeout, ..longest };
+            let operation_timeout = hold.terms.operation_timeout;
+            let terms = match (longest.lease, longest.operation_timeout) == (lease_time, operation_timeout) {
+                true => longest.clone(),
+                false => Terms::from(TermValues { lease: lease_time, operation_timeout, ..**longest }),
+            };
             let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();
-            hold.depth.change = Some(DepthChange::Raise { to: wanted, waiters, sent: s.now, terms });
+            hold.depth.change =
+                Some(DepthChange::Raise { to: wanted, waiters, sent: s.now, terms: terms.clone() });
             hold.outstanding.sent(s.now, &terms);
             let not_after = s.env.server_now() + terms.operation_timeout;
             s.emit(Command::TryAcquire {

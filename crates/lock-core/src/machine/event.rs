@@ -21,7 +21,7 @@ pub struct OwnerId(pub u64);
 pub struct Ticket(pub u64);
 
 /// Somebody wants the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The waiter.
     pub waiter: WaiterId,

@@ -1,8 +1,9 @@
 //! How long this process may keep a lock to itself while others wait for it.
 //!
 //! A process that releases and has a local waiter asks again at once, long before a wake-up reaches another process: a
-//! busy process would keep all others out for ever. So after some turns in a row it steps back for a moment if others
-//! listen, and after many turns in any case, since not every store can tell who listens.
+//! busy process would keep all others out for ever. So after some turns in a row, and after each chain of hand-offs that
+//! ends while somebody still waits here, it steps back for a moment if others listen. Where the store cannot tell who
+//! listens, it does so after many turns in any case.
 
 use super::context::Ctx;
 use crate::time::Moment;
@@ -12,14 +13,18 @@ use std::time::Duration;
 const TURNS: u32 = 16;
 /// Time in a row after which others come first, if they listen.
 const STREAK: Duration = Duration::from_millis(100);
-/// Turns in a row after which others come first, whether or not anybody is known to listen.
-const TURNS_REGARDLESS: u32 = 1024;
+/// Holds in a row after which others come first where nobody knows whether they listen.
+const HOLDS_REGARDLESS: u32 = 1024;
 /// How long others have the lock to themselves: time for a wake-up and a request.
 const STEP_BACK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Fairness {
     taken: u32,
+    /// Hand-offs in the same row.
+    passes: u32,
+    /// A chain of hand-offs ended although somebody still waited for this process.
+    chain_ended: bool,
     since: Moment,
     freed_at: Moment,
     /// No acquire before that.
@@ -32,15 +37,33 @@ impl Fairness {
     /// The store granted the lock to this process.
     pub(super) fn took(&mut self, now: Moment) {
         if self.taken == 0 || now.since(self.freed_at) >= STEP_BACK {
-            self.taken = 0;
+            self.others_had_their_turn();
             self.since = now;
         }
         self.taken += 1;
     }
 
+    /// The hand-offs in a row since another process had its turn. Each bypasses a waiter of another process.
+    pub(super) fn passes(&self) -> u32 {
+        self.passes
+    }
+
+    pub(super) fn passed_on(&mut self) {
+        self.passes += 1;
+    }
+
+    pub(super) fn chain_ended(&mut self) {
+        self.chain_ended = true;
+    }
+
     /// Another process holds the lock, so it had its turn.
     pub(super) fn other_has_it(&mut self) {
+        self.others_had_their_turn();
+    }
+
+    fn others_had_their_turn(&mut self) {
         self.taken = 0;
+        self.passes = 0;
     }
 
     /// Somebody released the lock; if it was not us, others had their turn.
@@ -55,10 +78,19 @@ impl Fairness {
         let others_listen = listeners.map(|all| all > u32::from(subscribed));
         self.echo_expected = subscribed;
         self.freed_at = s.now;
-        let long = self.taken >= TURNS || s.now.since(self.since) >= STREAK;
-        if others_listen == Some(true) && long || self.taken >= TURNS_REGARDLESS {
-            self.taken = 0;
+        let chain_ended = std::mem::take(&mut self.chain_ended);
+        let long = chain_ended || self.taken >= TURNS || s.now.since(self.since) >= STREAK;
+        let steps_back = match others_listen {
+            Some(others_listen) => others_listen && long,
+            None => self.taken + self.passes >= HOLDS_REGARDLESS,
+        };
+        if steps_back {
+            self.others_had_their_turn();
             self.others_until = s.now + STEP_BACK + s.jitter(STEP_BACK / 4);
+        }
+        if others_listen == Some(false) {
+            // Nobody was bypassed.
+            self.passes = 0;
         }
     }
 }

@@ -3,9 +3,9 @@
 use super::{
     command::{Command, Grant, HoldEnd, LostReason, Notice, Refusal, ReleaseOutcome, Unconfirmed},
     context::Ctx,
-    event::{Entry, HoldId, Ticket},
-    outstanding::Outstanding,
-    state::{Depth, Hold, LeaseCleanup, LocalWait, LostHold, Machine, Renewal},
+    event::{Entry, HoldId, OwnerId, Ticket},
+    outstanding::{Outstanding, max_hold_at},
+    state::{Chain, Depth, Hold, LeaseCleanup, LocalWait, LostHold, Machine, Renewal},
 };
 use crate::{time::Moment, token::FencingToken};
 
@@ -17,12 +17,11 @@ impl Hold {
         (sent, granted): (Moment, Moment),
         outstanding: Outstanding,
     ) -> Self {
-        let terms = front.terms;
-        Self {
+        let terms = front.terms.clone();
+        let mut hold = Self {
             id: grant.hold,
             owner: front.owner,
             last_token,
-            terms,
             deadline: grant.deadline,
             guards: 1,
             depth: Depth::one(),
@@ -30,8 +29,31 @@ impl Hold {
             outstanding,
             ended: false,
             max_hold_at: grant.max_hold_at,
-            claim_by: granted + terms.lease / 2,
+            claim_by: Moment::NEVER,
             local_wait: LocalWait::None,
+            dropped: false,
+            chain: Chain::begin(granted),
+            terms,
+        };
+        hold.begin(front.owner, sent, granted);
+        hold
+    }
+
+    /// The first guard of an owner: what counts from a grant begins here.
+    pub(super) fn begin(&mut self, owner: OwnerId, sent: Moment, granted: Moment) {
+        self.owner = owner;
+        self.guards = 1;
+        self.depth = Depth::one();
+        self.max_hold_at = max_hold_at(sent, &self.terms);
+        self.claim_by = granted + self.terms.lease / 2;
+        self.local_wait = LocalWait::None;
+    }
+
+    /// Says once that it is over in this process, and how to the guard that was dropped last.
+    pub(super) fn end(&mut self, s: &mut Ctx<'_>, how: HoldEnd, dropped: ReleaseOutcome) {
+        s.emit(Command::Ended { hold: self.id, how });
+        if std::mem::take(&mut self.dropped) {
+            s.emit(Command::ReleaseAnswered { ticket: None, answer: Ok(dropped) });
         }
     }
 
@@ -100,16 +122,22 @@ impl Machine {
     pub(super) fn on_release(&mut self, s: &mut Ctx<'_>, id: HoldId, ticket: Option<Ticket>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
             self.ghost_leaves(id);
-            if let Some(ticket) = ticket {
-                s.emit(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
-            }
+            s.emit(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
             return;
         };
         hold.guards -= 1;
-        if let Some(ticket) = ticket {
-            let left = hold.guards + self.queue.entrant_count();
+        let left = hold.guards + self.queue.entrant_count();
+        match (ticket, left) {
             // However long an operation in flight still takes: nobody waits for more than two timeouts.
-            hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
+            (Some(ticket), _) => {
+                hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
+            }
+            // The hold ends in this step, which says how.
+            (None, 0) => hold.dropped = true,
+            (None, depth) => {
+                let answer = Ok(ReleaseOutcome::StillHeld { depth });
+                s.emit(Command::ReleaseAnswered { ticket: None, answer });
+            }
         }
     }
 
@@ -127,9 +155,11 @@ impl Machine {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
             hold.ended = true;
-            s.emit(Command::Ended { hold: hold.id, how: HoldEnd::Released });
+            hold.end(s, HoldEnd::Released, ReleaseOutcome::Released);
+            if hold.chain.is_used() && self.queue.has_line() {
+                self.fairness.chain_ended();
+            }
         }
-        // Here a local hand-off would pass the lease to the front of the line instead of retiring it.
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
             let cleanups = LeaseCleanup::new(hold.id.lease, hold.outstanding);
             self.retire(s, cleanups.in_time(hold.deadline, hold.depth.replies));
@@ -141,7 +171,7 @@ impl Machine {
     pub(super) fn lose(&mut self, s: &mut Ctx<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
-            s.emit(Command::Ended { hold: hold.id, how: HoldEnd::Lost(reason) });
+            hold.end(s, HoldEnd::Lost(reason), ReleaseOutcome::AlreadyExpired);
             for waiter in self.queue.drain_entrants() {
                 s.emit(Command::Refuse { waiter, refusal: Refusal::Lost });
             }

@@ -20,6 +20,7 @@
 //!              │  └──┴── Unknown: Suspect, retry quickly ◀───────┘             │
 //!              │  same owner enters ─▶ REENTRANT ─▶ TryAcquire(reenter) ─▶ Grant
 //!              ├─ Released by its last guard                                  │
+//!              │     └─ HAND-OFF: somebody waits here, budget left ─▶ the same HOLD, next owner and token
 //!              └─ Lost: Gone · deadline · max_hold · Shutdown                 │
 //!              ▼                                                              ▼
 //!          CLEANUP of the lease id: Release(0) now, and again until it was executed past every
@@ -39,6 +40,7 @@ mod context;
 mod depth;
 mod event;
 mod fairness;
+mod hand_off;
 mod hold;
 mod outstanding;
 mod queue;
@@ -53,7 +55,7 @@ mod tests;
 pub(crate) use cleanups::MAX_OPEN_UNDOS;
 pub use command::{
     Command, Grant, GrantSource, HoldEnd, LostReason, Notice, Refusal, ReleaseAnswer, ReleaseOutcome,
-    Unconfirmed,
+    RenewalOutcome, Unconfirmed,
 };
 pub use context::Env;
 pub use event::{Entry, Event, Failure, HoldId, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};

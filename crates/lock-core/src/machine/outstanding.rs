@@ -14,6 +14,11 @@ pub(super) fn deadline(sent: Moment, terms: &Terms) -> Moment {
     sent + terms.lease - terms.margin
 }
 
+/// A hold of these terms, granted for a request of `since`, ends then although it is renewed.
+pub(super) fn max_hold_at(since: Moment, terms: &Terms) -> Moment {
+    terms.max_hold.map_or(Moment::NEVER, |most| since + most)
+}
+
 /// What a lease id may have left, or may yet leave, in the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outstanding {

@@ -1,16 +1,18 @@
 //! Who waits, in which order, and who is refused when.
 
 use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
-use crate::{time::Moment, token::FencingToken};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::{fifo_map::FifoMap, time::Moment, token::FencingToken};
+use std::collections::BTreeSet;
 
 /// Waiters by id; ids rise, so the order is that of arrival. Alarms are an index of their own: with 10,000
-/// waiters, nothing here looks at all of them except the begin and the end of an outage.
+/// waiters, nothing here looks at all of them except the begin and the end of an outage. A single waiter without an owner
+/// of its own is kept without an allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
-    line: BTreeMap<WaiterId, Waiter>,
-    reentrants: BTreeMap<WaiterId, Waiter>,
-    alarms: BTreeSet<(Moment, WaiterId)>,
+    line: FifoMap<WaiterId, Waiter>,
+    reentrants: FifoMap<WaiterId, Waiter>,
+    /// Waits of one length end in the order in which they began, so these keys rise, too.
+    alarms: FifoMap<(Moment, WaiterId), ()>,
     /// Those in the line that came with an owner of their own, by owner; only they can have siblings.
     owned: BTreeSet<(OwnerId, WaiterId)>,
     outage_since: Option<Moment>,
@@ -52,22 +54,24 @@ impl Waiter {
 
 impl Queue {
     pub(super) fn push_line(&mut self, now: Moment, entry: Entry) {
-        let waiter = self.alarmed(now, entry);
+        let id = entry.waiter;
         if entry.owned {
-            self.owned.insert((entry.owner, entry.waiter));
+            self.owned.insert((entry.owner, id));
         }
-        self.line.insert(entry.waiter, waiter);
+        let waiter = self.alarmed(now, entry);
+        self.line.insert(id, waiter);
     }
 
     pub(super) fn push_reentrant(&mut self, now: Moment, entry: Entry) {
+        let id = entry.waiter;
         let waiter = self.alarmed(now, entry);
-        self.reentrants.insert(entry.waiter, waiter);
+        self.reentrants.insert(id, waiter);
     }
 
     fn alarmed(&mut self, now: Moment, entry: Entry) -> Waiter {
         let waiter = Waiter { entry, entered: now };
         if let Some((at, _)) = waiter.alarm(self.outage_since) {
-            self.alarms.insert((at, entry.waiter));
+            self.alarms.insert((at, waiter.entry.waiter), ());
         }
         waiter
     }
@@ -80,7 +84,9 @@ impl Queue {
     pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = match self.line.remove(&id) {
             Some(waiter) => {
-                self.owned.remove(&(waiter.entry.owner, id));
+                if waiter.entry.owned {
+                    self.owned.remove(&(waiter.entry.owner, id));
+                }
                 waiter
             }
             None => self.reentrants.remove(&id)?,
@@ -92,11 +98,11 @@ impl Queue {
     }
 
     pub(super) fn front(&self) -> Option<&Entry> {
-        self.line.first_key_value().map(|(_, waiter)| &waiter.entry)
+        self.line.front().map(|(_, waiter)| &waiter.entry)
     }
 
     pub(super) fn reentrants(&self) -> impl Iterator<Item = &Entry> {
-        self.reentrants.values().map(|waiter| &waiter.entry)
+        self.reentrants.iter().map(|(_, waiter)| &waiter.entry)
     }
 
     pub(super) fn entrant_count(&self) -> u32 {
@@ -109,6 +115,10 @@ impl Queue {
 
     pub(super) fn has_line(&self) -> bool {
         !self.line.is_empty()
+    }
+
+    pub(super) fn line_len(&self) -> usize {
+        self.line.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -142,14 +152,14 @@ impl Queue {
 
     /// Takes all who wanted to re-enter.
     pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
-        let ids: Vec<_> = self.reentrants.keys().copied().collect();
+        let ids: Vec<_> = self.reentrants.iter().map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }
 
     /// Takes all who stand in the line.
     pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
-        let ids: Vec<_> = self.line.keys().copied().collect();
+        let ids: Vec<_> = self.line.iter().map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }
@@ -162,12 +172,12 @@ impl Queue {
     }
 
     pub(super) fn next_alarm(&self) -> Option<Moment> {
-        self.alarms.first().map(|(at, _)| *at)
+        self.alarms.front().map(|((at, _), ())| *at)
     }
 
     /// Takes a waiter whose time is over.
     pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<Overdue> {
-        let (at, id) = *self.alarms.first()?;
+        let (&(at, id), ()) = self.alarms.front()?;
         if at > now {
             return None;
         }
@@ -196,7 +206,7 @@ impl Queue {
 
     fn set_outage(&mut self, since: Option<Moment>) {
         self.outage_since = since;
-        let waiters = self.line.iter().chain(&self.reentrants);
-        self.alarms = waiters.filter_map(|(id, w)| w.alarm(since).map(|(at, _)| (at, *id))).collect();
+        let waiters = self.line.iter().chain(self.reentrants.iter());
+        self.alarms = waiters.filter_map(|(id, w)| w.alarm(since).map(|(at, _)| ((at, *id), ()))).collect();
     }
 }

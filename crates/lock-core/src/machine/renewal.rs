@@ -5,7 +5,7 @@
 
 use super::{
     backoff,
-    command::{Command, LostReason, Notice},
+    command::{Command, LostReason, Notice, RenewalOutcome},
     context::Ctx,
     event::Failure,
     outstanding::deadline,
@@ -49,7 +49,7 @@ impl Machine {
         hold.renewal.in_flight += 1;
         hold.outstanding.sent(s.now, &hold.terms);
         let not_after = s.env.server_now() + hold.terms.operation_timeout;
-        let (lease, terms, sent) = (hold.id.lease, hold.terms, s.now);
+        let (lease, terms, sent) = (hold.id.lease, hold.terms.clone(), s.now);
         s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 
@@ -68,11 +68,25 @@ impl Machine {
         sent: Moment,
         outcome: Result<Reply<Renewed>, Failure>,
     ) {
+        let outcome = outcome.map(|reply| reply.outcome);
+        let told = match outcome {
+            Ok(Renewed::Renewed) => RenewalOutcome::Renewed,
+            Ok(Renewed::Gone) => RenewalOutcome::Gone,
+            Ok(Renewed::Late) | Err(_) => RenewalOutcome::Failed,
+        };
+        self.apply_renewal(s, lease, sent, told);
+        let remaining = self.hold.as_ref().filter(|hold| hold.id.lease == lease && !hold.ended);
+        let remaining =
+            remaining.map_or(Moment::START, |hold| hold.deadline.min(hold.max_hold_at)).since(s.now);
+        s.emit(Command::Notice(Notice::Renewal { outcome: told, took: s.now.since(sent), remaining }));
+    }
+
+    fn apply_renewal(&mut self, s: &mut Ctx<'_>, lease: LeaseNumber, sent: Moment, outcome: RenewalOutcome) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id.lease == lease) else { return };
         let renewal = &mut hold.renewal;
         renewal.in_flight = renewal.in_flight.saturating_sub(1);
-        match outcome.map(|reply| reply.outcome) {
-            Ok(Renewed::Renewed) => {
+        match outcome {
+            RenewalOutcome::Renewed => {
                 renewal.failures = 0;
                 renewal.suspect = false;
                 renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
@@ -81,9 +95,9 @@ impl Machine {
                     s.emit(Command::Extended { hold: hold.id, deadline: hold.deadline });
                 }
             }
-            Ok(Renewed::Gone) => self.lose(s, LostReason::Gone),
-            // Late: our estimate of the server's clock was wrong, or the way was slow. The answer brought the right one.
-            Ok(Renewed::Late) | Err(_) => {
+            RenewalOutcome::Gone => self.lose(s, LostReason::Gone),
+            // Also late: our estimate of the server's clock was wrong, or the way was slow. The answer brought the right one.
+            RenewalOutcome::Failed => {
                 renewal.failures += 1;
                 renewal.suspect = true;
                 let retry_at = s.now + backoff::back_off(s, renewal.failures, hold.terms.operation_timeout);

@@ -5,58 +5,64 @@ use super::{
     context::Ctx,
     event::Ticket,
 };
-use crate::time::Moment;
+use crate::{fifo_map::FifoMap, time::Moment};
 
 /// Each with the depth that it left, and when it is answered at the latest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct ReleaseReplies(Vec<Open>);
+pub(super) struct ReleaseReplies(FifoMap<Ticket, Open>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Open {
-    ticket: Ticket,
     left: u32,
     answer_by: Moment,
 }
 
 impl ReleaseReplies {
     pub(super) fn open(&mut self, ticket: Ticket, left: u32, answer_by: Moment) {
-        self.0.push(Open { ticket, left, answer_by });
+        self.0.insert(ticket, Open { left, answer_by });
     }
 
     /// When the first of them is to be answered.
     pub(super) fn answer_by(&self) -> Moment {
-        self.0.iter().map(|open| open.answer_by).min().unwrap_or(Moment::NEVER)
+        self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Answers all; who left guards behind is told so instead of *released*, or that nobody knows.
+    /// Answers all; who left guards behind is told so instead of *released* or *handed on*, or that nobody knows.
     pub(super) fn answer(&mut self, s: &mut Ctx<'_>, answer: ReleaseAnswer) {
-        for open in self.0.drain(..) {
+        while let Some((ticket, open)) = self.0.pop_front() {
             let answer = match (answer, open.left) {
-                (Ok(ReleaseOutcome::Released) | Err(Unconfirmed), depth @ 1..) => {
+                (Ok(ReleaseOutcome::Released | ReleaseOutcome::HandedOn) | Err(Unconfirmed), depth @ 1..) => {
                     Ok(ReleaseOutcome::StillHeld { depth })
                 }
                 (other, _) => other,
             };
-            s.emit(Command::ReleaseAnswered { ticket: open.ticket, answer });
+            s.emit(Command::ReleaseAnswered { ticket: Some(ticket), answer });
         }
     }
 
     /// Answers those who left guards behind: the depth in this process is certain whatever the store knows.
     pub(super) fn answer_inner(&mut self, s: &mut Ctx<'_>) {
-        for open in self.0.extract_if(.., |open| open.left > 0) {
-            let answer = Ok(ReleaseOutcome::StillHeld { depth: open.left });
-            s.emit(Command::ReleaseAnswered { ticket: open.ticket, answer });
-        }
+        self.answer_if(s, |open| open.left > 0);
     }
 
     /// Answers those whose time is over.
     pub(super) fn answer_overdue(&mut self, s: &mut Ctx<'_>) {
-        for open in self.0.extract_if(.., |open| open.answer_by <= s.now) {
-            let answer = match open.left {
+        let now = s.now;
+        self.answer_if(s, |open| open.answer_by <= now);
+    }
+
+    /// Answers some without the store: with the depth that is left in this process, or that nobody knows.
+    fn answer_if(&mut self, s: &mut Ctx<'_>, chosen: impl Fn(&Open) -> bool) {
+        let next = |replies: &FifoMap<Ticket, Open>| {
+            replies.iter().find(|(_, open)| chosen(open)).map(|(ticket, open)| (*ticket, open.left))
+        };
+        while let Some((ticket, left)) = next(&self.0) {
+            self.0.remove(&ticket);
+            let answer = match left {
                 0 => Err(Unconfirmed),
                 depth => Ok(ReleaseOutcome::StillHeld { depth }),
             };
-            s.out.push(Command::ReleaseAnswered { ticket: open.ticket, answer });
+            s.emit(Command::ReleaseAnswered { ticket: Some(ticket), answer });
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) struct Acquisition {
 }
 
 /// A request for the lock that is in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) waiter: WaiterId,
     pub(super) sent: Moment,
@@ -89,7 +89,7 @@ pub(super) struct Attempt {
 pub(super) struct Hold {
     pub(super) id: HoldId,
     pub(super) owner: OwnerId,
-    /// The last token that the acquire drew. A local hand-off gives out the next one while it is not beyond.
+    /// The last token that the acquire drew; the end of the range for hand-offs.
     pub(super) last_token: FencingToken,
     pub(super) terms: Terms,
     /// Valid until then; never falls.
@@ -104,6 +104,16 @@ pub(super) struct Hold {
     /// When the first guard must have been taken.
     pub(super) claim_by: Moment,
     pub(super) local_wait: LocalWait,
+    /// The last guard was dropped in this step.
+    pub(super) dropped: bool,
+    pub(super) chain: Chain,
+}
+
+/// The hand-offs since the store granted the lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Chain {
+    pub(super) granted_at: Moment,
+    pub(super) passes: u32,
 }
 
 /// Whether somebody in this process waits for this hold.

@@ -1,5 +1,7 @@
 //! The outcomes that events carry, with their words in metrics and spans.
 
+pub use crate::machine::RenewalOutcome;
+
 /// The outcome of an acquire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -48,18 +50,6 @@ impl ReleaseKind {
             Self::Dropped => "dropped",
         }
     }
-}
-
-/// The outcome of a renewal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RenewalOutcome {
-    /// The lease was extended.
-    Renewed,
-    /// The store no longer had the lease.
-    Gone,
-    /// The store failed or did not answer.
-    Failed,
 }
 
 impl RenewalOutcome {

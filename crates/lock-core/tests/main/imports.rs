@@ -7,7 +7,7 @@ use std::{
 };
 
 /// The files of the machine, from the bottom up: each imports only from files before it.
-const MACHINE: [&str; 16] = [
+const MACHINE: [&str; 17] = [
     "event",
     "command",
     "context",
@@ -21,8 +21,9 @@ const MACHINE: [&str; 16] = [
     "cleanups",
     "acquisition",
     "renewal",
-    "depth",
     "hold",
+    "hand_off",
+    "depth",
     "mod",
 ];
 

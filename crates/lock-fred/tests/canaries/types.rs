@@ -2,9 +2,9 @@
 
 use crate::{CANARY, is_silent};
 use lock_core::backend::{
-    AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-    MissedWakes, NodeVote, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
-    StoredHold, SubscriberId, SubscriptionRegistry,
+    AcquireMode, AcquireRequest, Acquired, Capabilities, Completion, ForceReleaseRequest, ForceReleased,
+    Inspected, MissedWakes, NodeVote, NotifyWaiters, Operation, ReleaseRequest, Released, RenewRequest,
+    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry,
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
@@ -32,8 +32,9 @@ use std::{
 };
 
 /// What is exported and is no type that prints.
-const TRAITS_AND_CONSTANTS: [&str; 10] = [
+const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Backend",
+    "Pipeline",
     "Clock",
     "Connector",
     "LockObserver",
@@ -230,10 +231,13 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     let mode = AcquireMode::Reenter { depth: 1 };
     let stored = StoredHold { lease: lease.to_string(), depth: 1, remaining: None };
     shown.see("AcquireMode", &mode);
-    shown.see(
-        "AcquireRequest",
-        &AcquireRequest { name: name(), lease, duration, not_after, mode, retention: Retention::Backend },
-    );
+    let acquire =
+        AcquireRequest { name: name(), lease, duration, not_after, mode, retention: Retention::Backend };
+    shown.see("AcquireRequest", &acquire);
+    let (completion, answer) = Completion::channel();
+    shown.see("Completion", &completion);
+    shown.see("Answer", &answer);
+    shown.see("Operation", &Operation::Acquire(acquire, completion));
     shown.see("RenewRequest", &RenewRequest { name: name(), lease, duration, not_after });
     shown.see("NotifyWaiters", &NotifyWaiters::Yes);
     shown.see(

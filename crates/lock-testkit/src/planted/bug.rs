@@ -150,6 +150,14 @@ planted_bugs! {
     NoUndo: [Model],
     /// The loss of a hold is not reported.
     LossNotReported: [Model],
+    /// A lease is passed on with tokens that were not reserved.
+    HandsOffBeyondRange: [Model],
+    /// A lease is passed on without end.
+    HandsOffForEver: [Model],
+    /// A lease is passed on to a waiter who asked for other terms.
+    HandsOffUnderOtherTerms: [Model],
+    /// A lease is passed on although the clock of its process jumped.
+    HandsOffSuspect: [Model],
 
     // The driver.
     /// A future that is dropped with its grant keeps the lock for ever.

@@ -12,8 +12,8 @@ impl Store {
     pub(super) fn answer(&mut self, now: u64, process: usize, ask: Ask) -> Answer {
         let at = server_time(now);
         match ask {
-            Ask::Take { lease, duration, not_after } => {
-                let mode = AcquireMode::New { reserve: 0, floor: None };
+            Ask::Take { lease, duration, not_after, reserve } => {
+                let mode = AcquireMode::New { reserve, floor: None };
                 self.acquire(at, id_of(process, lease), duration, not_after, mode)
             }
             Ask::Keep { lease, duration, not_after, depth } => {

@@ -7,7 +7,7 @@ use crate::{
     message::{Answer, Ask},
 };
 use lock_core::{
-    backend::{LeaseId, LeaseNumber, ProcessId},
+    backend::{AcquireMode, LeaseId, LeaseNumber, ProcessId},
     clock::ServerTime,
 };
 use lock_testkit::planted::{BuggySlot, PlantedBug};
@@ -49,9 +49,19 @@ pub(crate) fn id_of(process: usize, lease: LeaseNumber) -> LeaseId {
 }
 
 impl Store {
-    pub(crate) fn new(bug: Option<PlantedBug>) -> Self {
+    pub(crate) fn new(bug: Option<PlantedBug>, used_before: bool) -> Self {
+        let mut slot = BuggySlot::new(bug);
+        if used_before {
+            let before = ServerTime::from_micros(BEGIN.as_micros() - 1_000_000);
+            let (lease, mode) = (
+                id_of(usize::from(u8::MAX), LeaseNumber::new(1)),
+                AcquireMode::New { reserve: 0, floor: None },
+            );
+            let _ = slot.acquire(before, lease, Duration::from_millis(1), before, mode, None);
+            let _ = slot.release(before, lease, 0);
+        }
         Self {
-            slot: BuggySlot::new(bug),
+            slot,
             saved: None,
             epoch: 0,
             watchers: 0,

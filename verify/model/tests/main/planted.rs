@@ -10,6 +10,9 @@ use lock_testkit::planted::{
 const NONE: Budget = Budget::NONE;
 const A: Want = Want::of(1);
 
+/// Owners of one process, whose lease may be passed on once.
+const THREE: [Want; 3] = [Want::of(1).passing(1), Want::of(2).passing(1), Want::of(3).passing(1)];
+
 /// Two processes, one acquire each.
 fn two(faults: Budget) -> Config {
     Config::new(&[&[A], &[A]], secs(30)).faults(faults)
@@ -39,6 +42,11 @@ fn finds(bug: PlantedBug, config: Config, laws: &[Law]) {
     let (steps, text) = tell(&config, path);
     println!("{bug:?}: {law}, after {steps} steps:\n{text}");
     assert!(laws.iter().any(|expected| expected.name() == law), "{bug:?} broke {law}");
+}
+
+/// A process with these waiters against another, over a name that was used before.
+fn chain(own: &[Want], faults: Budget) -> Config {
+    Config { used_before: true, ..Config::new(&[own, &[A]], secs(8)).faults(faults) }
 }
 
 macro_rules! found {
@@ -72,6 +80,11 @@ found! {
     loss_not_reported: LossNotReported in two(Budget { pause: 1, ..NONE }), by LostToldOnce;
     gone_is_released: GoneIsReleased in by_hand(), by LostToldOnce;
     tokens_restart: TokensRestart in old_data(), by TokenOrder;
+    unreserved_hand_off: HandsOffBeyondRange in Config::new(&[&THREE, &[A]], secs(8)),
+        by HandOff | TokenOrder | OneHold;
+    endless_hand_off: HandsOffForEver in chain(&THREE, NONE), by HandOff;
+    other_terms_hand_off: HandsOffUnderOtherTerms in chain(&[THREE[0], Want::short(2).passing(1)], NONE), by HandOff;
+    suspect_hand_off: HandsOffSuspect in chain(&THREE[..2], Budget { suspect: 1, ..NONE }), by HandOff;
 }
 
 #[test]

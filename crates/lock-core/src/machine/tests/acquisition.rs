@@ -132,7 +132,7 @@ fn a_grant_that_arrives_after_its_deadline_is_given_back_and_asked_for_anew() {
 #[test]
 fn a_grant_that_arrives_after_max_hold_is_given_back_with_back_off() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_millis(20)));
+    story.enters_with(A, |entry| entry.terms = bounded(Duration::from_millis(20)));
     let mut tries = 0;
     for ms in 0..10_000u32 {
         if ms > 0 {

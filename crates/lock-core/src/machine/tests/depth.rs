@@ -20,14 +20,14 @@ fn an_owner_re_enters_and_leaves_as_often() {
     assert_eq!(story.releases(1), lease);
     story.released(lease, 1, Released::Kept);
     story.says(Command::ReleaseAnswered {
-        ticket: Ticket(1),
+        ticket: Some(Ticket(1)),
         answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
     });
     story.tell(Event::Release { hold, ticket: Ticket(2) });
     story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.releases(0);
     story.released(lease, 0, Released::Released { listeners: Some(0) });
-    story.says(Command::ReleaseAnswered { ticket: Ticket(2), answer: Ok(ReleaseOutcome::Released) });
+    story.says(Command::ReleaseAnswered { ticket: Some(Ticket(2)), answer: Ok(ReleaseOutcome::Released) });
     story.ends_idle();
 }
 
@@ -157,7 +157,7 @@ fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
     story.releases(1);
     story.at(6.1).release_unknown(lease, 1);
     story.says(Command::ReleaseAnswered {
-        ticket: Ticket(7),
+        ticket: Some(Ticket(7)),
         answer: Ok(ReleaseOutcome::StillHeld { depth: 1 }),
     });
     assert_eq!(story.at(6.2).releases(1), lease);

@@ -89,7 +89,10 @@ fn a_pause_past_the_lease_is_noticed_before_anything_else() {
     story.paused_until(31.0).tell(Event::Release { hold, ticket: Ticket(1) });
     story.loses(hold, LostReason::Expired);
     assert_eq!(story.releases(0), lease);
-    story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer: Ok(ReleaseOutcome::AlreadyExpired) });
+    story.says(Command::ReleaseAnswered {
+        ticket: Some(Ticket(1)),
+        answer: Ok(ReleaseOutcome::AlreadyExpired),
+    });
     story.says_nothing();
 }
 
@@ -121,7 +124,7 @@ fn a_fixed_lease_is_never_renewed_and_ends_when_it_said() {
 #[test]
 fn a_hung_holder_that_the_watchdog_would_feed_for_ever_is_ended_by_max_hold() {
     let mut story = Story::begins();
-    story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_secs(15)));
+    story.enters_with(A, |entry| entry.terms = bounded(Duration::from_secs(15)));
     let lease = story.tries();
     let hold = story.granted(lease);
     story.grants(A);
@@ -157,7 +160,7 @@ fn waiting_longer_than_a_lease_for_oneself_is_noticed_once() {
 fn after_a_pause_past_both_the_hold_ended_by_what_came_first() {
     for (most, reason) in [(20, LostReason::MaxHold), (40, LostReason::Expired)] {
         let mut story = Story::begins();
-        story.enters_with(A, |entry| entry.terms.max_hold = Some(Duration::from_secs(most)));
+        story.enters_with(A, |entry| entry.terms = bounded(Duration::from_secs(most)));
         let lease = story.tries();
         let hold = story.granted(lease);
         story.grants(A);

@@ -3,6 +3,7 @@
 mod acquisition;
 mod close;
 mod depth;
+mod hand_off;
 mod hold;
 mod release;
 mod watch;
@@ -33,6 +34,11 @@ fn fixed(lease: Duration) -> Terms {
     crate::options::LockOptions::new().fixed_lease(lease).terms().unwrap()
 }
 
+/// With a `max_hold` that may be shorter than the options allow.
+fn bounded(max_hold: Duration) -> Terms {
+    crate::terms::TermValues { max_hold: Some(max_hold), ..*terms() }.into()
+}
+
 fn at(seconds: f64) -> Moment {
     Moment::START + Duration::from_secs_f64(seconds)
 }
@@ -41,6 +47,8 @@ struct Story {
     machine: Machine,
     now: Moment,
     said: VecDeque<Command>,
+    /// What it reported about drops and renewals.
+    reports: Vec<Command>,
     world: World,
     next_token: u64,
 }
@@ -77,6 +85,7 @@ impl Story {
             machine: Machine::new(config),
             now: Moment::START,
             said: VecDeque::new(),
+            reports: Vec::new(),
             world,
             next_token: 100,
         }
@@ -107,7 +116,15 @@ impl Story {
     fn tell(&mut self, event: Event) -> &mut Self {
         let mut out = Vec::new();
         self.machine.handle(self.now, event, &mut self.world, &mut out);
-        self.said.extend(out);
+        let is_report = |command: &Command| {
+            matches!(
+                command,
+                Command::ReleaseAnswered { ticket: None, .. } | Command::Notice(Notice::Renewal { .. })
+            )
+        };
+        let (reports, said): (Vec<_>, Vec<_>) = out.into_iter().partition(is_report);
+        self.reports.extend(reports);
+        self.said.extend(said);
         self
     }
 
@@ -136,9 +153,14 @@ impl Story {
     }
 
     fn granted(&mut self, lease: LeaseNumber) -> HoldId {
-        self.next_token += 1;
-        let token = FencingToken::new(self.next_token);
-        self.acquired(lease, Acquired::Granted { first: token, last: token });
+        self.granted_with(lease, 0)
+    }
+
+    /// With so many further tokens in reserve.
+    fn granted_with(&mut self, lease: LeaseNumber, reserve: u64) -> HoldId {
+        let token = FencingToken::new(self.next_token + 1);
+        self.next_token += 1 + reserve;
+        self.acquired(lease, Acquired::Granted { first: token, last: FencingToken::new(self.next_token) });
         HoldId { lease, token }
     }
 
@@ -257,4 +279,11 @@ impl Story {
     fn ends_idle(&self) {
         assert!(self.machine.is_quiet(), "something is left: {:#?}", self.machine);
     }
+}
+/// Each is moved several times for every step of every lock, so its size is a cost of the hot path.
+#[test]
+fn events_and_commands_stay_small() {
+    let sizes = [size_of::<Terms>(), size_of::<Entry>(), size_of::<Event>(), size_of::<Command>()];
+    let most = [8, 72, 80, 64];
+    assert!(sizes.into_iter().zip(most).all(|(size, most)| size <= most), "{sizes:?}, at most {most:?}");
 }

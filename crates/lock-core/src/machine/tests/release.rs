@@ -12,7 +12,7 @@ fn release_by_hand() -> (Story, LeaseNumber, HoldId) {
 
 #[track_caller]
 fn answered(story: &mut Story, answer: ReleaseAnswer) {
-    story.says(Command::ReleaseAnswered { ticket: Ticket(1), answer });
+    story.says(Command::ReleaseAnswered { ticket: Some(Ticket(1)), answer });
 }
 
 #[test]
@@ -128,14 +128,14 @@ fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
 }
 
 /// Takes the lock for the front waiter and releases it, as a process with many local waiters does.
-fn turn(story: &mut Story, listeners: u32) {
+fn turn(story: &mut Story, listeners: Option<u32>) {
     let lease = story.tries();
     let hold = story.granted(lease);
     story.next();
     story.tell(Event::Drop { hold });
     story.next();
     story.releases(0);
-    story.released(lease, 0, Released::Released { listeners: Some(listeners) });
+    story.released(lease, 0, Released::Released { listeners });
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
     story.says(Command::Watch);
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     for _ in 0..16 {
-        turn(&mut story, 2);
+        turn(&mut story, Some(2));
     }
     story.says_nothing();
     // Its own release wakes it, too; that is no reason to go first.
@@ -157,7 +157,7 @@ fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
     story.at(0.009).says_nothing();
     story.at(0.013);
     for _ in 0..16 {
-        turn(&mut story, 2);
+        turn(&mut story, Some(2));
     }
     story.says_nothing();
     story.tell(Event::Woken).says_nothing();
@@ -166,14 +166,18 @@ fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
 }
 
 #[test]
-fn a_process_that_is_alone_does_not_step_back_for_long() {
-    let mut story = Story::begins();
-    for waiter in 1..=1_100 {
-        story.enters(WaiterId(waiter));
+fn process_steps_back_regardless_only_if_listeners_are_unknown() {
+    for listeners in [None, Some(0)] {
+        let mut story = Story::begins();
+        for waiter in 1..=1_100 {
+            story.enters(WaiterId(waiter));
+        }
+        for _ in 0..1_024 {
+            turn(&mut story, listeners);
+        }
+        if listeners.is_none() {
+            story.says_nothing();
+        }
+        story.at(0.013).tries();
     }
-    for _ in 0..1_024 {
-        turn(&mut story, 0);
-    }
-    story.says_nothing();
-    story.at(0.013).tries();
 }

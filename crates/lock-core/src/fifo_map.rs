@@ -1,0 +1,179 @@
+//! A map for keys that nearly always rise, such as the ids of waiters in the order of their arrival.
+
+use std::collections::VecDeque;
+
+/// The room that an emptied map keeps. A `BTreeMap` would keep a leaf of 11 entries for each held lock and allocate it with
+/// the first insertion.
+const KEPT_ROOM: usize = 16;
+
+/// Entries sorted by key. The first one is stored in place, so a map of one entry allocates nothing.
+///
+/// Inserting behind all others and removing the first one take constant time. A search is binary; an insertion or a removal
+/// in the middle moves the entries of the shorter side.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct FifoMap<K, V> {
+    first: Option<(K, V)>,
+    /// Empty while there is no first entry.
+    rest: VecDeque<(K, V)>,
+}
+
+impl<K, V> Default for FifoMap<K, V> {
+    fn default() -> Self {
+        Self { first: None, rest: VecDeque::new() }
+    }
+}
+
+impl<K: Ord, V> FifoMap<K, V> {
+    /// Inserts an entry, at its place if its key is not the highest. Returns the value that the key had before.
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
+        let Some(first) = &mut self.first else {
+            self.first = Some((key, value));
+            return None;
+        };
+        if key < first.0 {
+            let second = std::mem::replace(first, (key, value));
+            self.rest.push_front(second);
+            return None;
+        }
+        if key == first.0 {
+            return Some(std::mem::replace(&mut first.1, value));
+        }
+        if self.rest.back().is_none_or(|(last, _)| *last < key) {
+            self.rest.push_back((key, value));
+            return None;
+        }
+        match self.search(&key) {
+            Ok(at) => Some(std::mem::replace(&mut self.rest[at].1, value)),
+            Err(at) => {
+                self.rest.insert(at, (key, value));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        match &self.first {
+            Some((first, value)) if first == key => Some(value),
+            Some(_) => self.search(key).ok().map(|at| &self.rest[at].1),
+            None => None,
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        if self.first.as_ref().is_some_and(|(first, _)| first == key) {
+            return self.first.as_mut().map(|(_, value)| value);
+        }
+        let at = self.search(key).ok()?;
+        self.rest.get_mut(at).map(|(_, value)| value)
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.first.iter_mut().chain(&mut self.rest).map(|(_, value)| value)
+    }
+
+    pub(crate) fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+        if self.first.as_ref().is_some_and(|(first, _)| first == key) {
+            return self.pop_front().map(|(_, value)| value);
+        }
+        let at = self.search(key).ok()?;
+        let removed = self.rest.remove(at);
+        self.give_back_room();
+        removed.map(|(_, value)| value)
+    }
+
+    /// The entry of the lowest key.
+    pub(crate) fn front(&self) -> Option<(&K, &V)> {
+        self.first.as_ref().map(|(key, value)| (key, value))
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<(K, V)> {
+        let popped = std::mem::replace(&mut self.first, self.rest.pop_front());
+        self.give_back_room();
+        popped
+    }
+
+    /// The entries by rising key.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.first.iter().chain(&self.rest).map(|(key, value)| (key, value))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.rest.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    fn search(&self, key: &K) -> Result<usize, usize> {
+        self.rest.binary_search_by(|(at, _)| at.cmp(key))
+    }
+
+    fn give_back_room(&mut self) {
+        if self.rest.is_empty() && self.rest.capacity() > KEPT_ROOM {
+            self.rest = VecDeque::new();
+        }
+    }
+}
+
+impl<K: Ord, V> FromIterator<(K, V)> for FifoMap<K, V> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut rest: VecDeque<_> = entries.into_iter().collect();
+        rest.make_contiguous().sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self { first: rest.pop_front(), rest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FifoMap;
+    use std::collections::BTreeMap;
+
+    /// Numbers that are always the same and look like any.
+    fn draws() -> impl FnMut(u64) -> u64 {
+        let mut state = 1_u64;
+        move |below| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        }
+    }
+
+    #[test]
+    fn operations_agree_with_those_of_a_btree_map() {
+        let mut draw = draws();
+        let (mut map, mut model) = (FifoMap::default(), BTreeMap::new());
+        for step in 0..20_000_u64 {
+            let key = draw(40);
+            match draw(8) {
+                0..=2 => assert_eq!(map.insert(key, step), model.insert(key, step)),
+                3 => assert_eq!(map.insert(step + 40, step), model.insert(step + 40, step)),
+                4 => assert_eq!(map.pop_front(), model.pop_first()),
+                5 => assert_eq!(map.get(&key), model.get(&key)),
+                _ => assert_eq!(map.remove(&key), model.remove(&key)),
+            }
+            assert_eq!(map.contains_key(&key), model.contains_key(&key));
+            assert_eq!(map.front(), model.first_key_value());
+            assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
+            assert!(map.iter().eq(model.iter()));
+        }
+    }
+
+    #[test]
+    fn entries_are_sorted_when_collected() {
+        let map: FifoMap<_, _> = [(3, 'c'), (1, 'a'), (2, 'b')].into_iter().collect();
+        assert!(map.iter().eq([(&1, &'a'), (&2, &'b'), (&3, &'c')]));
+    }
+
+    #[test]
+    fn emptied_map_gives_back_a_large_buffer() {
+        let mut map: FifoMap<u32, u32> = (0..1_000).map(|n| (n, n)).collect();
+        (0..1_000).for_each(|n| assert_eq!(map.remove(&n), Some(n)));
+        assert_eq!(map.rest.capacity(), 0);
+        map.insert(1, 1);
+        assert_eq!(map.rest.capacity(), 0, "one entry is stored in place");
+    }
+}

@@ -1,0 +1,97 @@
+//! Local hand-off: the last guard leaves, and the lease passes to the next waiter of this process without a request.
+//!
+//! This is lock cohorting (Dice, Marathe, Shavit: *Lock Cohorting*, PPoPP 2012). The store's lock belongs to the cohort, here
+//! a process, and the members of a cohort pass it on among themselves as often as a budget allows. Then it goes to the store
+//! and to the other processes. Each holder has its own fencing token, from the range that the acquire reserved: the store's
+//! counter was written before the first of them was given out.
+
+use super::{
+    command::{Command, Grant, GrantSource, HoldEnd, Refusal, ReleaseOutcome},
+    context::Ctx,
+    event::{Entry, HoldId},
+    state::{Chain, Hold, Machine},
+};
+use crate::{
+    terms::{Keep, Terms},
+    time::Moment,
+};
+
+/// The tokens that an acquire asks to set aside. A store keeps the counter at most 1 ms, 1,000 tokens, ahead of its clock.
+const RESERVE: u32 = 64;
+
+impl Chain {
+    pub(super) fn begin(granted_at: Moment) -> Self {
+        Self { granted_at, passes: 0 }
+    }
+
+    /// Whether the lease was passed on at all.
+    pub(super) fn is_used(&self) -> bool {
+        self.passes > 0
+    }
+}
+
+impl Hold {
+    /// The store is known to keep the lease for the time of a request and longer, at the depth of one guard. An attempt or an
+    /// operation of unknown outcome, a suspicion and a lease that nobody renews are all reasons to go to the store.
+    fn is_certain(&self, now: Moment) -> bool {
+        self.depth.is_stored_as_one()
+            && !self.renewal.is_suspect()
+            && self.outstanding.not_after.is_none()
+            && self.terms.keep != Keep::Fixed
+            && now + self.terms.operation_timeout < self.deadline
+    }
+
+    /// The same lease, under the next token, for the next owner. Its deadline and its renewals go on.
+    fn pass_to(&mut self, front: &Entry, now: Moment) -> Grant {
+        self.id.token = self.id.token.next();
+        self.chain.passes += 1;
+        self.begin(front.owner, now, now);
+        Grant {
+            hold: self.id,
+            owner: self.owner,
+            deadline: self.deadline,
+            max_hold_at: self.max_hold_at,
+            depth: 1,
+            by: GrantSource::HandOff,
+        }
+    }
+}
+
+impl Machine {
+    /// How many further tokens an acquire of these terms asks for: none if nobody waits behind the front.
+    pub(super) fn tokens_to_reserve(&self, terms: &Terms) -> u32 {
+        let is_off = terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed;
+        if is_off || self.queue.line_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
+    }
+
+    /// Passes the lease to the front of the line, if there is one and the budget allows it. `false` if it has to be released
+    /// in the store. Called when no guard is left.
+    pub(super) fn hand_off(&mut self, s: &mut Ctx<'_>) -> bool {
+        let (Some(hold), Some(front)) = (&mut self.hold, self.queue.front()) else { return false };
+        let budget = hold.terms.hand_off;
+        let is_within_budget = hold.id.token < hold.last_token
+            && self.fairness.passes() < budget.passes
+            && s.now.since(hold.chain.granted_at) < budget.within;
+        // Equal terms: the deadline was counted with them, and the token floor is the same.
+        if hold.ended || !is_within_budget || !hold.is_certain(s.now) || front.terms != hold.terms {
+            return false;
+        }
+        hold.end(s, HoldEnd::Released, ReleaseOutcome::HandedOn);
+        hold.depth.replies.answer(s, Ok(ReleaseOutcome::HandedOn));
+        let grant = hold.pass_to(front, s.now);
+        self.fairness.passed_on();
+        self.grant_front(s, grant);
+        true
+    }
+
+    /// Grants the front of the line. Waiters of the same owner enter with it; they would otherwise wait for themselves.
+    pub(super) fn grant_front(&mut self, s: &mut Ctx<'_>, grant: Grant) {
+        let Some(waiter) = self.queue.front().map(|front| front.waiter) else { return };
+        let HoldId { token, .. } = grant.hold;
+        self.queue.remove(waiter);
+        s.emit(Command::Grant { waiter, grant });
+        for waiter in self.queue.siblings_enter(grant.owner, token) {
+            s.emit(Command::Refuse { waiter, refusal: Refusal::BelowFloor(token) });
+        }
+    }
+}

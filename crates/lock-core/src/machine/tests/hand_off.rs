@@ -1,0 +1,351 @@
+//! The lease passes from waiter to waiter of this process.
+
+use super::*;
+use crate::terms::{HandOffBudget, TermValues};
+
+const LOT: u64 = 64;
+
+/// With this budget for hand-offs.
+fn budget(passes: u32, within: Duration) -> Terms {
+    TermValues { hand_off: HandOffBudget { passes, within }, ..*terms() }.into()
+}
+
+/// `A` holds with further tokens in reserve, and so many wait behind it.
+fn line_of(waiters: u64, terms: &Terms) -> (Story, LeaseNumber, HoldId) {
+    let mut story = Story::begins();
+    for waiter in 1..=waiters + 1 {
+        story.enters_with(WaiterId(waiter), |entry| entry.terms = terms.clone());
+    }
+    let lease = story.tries();
+    let hold = story.granted_with(lease, LOT);
+    story.grants(A);
+    (story, lease, hold)
+}
+
+fn next_of(hold: HoldId) -> HoldId {
+    HoldId { token: hold.token.next(), ..hold }
+}
+
+/// The last guard of this hold leaves, and that waiter has the next one.
+#[track_caller]
+fn passes(story: &mut Story, hold: HoldId, to: WaiterId) -> HoldId {
+    story.tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    let grant = story.grants(to);
+    assert_eq!((grant.hold, grant.by, grant.depth), (next_of(hold), GrantSource::HandOff, 1));
+    story.says_nothing();
+    grant.hold
+}
+
+/// The last guard of this hold leaves, and the lease goes to the store.
+#[track_caller]
+fn goes_to_store(story: &mut Story, hold: HoldId) {
+    story.tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    assert_eq!(story.releases(0), hold.lease);
+    story.says_nothing();
+}
+
+fn reserve_of(command: &Command) -> u32 {
+    match command {
+        Command::TryAcquire { mode: AcquireMode::New { reserve, .. }, .. } => *reserve,
+        other => panic!("not a try: {other:?}"),
+    }
+}
+
+#[test]
+fn release_hands_the_lease_to_the_next_waiter_in_one_step() {
+    let (mut story, _, hold) = line_of(1, &terms());
+    story.at(0.001).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    story.says(Command::ReleaseAnswered { ticket: Some(Ticket(1)), answer: Ok(ReleaseOutcome::HandedOn) });
+    let grant = story.grants(B);
+    assert_eq!((grant.hold, grant.by), (next_of(hold), GrantSource::HandOff));
+    assert_eq!(grant.deadline, at(29.698), "the lease is the same");
+    story.says_nothing();
+    assert_eq!(
+        story.machine.holder().map(|(owner, hold, ..)| (owner, hold)),
+        Some((OwnerId(B.0), grant.hold))
+    );
+}
+
+#[test]
+fn drop_reports_how_the_guard_left() {
+    let (mut story, _, hold) = line_of(1, &terms());
+    let next = passes(&mut story, hold, B);
+    story.tell(Event::Drop { hold: next }).tell(Event::Drop { hold: next });
+    let answers = [ReleaseOutcome::HandedOn, ReleaseOutcome::Released, ReleaseOutcome::AlreadyExpired];
+    let reported = answers.map(|answer| Command::ReleaseAnswered { ticket: None, answer: Ok(answer) });
+    assert_eq!(story.reports, reported);
+}
+
+#[test]
+fn acquire_reserves_tokens_only_if_somebody_waits_behind_the_front() {
+    let reserved = |terms: &Terms, waiters: u64| {
+        let mut story = Story::begins();
+        let enter = |story: &mut Story, waiter| {
+            story.enters_with(WaiterId(waiter), |entry| entry.terms = terms.clone());
+        };
+        enter(&mut story, 1);
+        let lease = story.tries();
+        for waiter in 2..=waiters {
+            enter(&mut story, waiter);
+        }
+        story.at(0.001).acquire_unknown(lease).at(0.1);
+        reserve_of(&story.next())
+    };
+    assert_eq!(reserved(&terms(), 1), 0);
+    assert_eq!(reserved(&terms(), 2), 64);
+    let ms = Duration::from_millis(1);
+    assert_eq!(reserved(&budget(3, ms), 2), 3);
+    assert_eq!((reserved(&budget(0, ms), 2), reserved(&budget(3, Duration::ZERO), 2)), (0, 0));
+    assert_eq!(reserved(&fixed(Duration::from_secs(5)), 2), 0);
+}
+
+#[test]
+fn chain_ends_with_the_reserved_range() {
+    let (mut story, lease, mut hold) = line_of(LOT + 2, &budget(1_000, Duration::from_secs(1)));
+    for pass in 0..LOT {
+        hold = passes(&mut story, hold, WaiterId(pass + 2));
+    }
+    goes_to_store(&mut story, hold);
+    story.released(lease, 0, Released::Released { listeners: Some(0) });
+    assert_ne!(story.tries(), lease, "nobody listens, so it asks again at once");
+}
+
+#[test]
+fn chain_ends_with_its_budget() {
+    let ms = Duration::from_millis;
+    let (mut story, _, hold) = line_of(5, &budget(2, ms(10)));
+    let hold = passes(&mut story, hold, B);
+    let hold = passes(&mut story, hold, C);
+    goes_to_store(&mut story, hold);
+
+    let (mut story, _, hold) = line_of(5, &budget(2, ms(10)));
+    let hold = passes(story.at(0.009_9), hold, B);
+    goes_to_store(story.at(0.010), hold);
+}
+
+#[test]
+fn hand_off_is_off_with_a_budget_of_nothing() {
+    for off in [budget(0, Duration::from_secs(1)), budget(9, Duration::ZERO)] {
+        let (mut story, lease, hold) = line_of(2, &off);
+        goes_to_store(&mut story, hold);
+        story.released(lease, 0, Released::Released { listeners: Some(0) });
+        let lease = story.tries();
+        let hold = story.granted(lease);
+        assert_eq!(story.grants(B).by, GrantSource::Store);
+        goes_to_store(&mut story, hold);
+    }
+}
+
+#[test]
+fn suspect_hold_goes_to_the_store() {
+    let (mut story, lease, hold) = line_of(2, &terms());
+    story.at(0.001).tell(Event::Suspicion).renews();
+    goes_to_store(&mut story, hold);
+    // The answer of that renewal belongs to a lease that is over.
+    story.renewed(lease, at(0.001), Renewed::Renewed).says_nothing();
+}
+
+#[test]
+fn confirmed_hold_is_passed_on_again() {
+    let (mut story, lease, hold) = line_of(2, &terms());
+    story.at(0.001).tell(Event::Suspicion).renews();
+    story.renewed(lease, at(0.001), Renewed::Renewed);
+    story.next();
+    passes(&mut story, hold, B);
+}
+
+#[test]
+fn waiter_with_other_terms_goes_to_the_store() {
+    let (mut story, _, hold) = Story::with_a_holding_in_a_chain();
+    story.enters_with(C, |entry| entry.terms = bounded(Duration::from_secs(60)));
+    let hold = passes(&mut story, hold, B);
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
+fn attempt_in_doubt_sends_the_lease_to_the_store() {
+    let mut story = Story::begins();
+    story.enters(A).enters(B);
+    let lease = story.tries();
+    story.acquire_unknown(lease).at(0.06).tries();
+    let hold = story.granted_with(lease, LOT);
+    story.grants(A);
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
+fn depth_that_the_store_does_not_know_sends_the_lease_to_it() {
+    let (mut story, lease, hold) = line_of(1, &terms());
+    story.enters_as(C, A);
+    story.tries_to_keep(2);
+    // The re-entry is under way when the last guard leaves.
+    story.tell(Event::Leave { waiter: C }).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    story.says_nothing();
+    story.acquired(lease, Acquired::Reentered);
+    assert_eq!(story.releases(0), lease);
+    story.says_nothing();
+}
+
+#[test]
+fn lease_about_to_end_goes_to_the_store() {
+    let (mut story, _, hold) = line_of(1, &budget(9, Duration::from_secs(60)));
+    story.paused_until(26.697).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    assert_eq!(story.grants(B).deadline, at(29.698), "an operation timeout and a millisecond are left");
+
+    let (mut story, _, hold) = line_of(1, &budget(9, Duration::from_secs(60)));
+    story.paused_until(26.698);
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
+fn lost_lease_is_not_passed_on() {
+    let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
+    story.at(10.0);
+    let (_, sent) = story.renews();
+    story.renewed(lease, sent, Renewed::Gone);
+    story.loses(hold, LostReason::Gone);
+    story.tries();
+    story.says_nothing();
+}
+
+#[test]
+fn renewal_of_a_lease_goes_on_for_the_next_holder() {
+    let (mut story, lease, hold) = line_of(3, &budget(9, Duration::from_secs(60)));
+    story.at(10.0);
+    let (_, sent) = story.renews();
+    let hold = passes(story.at(10.5), hold, B);
+    story.renewed(lease, sent, Renewed::Renewed);
+    story.says(Command::Extended { hold, deadline: at(39.698) });
+    story.at(20.0);
+    let (renewed, sent) = story.renews();
+    assert_eq!((renewed, sent), (lease, at(20.0)));
+    let hold = passes(&mut story, hold, C);
+    story.renewed(lease, sent, Renewed::Gone);
+    story.loses(hold, LostReason::Gone);
+}
+
+#[test]
+fn lease_is_released_once_when_its_last_holder_leaves() {
+    let (mut story, lease, hold) = line_of(2, &terms());
+    let hold = passes(&mut story, hold, B);
+    let hold = passes(&mut story, hold, C);
+    goes_to_store(&mut story, hold);
+    story.released(lease, 0, Released::Released { listeners: Some(0) }).says_nothing();
+    story.ends_idle();
+}
+
+#[test]
+fn siblings_enter_the_hold_that_was_passed_on() {
+    let (mut story, lease, hold) = Story::with_a_holding_in_a_chain();
+    let d = WaiterId(4);
+    story.enters_with(C, |entry| (entry.owner, entry.owned) = (OwnerId(9), true));
+    story.enters_with(d, |entry| (entry.owner, entry.owned) = (OwnerId(9), true));
+    let hold = passes(&mut story, hold, B);
+    story.tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    let granted = story.grants(C);
+    assert_eq!(story.tries_to_keep(2), lease);
+    story.acquired(lease, Acquired::Reentered).next();
+    let sibling = story.grants(d);
+    assert_eq!((sibling.hold, sibling.by), (granted.hold, GrantSource::Reentry));
+}
+
+#[test]
+fn max_hold_counts_from_ones_own_grant() {
+    let most = Duration::from_secs(15);
+    let terms = TermValues { max_hold: Some(most), ..*budget(9, Duration::from_secs(60)) }.into();
+    let (mut story, _, hold) = line_of(2, &terms);
+    story.at(9.0).tell(Event::Drop { hold });
+    story.next();
+    assert_eq!(story.grants(B).max_hold_at, at(24.0));
+}
+
+/// `B` and everybody else enter again as soon as they have left: this process never runs out of waiters.
+fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
+    let mut story = Story::begins();
+    let mut entered = 0;
+    let mut enter = |story: &mut Story| {
+        entered += 1;
+        story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
+    };
+    (0..3).for_each(|_| enter(&mut story));
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    let (mut holds, mut now) = (0, 0.0);
+    // From here on a waiter of another process listens.
+    while let Some(command) = story.said.pop_front() {
+        match command {
+            Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, reserve_of(&command).into())),
+            Command::Release { lease, .. } => {
+                story.released(lease, 0, Released::Released { listeners: Some(2) });
+            }
+            Command::Grant { grant, .. } => {
+                holds += 1;
+                now += step;
+                enter(story.at(now));
+                story.tell(Event::Drop { hold: grant.hold });
+            }
+            _ => {}
+        }
+        assert!(holds < 10_000, "another process waits for ever");
+    }
+    assert!(story.machine.wake_at() >= Some(story.now + Duration::from_millis(10)), "others go first");
+    holds
+}
+
+#[test]
+fn waiter_of_another_process_is_bypassed_at_most_by_the_budget() {
+    let second = Duration::from_secs(1);
+    // The first of them was granted by the store.
+    assert_eq!(holds_until_it_steps_back(&budget(5, second), 0.0), 6);
+    assert_eq!(holds_until_it_steps_back(&budget(1_000, second), 0.0), 65, "by the reserved range");
+    assert_eq!(holds_until_it_steps_back(&budget(1_000, Duration::from_millis(10)), 0.001), 10, "by time");
+    assert_eq!(holds_until_it_steps_back(&budget(0, second), 0.0), 16, "by its turns, without hand-offs");
+}
+
+#[test]
+fn short_chains_share_one_budget() {
+    // Two wait at a time, so a chain has one pass and ends with an empty line, which alone is no reason to step back.
+    let terms = budget(4, Duration::from_secs(1));
+    let mut story = Story::begins();
+    let mut entered = 0;
+    let mut holds = 0;
+    loop {
+        for _ in 0..2 {
+            entered += 1;
+            story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
+        }
+        while let Some(command) = story.said.pop_front() {
+            match command {
+                Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, LOT)),
+                Command::Release { lease, .. } => {
+                    story.released(lease, 0, Released::Released { listeners: Some(1) });
+                }
+                Command::Grant { grant, .. } => {
+                    holds += 1;
+                    story.tell(Event::Drop { hold: grant.hold });
+                }
+                _ => {}
+            }
+        }
+        if story.machine.waiters() > 0 {
+            break;
+        }
+        assert!(holds < 10_000, "another process waits for ever");
+    }
+    assert!(holds <= 16 + 4, "{holds} holds: more than its turns and the budget");
+}
+
+impl Story {
+    /// `A` holds with tokens in reserve, and `B` waits.
+    fn with_a_holding_in_a_chain() -> (Self, LeaseNumber, HoldId) {
+        line_of(1, &terms())
+    }
+}
