@@ -44,6 +44,7 @@ pub fn json(wrapper: &str) -> Result<PathBuf, NoJson> {
     }
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["doc", "--workspace", "--all-features", "--no-deps", "--lib", "--locked", "--quiet"]);
+    cargo.arg("--target-dir").arg(target());
     cargo.env(WRAPPED, rustdoc()).env("RUSTDOC", wrapper).env("RUSTDOCFLAGS", AS_JSON.join(" "));
     run(cargo.current_dir(crate::workspace())).map_err(NoJson::Failed)?;
     Ok(target().join("doc"))
