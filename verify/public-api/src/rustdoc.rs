@@ -83,7 +83,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() {
         return Ok(());
     }
-    Err(format!("{command:?} failed ({status}):\n{}", String::from_utf8_lossy(&stderr)))
+    let program = command.get_program().display();
+    Err(format!("{program} failed ({status}) {}", String::from_utf8_lossy(&stderr).trim()))
 }
 
 /// The target folder of the build that this program is of: `<target>/<profile>/deps/<program>`.

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     if !arguments.list {
         print_table();
         if let Some(Err(NoJson::OtherToolchain(why))) = JSON.get() {
-            println!("!!!\n!!! THE PUBLIC API WAS NOT COMPARED WITH ITS TEXTS: {why}.\n!!!");
+            println!("!!!\n!!! THE PUBLIC API WAS NOT COMPARED WITH ITS TEXTS: {why}\n!!!");
         }
     }
     conclusion.exit_code()
