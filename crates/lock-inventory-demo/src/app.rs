@@ -10,7 +10,7 @@ use crate::{
     report,
     sale::{self, Plan, SaleError, Strategy},
 };
-use std::{error::Error, fmt, io, io::Write};
+use std::{io, io::Write};
 
 /// Runs the sale without and with the lock, and writes the result to `out`.
 ///
@@ -46,81 +46,25 @@ async fn plan(cli: &Cli) -> Result<Plan, AppError> {
 }
 
 /// Why there is no verdict. The text is that of the cause.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
     /// The options do not fit together.
-    Usage(UsageError),
+    #[error(transparent)]
+    Usage(#[from] UsageError),
     /// The catalogue is not usable.
-    Catalogue(CatalogueError),
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The demand would show nothing.
-    Demand(DemandError),
+    #[error(transparent)]
+    Demand(#[from] DemandError),
     /// There is no Redis.
-    Redis(RedisError),
+    #[error(transparent)]
+    Redis(#[from] RedisError),
     /// A sale did not come to its end.
-    Sale(SaleError),
+    #[error(transparent)]
+    Sale(#[from] SaleError),
     /// The result could not be written.
-    Output(io::Error),
-}
-
-impl fmt::Display for AppError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(error) => error.fmt(f),
-            Self::Catalogue(error) => error.fmt(f),
-            Self::Demand(error) => error.fmt(f),
-            Self::Redis(error) => error.fmt(f),
-            Self::Sale(error) => error.fmt(f),
-            Self::Output(_) => write!(f, "could not write the result"),
-        }
-    }
-}
-
-impl Error for AppError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Usage(error) => error.source(),
-            Self::Catalogue(error) => error.source(),
-            Self::Demand(error) => error.source(),
-            Self::Redis(error) => error.source(),
-            Self::Sale(error) => error.source(),
-            Self::Output(error) => Some(error),
-        }
-    }
-}
-
-impl From<UsageError> for AppError {
-    fn from(e: UsageError) -> Self {
-        Self::Usage(e)
-    }
-}
-
-impl From<RedisError> for AppError {
-    fn from(e: RedisError) -> Self {
-        Self::Redis(e)
-    }
-}
-
-impl From<CatalogueError> for AppError {
-    fn from(e: CatalogueError) -> Self {
-        Self::Catalogue(e)
-    }
-}
-
-impl From<DemandError> for AppError {
-    fn from(e: DemandError) -> Self {
-        Self::Demand(e)
-    }
-}
-
-impl From<SaleError> for AppError {
-    fn from(e: SaleError) -> Self {
-        Self::Sale(e)
-    }
-}
-
-impl From<io::Error> for AppError {
-    fn from(e: io::Error) -> Self {
-        Self::Output(e)
-    }
+    #[error("could not write the result")]
+    Output(#[from] io::Error),
 }

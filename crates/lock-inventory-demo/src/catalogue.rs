@@ -3,8 +3,7 @@
 use crate::domain::{Catalogue, CatalogueRule, Cents, Product, Quantity, Sku, SkuError};
 use csv::{ReaderBuilder, StringRecord};
 use std::{
-    error::Error,
-    fmt, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -76,10 +75,11 @@ fn product(record: &StringRecord, columns: &[usize; 5]) -> Result<Product, RowPr
 }
 
 /// Why a file is no catalogue.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
     /// The file cannot be read.
+    #[error("could not read the catalogue {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -87,11 +87,13 @@ pub enum CatalogueError {
         source: io::Error,
     },
     /// The first line lacks a column.
+    #[error("the catalogue has no column `{column}`: its first line must name {}", COLUMNS.join(", "))]
     MissingColumn {
         /// Which.
         column: &'static str,
     },
     /// A line is no product.
+    #[error("catalogue, line {line}: {problem}")]
     Row {
         /// The line in the file, from 1; a product that spans lines counts by its first.
         line: u64,
@@ -99,16 +101,19 @@ pub enum CatalogueError {
         problem: RowProblem,
     },
     /// There is a header and no product.
+    #[error("the catalogue has no product: add at least one line below the header")]
     Empty,
 }
 
 /// What is wrong with one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowProblem {
     /// The code is none.
+    #[error(transparent)]
     Sku(SkuError),
     /// Another line has the same code.
+    #[error("the sku {sku} is already on line {first}: give each product its own")]
     Duplicate {
         /// The code.
         sku: Sku,
@@ -116,23 +121,28 @@ pub enum RowProblem {
         first: u64,
     },
     /// The title is empty.
+    #[error("the title is empty: give every product one")]
     NoTitle,
     /// The price is no positive number of cents.
+    #[error("the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90")]
     Price {
         /// What stands there.
         found: String,
     },
     /// The stock is negative.
+    #[error("the stock {found} is negative: write 0 or more")]
     NegativeStock {
         /// What stands there.
         found: i64,
     },
     /// The stock is no number of pieces.
+    #[error("the stock {found:?} is not a whole number: write 0 or more")]
     Stock {
         /// What stands there.
         found: String,
     },
     /// The line has more or fewer fields than the header.
+    #[error("there are {found} fields where the header has {expected}: put quotes around commas")]
     Fields {
         /// How many the header has.
         expected: u64,
@@ -140,6 +150,7 @@ pub enum RowProblem {
         found: u64,
     },
     /// The line is not UTF-8.
+    #[error("the text is not UTF-8: save the file in that encoding")]
     NotText,
 }
 
@@ -154,56 +165,5 @@ impl From<csv::Error> for CatalogueError {
             _ => RowProblem::NotText,
         };
         Self::Row { line, problem }
-    }
-}
-
-impl fmt::Display for CatalogueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { path, .. } => write!(f, "could not read the catalogue {}", path.display()),
-            Self::MissingColumn { column } => write!(
-                f,
-                "the catalogue has no column `{column}`: its first line must name {}",
-                COLUMNS.join(", ")
-            ),
-            Self::Row { line, problem } => write!(f, "catalogue, line {line}: {problem}"),
-            Self::Empty => write!(f, "the catalogue has no product: add at least one line below the header"),
-        }
-    }
-}
-
-impl fmt::Display for RowProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sku(error) => error.fmt(f),
-            Self::Duplicate { sku, first } => {
-                write!(f, "the sku {sku} is already on line {first}: give each product its own")
-            }
-            Self::NoTitle => write!(f, "the title is empty: give every product one"),
-            Self::Price { found } => {
-                write!(
-                    f,
-                    "the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90"
-                )
-            }
-            Self::NegativeStock { found } => write!(f, "the stock {found} is negative: write 0 or more"),
-            Self::Stock { found } => write!(f, "the stock {found:?} is not a whole number: write 0 or more"),
-            Self::Fields { expected, found } => {
-                write!(
-                    f,
-                    "there are {found} fields where the header has {expected}: put quotes around commas"
-                )
-            }
-            Self::NotText => write!(f, "the text is not UTF-8: save the file in that encoding"),
-        }
-    }
-}
-
-impl Error for CatalogueError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Unreadable { source, .. } => Some(source),
-            Self::MissingColumn { .. } | Self::Row { .. } | Self::Empty => None,
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The command line: becomes valid values, or one sentence that says what to do.
 
-use clap::Parser;
-use std::{convert::Infallible, error::Error, fmt, path::PathBuf, str::FromStr};
+use clap::{Parser, value_parser};
+use std::{convert::Infallible, fmt, path::PathBuf};
 
 /// A flash sale over several shop instances, once without and once with the distributed lock.
 ///
@@ -16,12 +16,12 @@ use std::{convert::Infallible, error::Error, fmt, path::PathBuf, str::FromStr};
 #[command(name = "lock-inventory-demo", version, after_help = AFTER)]
 pub struct Cli {
     /// How many buyers order at the same time (2 to 5000)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "200", value_parser = Range::parser(2, 5_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "200", value_parser = value_parser!(u32).range(2..=5_000))]
     pub buyers: u32,
 
     /// How many shop instances there are, each with its own lock factory and database connection (1 to 64)
     /// [default: 4]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = Range::parser(1, 64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value_parser!(u32).range(1..=64))]
     pub shops: Option<u32>,
 
     /// Keep the lock on a private redis-server, started for this run and gone after it
@@ -34,19 +34,19 @@ pub struct Cli {
     pub redis: Option<Unjudged>,
 
     /// With Redis: how many shops there are, each an operating-system process (1 to 16) [default: 3]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = Range::parser(1, 16))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = value_parser!(u32).range(1..=16))]
     pub processes: Option<u32>,
 
     /// How many orders are placed (1 to 1000000)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = Range::parser(1, 1_000_000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub orders: u32,
 
     /// How many orders stall in their payment until the lock has passed on (0 to 100)
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = Range::parser(0, 100))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = value_parser!(u32).range(0..=100))]
     pub stalls: u32,
 
     /// What the demand and the payment delays are derived from; the same seed repeats them
-    #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value = "42", value_parser = seed)]
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value = "42")]
     pub seed: u64,
 
     /// A catalogue to sell instead of the built-in one: CSV with the columns sku, title, category, price_cents
@@ -94,52 +94,3 @@ Examples:
   lock-inventory-demo --orders 60000 --shops 8   a larger sale
   lock-inventory-demo --with-redis               three processes, the lock on Redis
   lock-inventory-demo --catalogue mine.csv       your own products";
-
-/// The values that an option takes.
-#[derive(Debug, Clone, Copy)]
-struct Range {
-    least: u32,
-    most: u32,
-}
-
-impl Range {
-    fn parser(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, ArgumentError> + Clone + Send + Sync {
-        move |text| Self { least, most }.parse(text)
-    }
-
-    fn parse(self, text: &str) -> Result<u32, ArgumentError> {
-        let Self { least, most } = self;
-        let number = u32::from_str(text).ok().filter(|number| (least..=most).contains(number));
-        number.ok_or(ArgumentError::OutOfRange { least, most })
-    }
-}
-
-fn seed(text: &str) -> Result<u64, ArgumentError> {
-    text.parse().map_err(|_| ArgumentError::NoSeed)
-}
-
-/// A value that an option does not take.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ArgumentError {
-    /// The text is no number within the bounds.
-    OutOfRange {
-        /// The least.
-        least: u32,
-        /// The most.
-        most: u32,
-    },
-    /// The text is no seed.
-    NoSeed,
-}
-
-impl fmt::Display for ArgumentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OutOfRange { least, most } => write!(f, "give a whole number from {least} to {most}"),
-            Self::NoSeed => write!(f, "give a whole number from 0 to {}", u64::MAX),
-        }
-    }
-}
-
-impl Error for ArgumentError {}

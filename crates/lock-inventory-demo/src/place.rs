@@ -7,7 +7,6 @@ use crate::{
     sale::Venue,
 };
 use lock_core::LockError;
-use std::{error::Error, fmt};
 
 /// How many shops there are where they are tasks.
 const SHOPS: u32 = 4;
@@ -87,37 +86,18 @@ impl Place {
 }
 
 /// Options that do not fit together.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
     /// Processes have no memory in common to keep a lock in.
+    #[error(
+        "--processes needs --with-redis or --redis URL: a lock in memory excludes only the tasks of one process"
+    )]
     ProcessesWithoutRedis,
     /// With Redis each shop is a process.
+    #[error("with Redis each shop is a process of its own: give --processes instead of --shops")]
     ShopsWithRedis,
     /// The address of Redis is not usable.
-    Address(LockError),
-}
-
-impl fmt::Display for UsageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ProcessesWithoutRedis => write!(
-                f,
-                "--processes needs --with-redis or --redis URL: a lock in memory excludes only the tasks of one process"
-            ),
-            Self::ShopsWithRedis => {
-                write!(f, "with Redis each shop is a process of its own: give --processes instead of --shops")
-            }
-            Self::Address(_) => write!(f, "--redis was not given the address of a Redis"),
-        }
-    }
-}
-
-impl Error for UsageError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Address(error) => Some(error),
-            Self::ProcessesWithoutRedis | Self::ShopsWithRedis => None,
-        }
-    }
+    #[error("--redis was not given the address of a Redis")]
+    Address(#[source] LockError),
 }

@@ -8,9 +8,7 @@ use lock_core::{LockError, Store, backend::ProcessId};
 use lock_fred::RedisBackendBuilder;
 use lock_testkit::RedisServer;
 use std::{
-    env,
-    error::Error,
-    fmt, io,
+    env, fmt, io,
     process::{Command, Stdio},
     sync::Arc,
     time::Duration,
@@ -139,39 +137,21 @@ impl fmt::Display for Redis {
 }
 
 /// Why there is no Redis.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisError {
     /// There is no `redis-server` to start.
-    NoServer(io::Error),
+    #[error(
+        "there is no redis-server for --with-redis: install it (Debian: `apt-get install redis-server`, macOS: \
+         `brew install redis`), or give the address of a running one to --redis"
+    )]
+    NoServer(#[source] io::Error),
     /// The private server did not start.
-    Start(JoinError),
+    #[error("the private redis-server did not start: its log is above")]
+    Start(#[source] JoinError),
     /// Redis did not let us in.
-    Connect(LockError),
-}
-
-impl fmt::Display for RedisError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoServer(_) => write!(
-                f,
-                "there is no redis-server for --with-redis: install it (Debian: `apt-get install redis-server`, macOS: \
-                 `brew install redis`), or give the address of a running one to --redis"
-            ),
-            Self::Start(_) => write!(f, "the private redis-server did not start: its log is above"),
-            Self::Connect(_) => write!(f, "could not keep locks on Redis"),
-        }
-    }
-}
-
-impl Error for RedisError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::NoServer(error) => Some(error),
-            Self::Start(error) => Some(error),
-            Self::Connect(error) => Some(error),
-        }
-    }
+    #[error("could not keep locks on Redis")]
+    Connect(#[source] LockError),
 }
 
 #[cfg(test)]

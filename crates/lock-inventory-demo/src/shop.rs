@@ -12,11 +12,7 @@ use crate::{
     store::{Read, Store, StoreError, Written},
 };
 use lock_core::{FencingToken, Lock, LockError, LockFactory, ShutdownReport};
-use std::{
-    error::Error,
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 /// One shop: its own lock factory, its own connection to the stock. Several of them share nothing in memory.
 #[derive(Debug)]
@@ -117,41 +113,13 @@ impl Shop {
 }
 
 /// Why an order has no outcome.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShopError {
     /// The lock was not acquired; nothing was sold.
-    Lock(LockError),
+    #[error("a shop did not get its lock")]
+    Lock(#[from] LockError),
     /// The stock could not be read or written.
-    Store(StoreError),
-}
-
-impl From<LockError> for ShopError {
-    fn from(e: LockError) -> Self {
-        Self::Lock(e)
-    }
-}
-
-impl From<StoreError> for ShopError {
-    fn from(e: StoreError) -> Self {
-        Self::Store(e)
-    }
-}
-
-impl fmt::Display for ShopError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lock(_) => write!(f, "a shop did not get its lock"),
-            Self::Store(_) => write!(f, "a shop did not reach its stock"),
-        }
-    }
-}
-
-impl Error for ShopError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Lock(error) => Some(error),
-            Self::Store(error) => Some(error),
-        }
-    }
+    #[error("a shop did not reach its stock")]
+    Store(#[from] StoreError),
 }

@@ -1,7 +1,8 @@
 //! What any bytes must not break.
 //!
 //! Each target is a plain function from bytes that panics when something does not hold. The tests of this crate run
-//! each on thousands of seeded inputs; `targets/` runs the same functions under a coverage-guided fuzzer.
+//! each on thousands of seeded inputs; `targets/` runs the same functions under a coverage-guided fuzzer. Bytes become values
+//! through [`arbitrary`]; when they are used up, the numbers that follow are 0.
 //!
 //! | target | feeds | must hold |
 //! | --- | --- | --- |
@@ -11,13 +12,15 @@
 //! | [`replies`] | replies of scripts, of any shape | an answer or an error, and errors are never *certain* |
 //! | [`events`] | events to the state machine, in any order | its invariants |
 
-mod bytes;
+mod answer;
+mod duration;
 mod machine;
 mod value;
 
-pub use bytes::Bytes;
 pub use machine::events;
 
+use arbitrary::Unstructured;
+use duration::AnyDuration;
 use lock_core::{LockName, LockOptions, backend::Applied};
 use lock_redis::{Address, model};
 use std::error::Error;
@@ -69,30 +72,33 @@ pub fn urls(data: &[u8]) {
 /// # Panics
 /// If accepted options leave no time to renew.
 pub fn options(data: &[u8]) {
-    let mut bytes = Bytes::new(data);
-    let mut options = LockOptions::new();
-    let lease = bytes.duration();
-    let fixed = !bytes.flag();
-    options = if fixed { options.fixed_lease(lease) } else { options.lease(lease) };
+    check_options(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
+}
+
+fn check_options(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    let AnyDuration(lease) = u.arbitrary()?;
+    let fixed: bool = u.arbitrary()?;
+    let mut options =
+        if fixed { LockOptions::new().fixed_lease(lease) } else { LockOptions::new().lease(lease) };
     let default_timeout = (lease / 10).min(std::time::Duration::from_secs(3));
     let (mut every, mut timeout, mut margin) = (lease / 3, default_timeout, lease / 100);
-    if bytes.flag() {
-        every = bytes.duration();
+    if let Some(AnyDuration(chosen)) = u.arbitrary()? {
+        every = chosen;
         options = options.renew_every(every);
     }
-    if bytes.flag() {
-        timeout = bytes.duration();
+    if let Some(AnyDuration(chosen)) = u.arbitrary()? {
+        timeout = chosen;
         options = options.operation_timeout(timeout);
     }
-    if bytes.flag() {
-        margin = bytes.duration();
+    if let Some(AnyDuration(chosen)) = u.arbitrary()? {
+        margin = chosen;
         options = options.margin(margin);
     }
-    if bytes.flag() {
-        options = options.outage_budget(bytes.duration());
+    if let Some(AnyDuration(budget)) = u.arbitrary()? {
+        options = options.outage_budget(budget);
     }
-    if bytes.flag() {
-        options = options.max_hold(bytes.duration());
+    if let Some(AnyDuration(most)) = u.arbitrary()? {
+        options = options.max_hold(most);
     }
     match options.check() {
         Ok(()) => {
@@ -102,6 +108,7 @@ pub fn options(data: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+    Ok(())
 }
 
 /// Replies of scripts, of any shape.
@@ -109,13 +116,17 @@ pub fn options(data: &[u8]) {
 /// # Panics
 /// If a reply that makes no sense is taken for a certain failure: the script may have run.
 pub fn replies(data: &[u8]) {
-    let mut bytes = Bytes::new(data);
-    let value = value::any(&mut bytes, 3);
+    check_replies(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
+}
+
+fn check_replies(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
+    let value = value::any(u, 3)?;
     let said = format!("{value:?}");
-    for error in model::read(value, usize::from(bytes.byte() % 4)) {
+    for error in model::read(value, u.int_in_range(0..=3)?) {
         // The scripts' own words for "nothing was done".
         let certain = ["refused", "held", "lacks", "failed"].iter().any(|word| said.contains(word));
         assert!(error.applied() == Applied::Unknown || certain, "{error}: {said}");
         assert!(error.to_string().len() < 1_000);
     }
+    Ok(())
 }

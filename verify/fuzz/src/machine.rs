@@ -1,13 +1,14 @@
 //! Events to the state machine, in any order that a driver could produce, and what must hold whatever they are.
 
-use crate::Bytes;
+use crate::{answer::Answer, duration::millis_below};
+use arbitrary::{Result, Unstructured};
 use lock_core::{
     FencingToken,
-    backend::{AcquireMode, Acquired, Applied, Released, Renewed, Reply},
+    backend::{AcquireMode, Acquired, Released, Renewed},
     clock::{Moment, ServerTime},
     model::{
-        Command, Entry, Env, Event, Failure, HandOffBudget, HoldEnd, HoldId, Keep, Machine, MachineConfig,
-        OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId, WatchAnswer,
+        Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId,
+        TermValues, Terms, Ticket, WaitPolicy, WaiterId,
     },
 };
 use std::{
@@ -24,14 +25,8 @@ const WAITERS: usize = 8;
 /// # Panics
 /// If an invariant breaks.
 pub fn events(data: &[u8]) {
-    let mut bytes = Bytes::new(data);
     let mut world = World::new();
-    for _ in 0..EVENTS {
-        if bytes.is_empty() {
-            break;
-        }
-        world.step(&mut bytes);
-    }
+    world.run(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
     world.end();
 }
 
@@ -91,18 +86,33 @@ impl World {
         }
     }
 
-    fn step(&mut self, bytes: &mut Bytes<'_>) {
-        match bytes.choice(12) {
-            0..=1 => self.enter(bytes),
+    fn run(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        for _ in 0..EVENTS {
+            if u.is_empty() {
+                break;
+            }
+            self.step(u)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        match u.int_in_range(0..=11)? {
+            0..=1 => self.enter(u)?,
             2 => {
-                if let Some(waiter) = nth(&self.waiting, bytes) {
+                if let Some(waiter) = one_of(self.waiting.iter(), u)? {
                     self.waiting.remove(&waiter);
                     self.feed(Event::Leave { waiter });
                 }
             }
-            3..=6 => self.answer(bytes),
-            7 => self.put_down(bytes),
-            8 => self.feed([Event::Woken, Event::Suspicion][usize::from(bytes.choice(2))].clone()),
+            3..=6 => {
+                if !self.asked.is_empty() {
+                    let command = self.asked.swap_remove(u.choose_index(self.asked.len())?);
+                    self.answer(command, &u.arbitrary()?);
+                }
+            }
+            7 => self.put_down(u)?,
+            8 => self.feed(u.choose(&[Event::Woken, Event::Suspicion])?.clone()),
             9 => {
                 if let Some((_, hold, _, deadline)) = self.machine.holder()
                     && deadline <= self.dice.now
@@ -110,9 +120,10 @@ impl World {
                     self.feed(Event::Expired { hold });
                 }
             }
-            10 => self.pass(Duration::from_millis(bytes.number() % 40_000)),
+            10 => self.pass(millis_below(u, 40_000)?),
             _ => self.tick(),
         }
+        Ok(())
     }
 
     fn fresh(&mut self) -> u64 {
@@ -120,37 +131,30 @@ impl World {
         self.next
     }
 
-    fn enter(&mut self, bytes: &mut Bytes<'_>) {
+    fn enter(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let waiter = WaiterId(self.fresh());
-        let owner = OwnerId(u64::from(bytes.choice(3)));
-        let join = bytes.flag().then(|| nth(&self.guards.keys().copied().collect(), bytes)).flatten();
-        let wait_policy = match bytes.choice(3) {
+        let owner = OwnerId(u.int_in_range(0..=2)?);
+        let join = if u.arbitrary()? { one_of(self.guards.keys(), u)? } else { None };
+        let wait_policy = match u.int_in_range(0..=2)? {
             0 => WaitPolicy::NoWait,
-            1 => WaitPolicy::Deadline(self.dice.now + Duration::from_millis(bytes.number() % 60_000)),
+            1 => WaitPolicy::Deadline(self.dice.now + millis_below(u, 60_000)?),
             _ => WaitPolicy::Unbounded,
         };
+        let terms = terms(u)?;
         self.waiting.insert(waiter);
-        self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms: terms(bytes), wait_policy, join }));
+        self.feed(Event::Enter(Entry { waiter, owner, owned: true, terms, wait_policy, join }));
+        Ok(())
     }
 
-    /// Answers any of the questions, in any way.
-    fn answer(&mut self, bytes: &mut Bytes<'_>) {
-        if self.asked.is_empty() {
-            return;
-        }
-        let command = self.asked.swap_remove(usize::from(bytes.byte()) % self.asked.len());
+    /// Answers a question, in any way.
+    fn answer(&mut self, command: Command, answer: &Answer) {
         let now = self.dice.server_now();
-        let failure = Failure {
-            applied: if bytes.flag() { Applied::No } else { Applied::Unknown },
-            retryable: bytes.choice(4) > 0,
-        };
-        let fails = bytes.choice(4) == 0;
         let event = match command {
             Command::TryAcquire { lease, mode, .. } => {
                 let reentry = matches!(mode, AcquireMode::Reenter { .. });
-                let outcome = match bytes.choice(6) {
+                let outcome = match answer.outcome {
                     0..=2 if !reentry => {
-                        let first = FencingToken::new(self.token + 1 + u64::from(bytes.choice(3)));
+                        let first = FencingToken::new(self.token + 1 + answer.others);
                         let AcquireMode::New { reserve, .. } = mode else {
                             unreachable!("it is no re-entry")
                         };
@@ -158,60 +162,51 @@ impl World {
                         Acquired::Granted { first, last: FencingToken::new(self.token) }
                     }
                     0..=2 => Acquired::Reentered,
-                    3 if !reentry => {
-                        Acquired::Busy { remaining: bytes.flag().then(|| bytes.duration()), counter: None }
-                    }
+                    3 if !reentry => Acquired::Busy { remaining: answer.remaining, counter: None },
                     4 if reentry => Acquired::Gone,
                     _ => Acquired::Late,
                 };
-                Event::Acquired {
-                    lease,
-                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
-                }
+                Event::Acquired { lease, outcome: answer.of(now, outcome) }
             }
             Command::Renew { lease, sent, .. } => {
-                let outcome = [Renewed::Renewed, Renewed::Renewed, Renewed::Gone, Renewed::Late]
-                    [usize::from(bytes.choice(4))];
-                Event::Renewed {
-                    lease,
-                    sent,
-                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
-                }
+                let outcome = match answer.outcome {
+                    0..=2 => Renewed::Renewed,
+                    3 => Renewed::Gone,
+                    _ => Renewed::Late,
+                };
+                Event::Renewed { lease, sent, outcome: answer.of(now, outcome) }
             }
             Command::Release { lease, depth_left, .. } => {
-                let outcome = match bytes.choice(3) {
-                    0 => Released::Gone { held_by_other: bytes.flag() },
+                let outcome = match answer.outcome {
+                    4.. => Released::Gone { held_by_other: answer.held_by_other },
                     _ if depth_left > 0 => Released::Kept,
-                    _ => Released::Released { listeners: bytes.flag().then(|| bytes.byte().into()) },
+                    _ => Released::Released { listeners: answer.listeners },
                 };
-                Event::Released {
-                    lease,
-                    depth_left,
-                    outcome: if fails { Err(failure) } else { Ok(Reply::new(now, outcome)) },
-                }
+                Event::Released { lease, depth_left, outcome: answer.of(now, outcome) }
             }
-            Command::Watch => Event::Watched(watch(fails)),
-            Command::Unwatch => Event::Unwatched(watch(fails)),
+            Command::Watch => Event::Watched(answer.watch()),
+            Command::Unwatch => Event::Unwatched(answer.watch()),
             other => unreachable!("{other:?} is no question"),
         };
         self.feed(event);
     }
 
     /// A guard is released by hand or dropped, at any time.
-    fn put_down(&mut self, bytes: &mut Bytes<'_>) {
-        let Some(hold) = nth(&self.guards.keys().copied().collect(), bytes) else { return };
+    fn put_down(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        let Some(hold) = one_of(self.guards.keys(), u)? else { return Ok(()) };
         let left = self.guards.get_mut(&hold).expect("it was chosen from these");
         *left -= 1;
         if *left == 0 {
             self.guards.remove(&hold);
         }
-        if bytes.flag() {
+        if u.arbitrary()? {
             let ticket = Ticket(self.fresh());
             self.tickets.insert(ticket);
             self.feed(Event::Release { hold, ticket });
         } else {
             self.feed(Event::Drop { hold });
         }
+        Ok(())
     }
 
     fn pass(&mut self, time: Duration) {
@@ -304,10 +299,9 @@ impl World {
     fn end(mut self) {
         self.feed(Event::Shutdown);
         assert!(self.waiting.is_empty(), "a close ends every wait");
-        let calm = [0, 0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 0];
         for _ in 0..EVENTS * 4 {
-            while !self.asked.is_empty() {
-                self.answer(&mut Bytes::new(&calm));
+            while let Some(command) = self.asked.pop() {
+                self.answer(command, &Answer::GOOD);
             }
             if let Some(hold) = self.guards.keys().next().copied() {
                 self.guards.remove(&hold);
@@ -322,31 +316,26 @@ impl World {
     }
 }
 
-fn watch(fails: bool) -> WatchAnswer {
-    if fails { WatchAnswer::Failed } else { WatchAnswer::Acknowledged }
-}
-
-fn terms(bytes: &mut Bytes<'_>) -> Terms {
-    let lease = Duration::from_millis(500 + bytes.number() % 60_000);
-    let keep = if bytes.choice(4) == 0 { Keep::Fixed } else { Keep::Renewed { every: lease / 3 } };
-    Terms::from(TermValues {
+fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
+    let lease = Duration::from_millis(500) + millis_below(u, 60_000)?;
+    let keep = if u.ratio(1_u8, 4)? { Keep::Fixed } else { Keep::Renewed { every: lease / 3 } };
+    Ok(Terms::from(TermValues {
         lease,
         keep,
         operation_timeout: lease / 10,
         margin: lease / 100 + Duration::from_millis(2),
         outage_budget: lease,
         poll_interval: Duration::from_secs(5),
-        max_hold: (bytes.choice(4) == 0).then_some(lease * 2),
+        max_hold: u.ratio(1_u8, 4)?.then_some(lease * 2),
         token_floor: None,
         retention: lock_core::Retention::Backend,
-        hand_off: HandOffBudget {
-            passes: bytes.choice(4).into(),
-            within: Duration::from_millis(bytes.number() % 20),
-        },
-    })
+        hand_off: HandOffBudget { passes: u.int_in_range(0..=3)?, within: millis_below(u, 20)? },
+    }))
 }
 
-fn nth<T: Copy + Ord>(of: &BTreeSet<T>, bytes: &mut Bytes<'_>) -> Option<T> {
-    let at = usize::from(bytes.byte());
-    if of.is_empty() { None } else { of.iter().nth(at % of.len()).copied() }
+fn one_of<'s, T: Copy + 's>(
+    all: impl ExactSizeIterator<Item = &'s T>,
+    u: &mut Unstructured<'_>,
+) -> Result<Option<T>> {
+    if all.len() == 0 { Ok(None) } else { u.choose_iter(all).map(|one| Some(*one)) }
 }

@@ -1,6 +1,6 @@
 //! Replies of any shape, with a leaning to those that look like a script's.
 
-use crate::Bytes;
+use arbitrary::{Result, Unstructured};
 use lock_redis::client::Reply;
 
 const WORDS: [&str; 14] = [
@@ -21,26 +21,26 @@ const WORDS: [&str; 14] = [
 ];
 
 /// A reply of at most this depth.
-pub(crate) fn any(bytes: &mut Bytes<'_>, depth: u8) -> Reply {
-    match bytes.choice(if depth == 0 { 5 } else { 8 }) {
+pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
+    Ok(match u.int_in_range(0..=if depth == 0 { 4 } else { 7 })? {
         0 => Reply::Nil,
-        1 => Reply::Error(WORDS[usize::from(bytes.byte()) % WORDS.len()].to_owned()),
-        2 => Reply::Integer(bytes.number().cast_signed()),
-        3 => Reply::Bytes(WORDS[usize::from(bytes.byte()) % WORDS.len()].into()),
+        1 => Reply::Error((*u.choose(&WORDS)?).to_owned()),
+        2 => Reply::Integer(u.arbitrary()?),
+        3 => Reply::Bytes((*u.choose(&WORDS)?).into()),
         4 => {
-            let many = usize::from(bytes.byte());
-            Reply::Bytes(bytes.take(many).to_vec().into())
+            let many = usize::from(u.arbitrary::<u8>()?).min(u.len());
+            Reply::Bytes(u.bytes(many)?.to_vec().into())
         }
-        5 => Reply::List(several(bytes, depth)),
+        5 => Reply::List(several(u, depth)?),
         // As a script answers: the time, a word, and the rest.
         _ => {
             let time = Reply::Bytes(WORDS[13].into());
-            let word = Reply::Bytes(WORDS[usize::from(bytes.byte()) % 13].into());
-            Reply::List([time, word].into_iter().chain(several(bytes, depth)).collect())
+            let word = Reply::Bytes((*u.choose(&WORDS[..13])?).into());
+            Reply::List([time, word].into_iter().chain(several(u, depth)?).collect())
         }
-    }
+    })
 }
 
-fn several(bytes: &mut Bytes<'_>, depth: u8) -> Vec<Reply> {
-    (0..bytes.choice(5)).map(|_| any(bytes, depth - 1)).collect()
+fn several(u: &mut Unstructured<'_>, depth: u8) -> Result<Vec<Reply>> {
+    (0..u.int_in_range(0..=4)?).map(|_| any(u, depth - 1)).collect()
 }

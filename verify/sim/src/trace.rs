@@ -1,6 +1,9 @@
 //! What happened, in order: folded into one number by which two runs are compared, and told when a run fails.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{DefaultHasher, Hasher},
+};
 
 /// Who an event is about: a link (one life of a process), or the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +25,7 @@ struct Note {
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     notes: Vec<Note>,
-    hash: u64,
+    hash: DefaultHasher,
 }
 
 impl Trace {
@@ -32,21 +35,14 @@ impl Trace {
             Who::Link(link) => link as u64,
         };
         for word in [at, link, a, b] {
-            self.fold(word);
+            self.hash.write_u64(word);
         }
-        what.bytes().for_each(|byte| self.fold(byte.into()));
+        self.hash.write(what.as_bytes());
         self.notes.push(Note { at, who, what, a, b });
     }
 
-    /// One step of `SplitMix64`, so that every bit counts.
-    fn fold(&mut self, word: u64) {
-        let z = (self.hash ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        self.hash = z ^ (z >> 29);
-    }
-
     pub(crate) fn hash(&self) -> u64 {
-        self.hash
+        self.hash.finish()
     }
 
     pub(crate) fn len(&self) -> u64 {

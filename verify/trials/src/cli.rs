@@ -1,16 +1,16 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, builder::TypedValueParser as _, value_parser};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-/// Takes locks on a Redis, and reports each step as one line on stdout.
+/// Takes locks on a Redis, and reports each step as one line of JSON on stdout.
 ///
-/// Orders come as lines on stdin. The end of stdin ends the process at once, and releases nothing.
+/// Orders come as lines of JSON on stdin. The end of stdin ends the process at once, and releases nothing.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "lock-node", version)]
 pub struct Cli {
     /// The lease in milliseconds, kept alive by the watchdog
-    #[arg(long, value_name = "MS", default_value = "30000", value_parser = millis)]
+    #[arg(long, value_name = "MS", default_value = "30000", value_parser = value_parser!(u64).map(Duration::from_millis))]
     pub lease: Duration,
 
     /// Where a `lock-referee` listens that is told of each hold
@@ -28,8 +28,8 @@ pub struct Cli {
 /// What the process does.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Goes through sections that increment a key by reading and then writing it. Says `ready`, waits for `go`; at the
-    /// end `token <token> <at>` for each grant, and `done sections=<n>`
+    /// Goes through sections that increment a key by reading and then writing it. Reports `ready`, waits for `go`; at the
+    /// end reports `token` for each grant, and `done`
     Count {
         /// The lock that guards the sections
         lock: String,
@@ -40,22 +40,21 @@ pub enum Command {
         /// The key
         counter: String,
     },
-    /// Acquires, says `held token=<token> at=<at>`, and obeys: `release`, `acquire`, `is_held`, `read <file>`
-    /// (of a fenced table), `write`, `quit`
+    /// Acquires, reports `held`, and obeys: `release`, `acquire`, `is_held`, `read` (a fenced table), `write`, `quit`
     Hold {
         /// The lock
         lock: String,
     },
-    /// Runs one job on a schedule, as a node of a fleet. Says `ready`, `leading` and `resigned`; of each run `start run=<id>
-    /// at=<server's µs> token=<token> attempt=<n>`, then `ended run=<id>` or `cancelled run=<id>`; obeys `pause`, `resume`,
-    /// `trigger`, `replace <schedule>`, `next` and `history`; ends in good order at `stop` and at SIGTERM
+    /// Runs one job on a schedule, as a node of a fleet. Reports `ready`, `leading` and `resigned`; of each run
+    /// `start`, then `ended` or `cancelled`; obeys `pause`, `resume`, `trigger`, `replace`, `next` and `history`; ends in good
+    /// order at `stop` and at SIGTERM
     Cron {
         /// The group
         group: String,
         /// When
         schedule: String,
         /// How long a body takes, in milliseconds
-        #[arg(long, value_name = "MS", default_value = "0", value_parser = millis)]
+        #[arg(long, value_name = "MS", default_value = "0", value_parser = value_parser!(u64).map(Duration::from_millis))]
         takes: Duration,
         /// How often a run whose node died is run again
         #[arg(long, value_name = "TIMES", default_value = "0")]
@@ -64,18 +63,14 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         fence: Option<PathBuf>,
     },
-    /// Frees the lock whoever holds it; says `forced true` or `forced false`
+    /// Releases the lock of any holder, and reports `forced`
     Force {
         /// The lock
         lock: String,
     },
-    /// Says `locked true remaining=<ms>` or `locked false`
+    /// Reports `locked`
     Inspect {
         /// The lock
         lock: String,
     },
-}
-
-fn millis(text: &str) -> Result<Duration, String> {
-    text.parse().map(Duration::from_millis).map_err(|_| "give a whole number of milliseconds".to_owned())
 }

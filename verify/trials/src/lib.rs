@@ -3,7 +3,7 @@
 //! | module | is |
 //! | --- | --- |
 //! | [`cli`] | the command line of the executable |
-//! | [`line`](mod@line) | the lines that a process says; the Java one in `verify/interop/redisson` says the same |
+//! | [`line`](mod@line) | the reports and orders of a process; the Java one in `verify/interop/redisson` has some of them |
 //! | [`node`] | what the executable does |
 //! | [`fenced`] | a table that checks fencing tokens, for processes that outlive their lock |
 //! | [`together`] | several of them at once |

@@ -9,7 +9,7 @@ pub use orders::Orders;
 
 use crate::{
     cli::{Cli, Command},
-    line::say,
+    line::Report,
     referee::Witness,
 };
 use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
@@ -45,15 +45,13 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;
-            say(format_args!("forced {}", matches!(forced, ForceReleaseOutcome::Released { .. })));
+            Report::Forced { forced: matches!(forced, ForceReleaseOutcome::Released { .. }) }.say();
         }
-        Command::Inspect { lock } => match locks.inspect(&LockName::new(lock)?).await?.stored {
-            Some(held) => {
-                let remaining = held.remaining.unwrap_or_default().as_millis();
-                say(format_args!("locked true remaining={remaining}"));
-            }
-            None => say("locked false"),
-        },
+        Command::Inspect { lock } => {
+            let stored = locks.inspect(&LockName::new(lock)?).await?.stored;
+            let remaining = stored.as_ref().map(|held| held.remaining.unwrap_or_default().as_millis());
+            Report::Locked { locked: stored.is_some(), remaining }.say();
+        }
     }
     let left = locks.shutdown().await;
     if left.is_clean() { Ok(()) } else { Err("a release was not confirmed".into()) }

@@ -1,6 +1,6 @@
 //! A process under test: started, told what to do, listened to, killed when dropped.
 
-use crate::line::Line;
+use crate::line::{Line, Order, json};
 use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, Stdio},
@@ -46,8 +46,8 @@ impl Process {
     }
 
     /// Gives it an order. One that is gone does not hear it.
-    pub fn tell(&mut self, order: &str) {
-        let _ = writeln!(self.orders, "{order}").and_then(|()| self.orders.flush());
+    pub fn tell(&mut self, order: &Order) {
+        let _ = writeln!(self.orders, "{}", json(order)).and_then(|()| self.orders.flush());
     }
 
     /// The next line.
@@ -64,13 +64,13 @@ impl Process {
     /// If the process ended.
     pub fn line_within(&mut self, time: Duration) -> Option<Line> {
         match self.lines.recv_timeout(time) {
-            Ok(line) => Some(Line::new(line)),
+            Ok(line) => Some(Line::new(&line)),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => panic!("it says no more: {:?}", self.child.wait()),
         }
     }
 
-    /// The next line, which must begin with this word.
+    /// The next report, which must be of this kind.
     ///
     /// # Panics
     /// If it does not.
@@ -80,7 +80,7 @@ impl Process {
         line
     }
 
-    /// All lines up to the one that begins with this word, and that one.
+    /// All reports up to the first of this kind, and that one.
     pub fn until(&mut self, word: &str) -> Vec<Line> {
         let mut lines = vec![self.line()];
         while lines.last().is_some_and(|line| line.word() != word) {

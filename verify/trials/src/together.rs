@@ -1,6 +1,6 @@
 //! Several at once.
 
-use crate::process::Process;
+use crate::{line::Order, process::Process};
 
 /// Lets processes that count begin together, waits for their good end, and gives the tokens of all grants in the
 /// order of their times.
@@ -11,12 +11,11 @@ pub fn count_together(mut nodes: Vec<Process>) -> Vec<u64> {
     for node in &mut nodes {
         node.expect("ready");
     }
-    nodes.iter_mut().for_each(|node| node.tell("go"));
+    nodes.iter_mut().for_each(|node| node.tell(&Order::Go));
     let mut grants = Vec::new();
     for node in &mut nodes {
         for line in node.until("done").iter().filter(|line| line.word() == "token") {
-            let number = |at| line.at(at).parse::<u64>().expect("a token line has two numbers");
-            grants.push((number(2), number(1)));
+            grants.push((line.number("at"), line.number("token")));
         }
     }
     assert!(nodes.into_iter().all(Process::ends), "all end well");

@@ -50,11 +50,12 @@ const FRAMEWORKS: [&str; 17] = [
 ];
 
 /// Crates that nothing may depend on.
-const LEAVES: [&str; 8] = [
+const LEAVES: [&str; 9] = [
     "lock-inventory-demo",
     "lock-bench",
     "lock-fuzz",
     "lock-model",
+    "lock-public-api",
     "lock-shuttle",
     "lock-sim",
     "lock-trials",

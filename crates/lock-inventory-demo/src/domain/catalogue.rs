@@ -1,7 +1,7 @@
 //! All products of a shop: at least one, and every code once.
 
 use super::{Product, Sku};
-use std::{collections::HashMap, error::Error, fmt};
+use std::collections::HashMap;
 
 /// The products by code. There is at least one.
 #[derive(Debug, Clone)]
@@ -48,11 +48,13 @@ impl Catalogue {
 }
 
 /// A rule between products that is broken; products are counted from 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueRule {
     /// There is no product.
+    #[error("there is no product: add at least one")]
     Empty,
     /// Two products have the same code.
+    #[error("the products {first} and {second} have the same sku {sku}: give each its own")]
     Duplicate {
         /// The code.
         sku: Sku,
@@ -62,16 +64,3 @@ pub enum CatalogueRule {
         second: usize,
     },
 }
-
-impl fmt::Display for CatalogueRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "there is no product: add at least one"),
-            Self::Duplicate { sku, first, second } => {
-                write!(f, "the products {first} and {second} have the same sku {sku}: give each its own")
-            }
-        }
-    }
-}
-
-impl Error for CatalogueRule {}

@@ -7,7 +7,7 @@ use rand::{
     rngs::StdRng,
     seq::SliceRandom,
 };
-use std::{collections::HashMap, error::Error, fmt};
+use std::collections::HashMap;
 
 /// How large the crowd's demand is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,14 +135,22 @@ impl From<Quantity> for u64 {
 }
 
 /// Why a demand makes no sale worth watching.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
     /// No product is wanted more often than it is there.
+    #[error(
+        "with --orders {orders} no product is wanted more often than it is in stock, so nothing could oversell: \
+         raise --orders, or use a catalogue with less stock"
+    )]
     NothingContested {
         /// How many orders there are.
         orders: u32,
     },
     /// Fewer products are wanted at least twice than stalls are asked for.
+    #[error(
+        "{stalls} stalls need as many products that are wanted at least twice: use at most {most} --stalls, \
+         or raise --orders"
+    )]
     TooManyStalls {
         /// How many stalls are asked for.
         stalls: u32,
@@ -150,25 +158,6 @@ pub enum DemandError {
         most: usize,
     },
 }
-
-impl fmt::Display for DemandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NothingContested { orders } => write!(
-                f,
-                "with --orders {orders} no product is wanted more often than it is in stock, so nothing could oversell: \
-                 raise --orders, or use a catalogue with less stock"
-            ),
-            Self::TooManyStalls { stalls, most } => write!(
-                f,
-                "{stalls} stalls need as many products that are wanted at least twice: use at most {most} --stalls, \
-                 or raise --orders"
-            ),
-        }
-    }
-}
-
-impl Error for DemandError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! What a buyer asks for, and what a shop answers.
 
 use super::{Quantity, Sku};
+use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
 /// The number of an order: one per wish of a buyer, chosen before any shop sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OrderNumber(u32);
 
 impl OrderNumber {
@@ -28,7 +29,7 @@ impl fmt::Display for OrderNumber {
 }
 
 /// So many pieces of one product, for one buyer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// Its number.
     pub number: OrderNumber,
@@ -41,7 +42,8 @@ pub struct Order {
 }
 
 /// How an order ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The order stands in the ledger; the buyer was told so.
     Accepted,
@@ -53,7 +55,7 @@ pub enum Outcome {
 }
 
 /// What a shop tells a buyer, and how long it waited for the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// How the order ended.
     pub outcome: Outcome,

@@ -1,9 +1,11 @@
 //! What is sold, and in which units: a value in hand is valid.
 
-use std::{error::Error, fmt, sync::Arc};
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
 
 /// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Cloning is cheap.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Sku(Arc<str>);
 
 impl Sku {
@@ -31,6 +33,20 @@ impl Sku {
     }
 }
 
+impl TryFrom<String> for Sku {
+    type Error = SkuError;
+
+    fn try_from(code: String) -> Result<Self, SkuError> {
+        Self::parse(&code)
+    }
+}
+
+impl From<Sku> for String {
+    fn from(sku: Sku) -> Self {
+        sku.as_str().to_owned()
+    }
+}
+
 impl fmt::Display for Sku {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -38,38 +54,27 @@ impl fmt::Display for Sku {
 }
 
 /// Why a text is no product code.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
+    #[error("the sku is empty: give every product a code")]
     Empty,
     /// The text is longer than 64 bytes.
+    #[error("the sku has {bytes} bytes: use at most 64")]
     TooLong {
         /// Its length.
         bytes: usize,
     },
     /// The text has a character that product codes do not have.
+    #[error("the sku contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")]
     Character {
         /// The first one.
         character: char,
     },
 }
 
-impl fmt::Display for SkuError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "the sku is empty: give every product a code"),
-            Self::TooLong { bytes } => write!(f, "the sku has {bytes} bytes: use at most 64"),
-            Self::Character { character } => {
-                write!(f, "the sku contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")
-            }
-        }
-    }
-}
-
-impl Error for SkuError {}
-
 /// A number of pieces, of one product on the shelf or in an order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quantity(u32);
 
 impl Quantity {

@@ -3,7 +3,7 @@
 use super::{
     Plan, STALLED_LEASE, SaleError, Strategy,
     counter::{Counter, Locks},
-    process::{Job, Processes},
+    process::{Job, LocksOnRedis, Processes},
 };
 use crate::{payment::Payments, redis::Redis, shop::Lease};
 use std::{path::Path, sync::Arc};
@@ -96,7 +96,8 @@ async fn processes(
     redis: Option<&Redis>,
     database: &Path,
 ) -> Result<(Vec<Arc<Counter>>, Processes), SaleError> {
-    let locks = redis.map(|redis| (redis.url().clone(), redis.prefix().to_owned()));
+    let locks =
+        redis.map(|redis| LocksOnRedis { url: redis.url().clone(), prefix: redis.prefix().to_owned() });
     let job = |shop| Job { shop, seed: plan.seed, locks: locks.clone() };
     let processes = Processes::start((1..=plan.shops).map(job), database).await?;
     let shops = processes.shops().map(|shop| Arc::new(Counter::Process(shop))).collect();

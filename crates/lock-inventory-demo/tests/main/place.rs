@@ -43,7 +43,7 @@ fn what_contradicts_itself_is_refused() {
     );
     for processes in ["0", "17"] {
         let refusal = refusal(&["--with-redis", "--processes", processes]);
-        assert!(refusal.contains("give a whole number from 1 to 16"), "{refusal}");
+        assert!(refusal.contains("is not in 1..=16"), "{refusal}");
     }
 }
 

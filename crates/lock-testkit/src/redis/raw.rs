@@ -1,4 +1,5 @@
-//! A connection to a server that is simple enough to be trusted: it blocks, sends, and reads.
+//! A connection to a server that is simple enough to be trusted: it blocks, sends, and reads. It is our own because a client
+//! library reconnects and repeats, which would hide what a test looks at.
 
 use super::RawValue;
 use std::{

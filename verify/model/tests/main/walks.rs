@@ -24,23 +24,19 @@ fn weight(act: &Act) -> u64 {
 }
 
 impl Chooser<LockModel> for Biased {
-    type State = u64;
+    type State = fastrand::Rng;
 
-    fn new_state(&self, seed: u64) -> u64 {
-        seed | 1
+    fn new_state(&self, seed: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(seed)
     }
 
-    fn choose_initial_state(&self, _: &mut u64, _: &[World]) -> usize {
+    fn choose_initial_state(&self, _: &mut fastrand::Rng, _: &[World]) -> usize {
         0
     }
 
-    fn choose_action(&self, random: &mut u64, _: &World, acts: &[Act]) -> usize {
-        // xorshift64*
-        *random ^= *random >> 12;
-        *random ^= *random << 25;
-        *random ^= *random >> 27;
-        let drawn = random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
-        let mut left = drawn % acts.iter().map(weight).sum::<u64>();
+    fn choose_action(&self, random: &mut fastrand::Rng, _: &World, acts: &[Act]) -> usize {
+        // An action is chosen among at least one, and each has a weight.
+        let mut left = random.u64(..acts.iter().map(weight).sum::<u64>());
         for (at, act) in acts.iter().enumerate() {
             match left.checked_sub(weight(act)) {
                 Some(rest) => left = rest,

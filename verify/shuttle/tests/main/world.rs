@@ -63,6 +63,7 @@ impl Store {
 
     pub(crate) fn factory(&self, observer: impl LockObserver) -> LockFactory {
         let numbers = AtomicU64::new(0);
+        // A sequence, and no generator: what is drawn must not depend on the schedule that is explored.
         let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
         let builder =

@@ -1,7 +1,7 @@
 //! Sections that lose increments unless something keeps them apart.
 
 use super::{Failure, Orders};
-use crate::line::{now, say};
+use crate::line::{Order, Report, now};
 use lock_core::Lock;
 use lock_testkit::RawRedis;
 use std::sync::{
@@ -44,8 +44,8 @@ pub(super) async fn run(
     counter: Counter,
     orders: &mut Orders,
 ) -> Result<(), Failure> {
-    say("ready");
-    orders.wait_for("go").await;
+    Report::Ready.say();
+    orders.wait_for(&Order::Go).await;
     let begun = Arc::new(AtomicUsize::new(0));
     let mut running = JoinSet::new();
     for _ in 0..tasks {
@@ -55,10 +55,10 @@ pub(super) async fn run(
     while let Some(done) = running.join_next().await {
         grants.extend(done??);
     }
-    for (token, at) in &grants {
-        say(format_args!("token {token} {at}"));
+    for &(token, at) in &grants {
+        Report::Token { token, at }.say();
     }
-    say(format_args!("done sections={}", grants.len()));
+    Report::Done { sections: grants.len() }.say();
     Ok(())
 }
 

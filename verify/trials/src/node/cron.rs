@@ -1,7 +1,10 @@
 //! A node of a fleet that runs one job.
 
 use super::{Failure, Orders};
-use crate::{fenced::FencedTable, line::say};
+use crate::{
+    fenced::FencedTable,
+    line::{Order, Report},
+};
 use lock_core::LockFactory;
 use lock_cron::{
     OnOrphan, RunContext, RunResult, Schedule, Scheduler,
@@ -30,8 +33,8 @@ struct Says;
 impl CronObserver for Says {
     fn on_event(&self, event: &CronEvent<'_>) {
         match event {
-            CronEvent::Elected { .. } => say("leading"),
-            CronEvent::Resigned { .. } => say("resigned"),
+            CronEvent::Elected { .. } => Report::Leading.say(),
+            CronEvent::Resigned { .. } => Report::Resigned.say(),
             _ => {}
         }
     }
@@ -54,18 +57,14 @@ pub(super) async fn run(
     let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
         let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
-        say(format_args!(
-            "start run={} at={at} token={} attempt={}",
-            run.id(),
-            run.fencing_token(),
-            run.attempt()
-        ));
+        let (id, token) = (run.id().to_string(), run.fencing_token().get());
+        Report::Start { run: id, at, token, attempt: run.attempt() }.say();
         async move { body(&run, &work).await }
     };
     let job = cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan);
     // So that its last words are heard, also when it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
-    say("ready");
+    Report::Ready.say();
     let stop = Arc::new(Notify::new());
     let obeying = tokio::spawn(obey(cron.clone(), orders, stop.clone()));
     let mut terminate = signal(SignalKind::terminate())?;
@@ -77,7 +76,7 @@ pub(super) async fn run(
     });
     ended.await?;
     obeying.abort();
-    say("stopped");
+    Report::Stopped.say();
     Ok(())
 }
 
@@ -96,45 +95,45 @@ async fn body(run: &RunContext, work: &Work) -> RunResult {
         () = run.cancelled() => true,
         () = tokio::time::sleep(work.takes) => false,
     };
-    say(format_args!("{} run={}", if cancelled { "cancelled" } else { "ended" }, run.id()));
+    let id = run.id().to_string();
+    if cancelled { Report::Cancelled { run: id } } else { Report::Ended { run: id } }.say();
     if let (Some(table), Some(before)) = (&table, before) {
-        let written = table.write(run.fencing_token(), before + 1).await?;
-        say(format_args!("write {}", if written { "done" } else { "stale" }));
+        let accepted = table.write(run.fencing_token(), before + 1).await?;
+        Report::Write { accepted }.say();
     }
     if cancelled { Err("cancelled".into()) } else { Ok(()) }
 }
 
 async fn obey(cron: Scheduler, mut orders: Orders, stop: Arc<Notify>) {
     loop {
-        let order = orders.next().await;
-        let done = match order.split_once(' ').unwrap_or((&order, "")) {
-            ("stop", _) => {
+        let done = match orders.next().await {
+            Order::Stop => {
                 stop.notify_one();
                 Ok(())
             }
-            ("pause", _) => cron.pause(JOB).await,
-            ("resume", _) => cron.resume(JOB).await,
-            ("trigger", _) => cron.trigger(JOB).await.map(|run| say(format_args!("triggered {run}"))),
-            ("replace", schedule) => cron.replace(JOB, schedule).await,
-            ("next", _) => cron.next_runs(JOB, 5).await.map(|runs| {
-                let runs: Vec<_> = runs.iter().map(|run| run.as_millis().to_string()).collect();
-                say(format_args!("next {}", runs.join(" ")));
+            Order::Pause => cron.pause(JOB).await,
+            Order::Resume => cron.resume(JOB).await,
+            Order::Trigger => {
+                cron.trigger(JOB).await.map(|run| Report::Triggered { run: run.to_string() }.say())
+            }
+            Order::Replace { schedule } => cron.replace(JOB, &schedule).await,
+            Order::Next => cron.next_runs(JOB, 5).await.map(|runs| {
+                Report::Next { runs: runs.iter().map(|run| run.as_millis()).collect() }.say();
             }),
-            ("history", _) => cron.history(JOB, 100).await.map(|history| {
-                for attempt in history.iter().rev() {
-                    let (run, number, outcome) = (attempt.run, attempt.attempt, attempt.outcome);
-                    say(format_args!("past run={run} attempt={number} token={} {outcome}", attempt.token));
+            Order::History => cron.history(JOB, 100).await.map(|history| {
+                for past in history.iter().rev() {
+                    let (run, outcome) = (past.run.to_string(), past.outcome.to_string());
+                    Report::Past { run, attempt: past.attempt, token: past.token.get(), outcome }.say();
                 }
-                say("past-end");
             }),
-            (other, _) => {
-                say(format_args!("unknown {other}"));
-                Ok(())
+            other => {
+                Report::Refused { why: format!("a node of a fleet does not know the order {other:?}") }.say();
+                continue;
             }
         };
         match done {
-            Ok(()) => say("obeyed"),
-            Err(error) => say(format_args!("refused {error:#}")),
+            Ok(()) => Report::Obeyed.say(),
+            Err(error) => Report::Refused { why: format!("{error:#}") }.say(),
         }
     }
 }

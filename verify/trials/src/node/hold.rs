@@ -3,11 +3,11 @@
 use super::{Failure, Orders};
 use crate::{
     fenced::FencedTable,
-    line::{now, say},
+    line::{Order, Report, now},
     referee::Witness,
 };
 use lock_core::{Lock, LockGuard};
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 pub(super) async fn obey(
     lock: &Lock,
@@ -21,39 +21,38 @@ pub(super) async fn obey(
     let mut table: Option<FencedTable> = None;
     let mut read = None;
     loop {
-        let order = orders.next().await;
-        match order.split_once(' ').unwrap_or((&order, "")) {
-            ("release", _) => {
+        match orders.next().await {
+            Order::Release => {
                 drop(inside.take());
                 let outcome = guard.release().await?;
-                say(format_args!("released at={} was_held={}", now(), outcome.was_held()));
-                orders.wait_for("acquire").await;
+                Report::Released { at: now(), was_held: outcome.was_held() }.say();
+                orders.wait_for(&Order::Acquire).await;
                 guard = acquire(lock).await?;
                 inside = enters(&guard);
             }
-            ("is_held", _) => say(format_args!("is_held {}", guard.is_held())),
-            ("read", file) => {
+            Order::IsHeld => Report::IsHeld { held: guard.is_held() }.say(),
+            Order::Read { file } => {
                 // It stays open: a process that is paused while it closes a database locks it for all.
-                let opened = FencedTable::open(Path::new(file)).await?;
+                let opened = FencedTable::open(&file).await?;
                 let value = table.insert(opened).read(guard.fencing_token()).await?;
-                say(format_args!("read {}", if value.is_some() { "fresh" } else { "stale" }));
+                Report::Read { fresh: value.is_some() }.say();
                 read = value;
             }
-            ("write", _) => {
+            Order::Write => {
                 let (Some(table), Some(before)) = (&table, read) else {
                     return Err("a write comes after a fresh read".into());
                 };
-                let written = table.write(guard.fencing_token(), before + 1).await?;
-                say(format_args!("write {}", if written { "done" } else { "stale" }));
+                let accepted = table.write(guard.fencing_token(), before + 1).await?;
+                Report::Write { accepted }.say();
             }
-            ("quit", _) => return Ok(()),
-            (other, _) => return Err(format!("the order {other:?} is unknown").into()),
+            Order::Quit => return Ok(()),
+            other => return Err(format!("a holder does not know the order {other:?}").into()),
         }
     }
 }
 
 async fn acquire(lock: &Lock) -> Result<LockGuard, Failure> {
     let guard = lock.acquire().await?;
-    say(format_args!("held token={} at={}", guard.fencing_token(), now()));
+    Report::Held { token: guard.fencing_token().get(), at: now() }.say();
     Ok(guard)
 }

@@ -1,10 +1,11 @@
-//! The orders, as lines of stdin. Its end ends the process: whoever drives it is gone.
+//! The orders, as lines of stdin. Its end ends the process: the process that gives them is gone.
 
+use crate::line::Order;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// What a process is told, line by line.
 #[derive(Debug)]
-pub struct Orders(UnboundedReceiver<String>);
+pub struct Orders(UnboundedReceiver<Order>);
 
 impl Orders {
     /// Those that come on stdin. Its end ends the process.
@@ -14,7 +15,11 @@ impl Orders {
         std::thread::spawn(move || {
             for line in std::io::stdin().lines() {
                 let Ok(line) = line else { break };
-                if orders.send(line).is_err() {
+                let Ok(order) = serde_json::from_str(&line) else {
+                    eprintln!("error: the order {line:?} is unknown");
+                    std::process::exit(2);
+                };
+                if orders.send(order).is_err() {
                     return;
                 }
             }
@@ -28,7 +33,7 @@ impl Orders {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub async fn next(&mut self) -> String {
+    pub async fn next(&mut self) -> Order {
         match self.0.recv().await {
             Some(order) => order,
             None => std::future::pending().await,
@@ -39,7 +44,7 @@ impl Orders {
     ///
     /// # Cancel safety
     /// What was dropped is dropped.
-    pub async fn wait_for(&mut self, order: &str) {
-        while self.next().await != order {}
+    pub async fn wait_for(&mut self, order: &Order) {
+        while self.next().await != *order {}
     }
 }

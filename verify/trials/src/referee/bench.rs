@@ -1,7 +1,8 @@
 //! What the referee does: it writes down what it hears, and judges.
 
+use super::Testimony;
 use crate::{
-    line::say,
+    line::{Order, Report},
     node::{Failure, Orders},
 };
 use lock_core::{FencingToken, LockName, clock::Moment};
@@ -17,8 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Says `listening <address>`, and at each order `judge`, once all witnesses have left: `violation …` for each, and
-/// `verdict windows=<n> violations=<n>`.
+/// Reports `listening`, and at each order `judge`, once all witnesses have left, each `violation` and the `verdict`.
 ///
 /// # Errors
 /// If there is no port.
@@ -27,7 +27,7 @@ use std::{
 /// Dropping it ends the judging, not the listening, which ends with the process.
 pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    say(format_args!("listening {}", listener.local_addr()?));
+    Report::Listening { address: listener.local_addr()? }.say();
     let (history, present) = (Arc::new(History::new()), Arc::new(AtomicUsize::new(0)));
     {
         let (history, present) = (history.clone(), present.clone());
@@ -44,15 +44,15 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
         });
     }
     loop {
-        orders.wait_for("judge").await;
+        orders.wait_for(&Order::Judge).await;
         while present.load(Ordering::SeqCst) > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let found = history.check();
         for violation in &found {
-            say(format_args!("violation {violation}"));
+            Report::Violation { text: violation.to_string() }.say();
         }
-        say(format_args!("verdict windows={} violations={}", history.windows().len(), found.len()));
+        Report::Verdict { windows: history.windows().len(), violations: found.len() }.say();
     }
 }
 
@@ -69,20 +69,16 @@ fn hear(history: &History, witness: TcpStream) {
 }
 
 fn write_down(history: &History, holds: &mut HashMap<u64, HoldKey>, line: &str) -> Option<()> {
-    let mut words = line.split_ascii_whitespace();
-    let what = words.next()?;
-    let name = if what == "enter" { words.next() } else { None };
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let hold = number()?;
-    match what {
-        "enter" => {
-            let (name, token) = (LockName::new(name?).ok()?, FencingToken::new(number()?));
-            let (from, until) = (Moment::from_micros(number()?), Moment::from_micros(number()?));
+    match serde_json::from_str(line).ok()? {
+        Testimony::Enter { hold, name, token, from, until } => {
+            let (name, token) = (LockName::new(name).ok()?, FencingToken::new(token));
+            let (from, until) = (Moment::from_micros(from), Moment::from_micros(until));
             holds.insert(hold, history.granted(&name, token, from, until));
         }
-        "extend" => history.extended(*holds.get(&hold)?, Moment::from_micros(number()?)),
-        "exit" => history.ended(*holds.get(&hold)?, Moment::from_micros(number()?)),
-        _ => return None,
+        Testimony::Extend { hold, until } => {
+            history.extended(*holds.get(&hold)?, Moment::from_micros(until));
+        }
+        Testimony::Exit { hold, at } => history.ended(*holds.get(&hold)?, Moment::from_micros(at)),
     }
     Some(())
 }

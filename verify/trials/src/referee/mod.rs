@@ -8,7 +8,7 @@ mod bench;
 mod witness;
 
 pub use bench::preside;
-pub use witness::{Inside, Witness};
+pub use witness::{Inside, Testimony, Witness};
 
 use rustix::time::{ClockId, clock_gettime};
 

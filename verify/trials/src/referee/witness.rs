@@ -1,7 +1,9 @@
 //! What a holder says to the referee.
 
 use super::boot;
+use crate::line::json;
 use lock_core::{Hold, LockGuard};
+use serde::{Deserialize, Serialize};
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
@@ -15,6 +17,19 @@ use tokio::task::JoinHandle;
 
 /// A longer time between two readings of a clock means that the process stood still meanwhile.
 const STOOD_STILL: u64 = 1_000;
+
+/// A line of a witness. `hold` is a number of its own for each hold of a connection, times are those of [`boot`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the fields are named for what they are")]
+pub enum Testimony {
+    /// The holder is inside, and its hold is valid until then.
+    Enter { hold: u64, name: String, token: u64, from: u64, until: u64 },
+    /// The hold is valid until then.
+    Extend { hold: u64, until: u64 },
+    /// The holder leaves.
+    Exit { hold: u64, at: u64 },
+}
 
 /// The connection of one process to the referee. Clones share it.
 #[derive(Debug, Clone)]
@@ -45,10 +60,8 @@ impl Witness {
         // This order: what is said of a hold that ends meanwhile is that it was never valid.
         let (from, until) = (boot(), valid_until(&hold));
         let left = Arc::new(AtomicBool::new(false));
-        self.say(
-            &left,
-            &format!("enter {} {number} {} {from} {until}\n", hold.name(), hold.fencing_token().get()),
-        );
+        let (name, token) = (hold.name().to_string(), hold.fencing_token().get());
+        self.say(&left, &Testimony::Enter { hold: number, name, token, from, until });
         let watching = {
             let (this, left) = (self.clone(), left.clone());
             tokio::spawn(async move {
@@ -57,7 +70,7 @@ impl Witness {
                     if !hold.is_held() {
                         return;
                     }
-                    this.say(&left, &format!("extend {number} {}\n", valid_until(&hold)));
+                    this.say(&left, &Testimony::Extend { hold: number, until: valid_until(&hold) });
                 }
             })
         };
@@ -65,18 +78,19 @@ impl Witness {
     }
 
     /// Of a hold that was left nothing more is said.
-    fn say(&self, left: &AtomicBool, line: &str) {
+    fn say(&self, left: &AtomicBool, testimony: &Testimony) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !left.load(Ordering::Relaxed) {
             // A referee that is gone judges nothing, and its trial fails.
-            let _ = said.write_all(line.as_bytes());
+            let _ = said.write_all(format!("{}\n", json(testimony)).as_bytes());
         }
     }
 
     fn leaves(&self, left: &AtomicBool, number: u64) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         left.store(true, Ordering::Relaxed);
-        let _ = writeln!(said, "exit {number} {}", boot());
+        let exit = Testimony::Exit { hold: number, at: boot() };
+        let _ = said.write_all(format!("{}\n", json(&exit)).as_bytes());
     }
 }
 

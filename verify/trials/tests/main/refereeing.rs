@@ -1,7 +1,11 @@
 //! The referee: what it is told of holds, and that it sees what must not be.
 
 use lock_core::{LockFactory, LockGuard, LockOptions, MemoryBackend};
-use lock_trials::{process::Process, referee::Witness};
+use lock_trials::{
+    line::Order,
+    process::Process,
+    referee::{Testimony, Witness},
+};
 use std::{
     io::{BufRead, BufReader, Write},
     net::TcpListener,
@@ -34,8 +38,7 @@ async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
         let _ = guard.lost().await;
         let inside = witness.enters(&guard, SELDOM);
         let line = lines.next().unwrap().unwrap();
-        let words: Vec<_> = line.split(' ').collect();
-        let (from, until): (u64, u64) = (words[4].parse().unwrap(), words[5].parse().unwrap());
+        let Ok(Testimony::Enter { from, until, .. }) = serde_json::from_str(&line) else { panic!("{line}") };
         assert!(until <= from, "{line}");
         drop(inside);
         lines.next().unwrap().unwrap();
@@ -46,14 +49,14 @@ async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn two_valid_holds_at_once_are_a_violation() {
     let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
-    let address = process.expect("listening").at(1).parse().unwrap();
+    let address = process.expect("listening").text("address").parse().unwrap();
     let (one, two) = (Witness::of(address).unwrap(), Witness::of(address).unwrap());
     let (first, second) = (held(LockOptions::new()).await, held(LockOptions::new()).await);
     let (a, b) = (one.enters(&first, SELDOM), two.enters(&second, SELDOM));
     drop((a, b, one, two));
-    process.tell("judge");
+    process.tell(&Order::Judge);
     let lines = process.until("verdict");
     let verdict = lines.last().unwrap();
     assert_eq!((verdict.number("windows"), verdict.number("violations")), (2, 1), "{lines:?}");
-    assert!(lines[0].text().contains("two valid holds at once"), "{lines:?}");
+    assert!(lines[0].text("text").contains("two valid holds at once"), "{lines:?}");
 }

@@ -10,7 +10,7 @@ mod support;
 
 use lock_testkit::RedisServer;
 use lock_trials::{
-    line::now,
+    line::{Order, now},
     process::Process,
     together::{at_once, count_together},
 };
@@ -97,10 +97,10 @@ fn each_side_wakes_the_other() {
     // Whoever holds releases, and waits again; how long until the other has it.
     let hand_over = |holder: &mut Process, waiter: &mut Process| {
         let ordered = now();
-        holder.tell("release");
+        holder.tell(&Order::Release);
         let granted = waiter.expect("held").number("at");
         holder.expect("released");
-        holder.tell("acquire");
+        holder.tell(&Order::Acquire);
         // By the next round it waits for a message.
         sleep(Duration::from_millis(25));
         granted.saturating_sub(ordered)
@@ -155,21 +155,21 @@ fn a_forced_release_is_seen_by_both() {
     holder.expect("held");
     let mut waiter = rust(&url, &["hold", "x"]);
     assert!(waiter.line_within(Duration::from_millis(500)).is_none());
-    assert_eq!(java(&url, &["force", "x", "fenced"]).expect("forced").text(), "forced true");
+    assert!(java(&url, &["force", "x", "fenced"]).expect("forced").is("forced"));
     let at = now();
     let granted = waiter.expect("held").number("at");
     assert!(!long() || granted.saturating_sub(at) < 1_000_000, "the waiter was woken");
     // At the next renewal at the latest.
     let is_held = |holder: &mut Process| {
-        holder.tell("is_held");
-        holder.line().text() == "is_held true"
+        holder.tell(&Order::IsHeld);
+        holder.expect("is_held").is("held")
     };
     while is_held(&mut holder) {
         sleep(Duration::from_millis(100));
     }
-    waiter.tell("is_held");
-    assert_eq!(waiter.line().text(), "is_held true");
-    waiter.tell("quit");
+    waiter.tell(&Order::IsHeld);
+    assert!(waiter.expect("is_held").is("held"));
+    waiter.tell(&Order::Quit);
     drop(waiter);
 
     // Java holds, Rust forces.
@@ -178,9 +178,9 @@ fn a_forced_release_is_seen_by_both() {
     let mut waiter = java(&url, &["hold", "y", "fenced"]);
     assert!(waiter.line_within(Duration::from_millis(1_500)).is_none());
     let seen = rust(&url, &["inspect", "y"]).expect("locked");
-    assert_eq!(seen.at(1), "true");
-    assert_eq!(rust(&url, &["force", "y"]).expect("forced").text(), "forced true");
+    assert!(seen.is("locked"));
+    assert!(rust(&url, &["force", "y"]).expect("forced").is("forced"));
     waiter.expect("held");
-    holder.tell("is_held");
-    assert_eq!(holder.line().text(), "is_held false");
+    holder.tell(&Order::IsHeld);
+    assert!(!holder.expect("is_held").is("held"));
 }

@@ -5,8 +5,12 @@ use crate::{
     support::{command, node},
 };
 use lock_testkit::{ClockShift, RedisServer};
-use lock_trials::{line::now, process::Process, together::at_once};
-use std::{thread::sleep, time::Duration};
+use lock_trials::{
+    line::{Order, now},
+    process::Process,
+    together::at_once,
+};
+use std::{path::Path, thread::sleep, time::Duration};
 
 const LEASE: u64 = 3_000;
 const HOUR: i64 = 3_600;
@@ -42,9 +46,19 @@ pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
     ]
 }
 
-fn says(node: &mut Process, order: &str, answer: &str) {
-    node.tell(order);
-    assert_eq!(node.line().text(), answer);
+fn held(node: &mut Process) -> bool {
+    node.tell(&Order::IsHeld);
+    node.expect("is_held").is("held")
+}
+
+fn reads(node: &mut Process, file: &Path) -> bool {
+    node.tell(&Order::Read { file: file.to_owned() });
+    node.expect("read").is("fresh")
+}
+
+fn writes(node: &mut Process) -> bool {
+    node.tell(&Order::Write);
+    node.expect("write").is("accepted")
 }
 
 /// An expiry in Redis is a moment of its wall clock: all leases are over at once. The holder hears of it at its next
@@ -53,19 +67,19 @@ fn the_server_steps_ahead() {
     let clock = ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();
     let directory = tempfile::tempdir().unwrap();
-    let read = format!("read {}", directory.path().join("fenced.sqlite").display());
+    let file = directory.path().join("fenced.sqlite");
     let mut first = node(&server.url(), LEASE, &["hold", "x"]);
     let token = first.expect("held").number("token");
-    says(&mut first, &read, "read fresh");
+    assert!(reads(&mut first, &file));
     clock.set(HOUR);
     let mut second = node(&server.url(), LEASE, &["hold", "x"]);
     assert!(second.expect("held").number("token") > token);
-    says(&mut second, &read, "read fresh");
-    says(&mut first, "write", "write stale");
-    says(&mut second, "write", "write done");
+    assert!(reads(&mut second, &file));
+    assert!(!writes(&mut first));
+    assert!(writes(&mut second));
     sleep(Duration::from_millis(LEASE * 2 / 3));
-    says(&mut first, "is_held", "is_held false");
-    says(&mut second, "is_held", "is_held true");
+    assert!(!held(&mut first));
+    assert!(held(&mut second));
 }
 
 /// Leases last longer by the step: nobody who lives loses anything, and tokens go on rising, there and back.
@@ -78,11 +92,11 @@ fn the_server_steps_back() {
         clock.set(step);
         if step < 0 {
             sleep(Duration::from_millis(LEASE + LEASE / 2));
-            says(&mut holder, "is_held", "is_held true");
+            assert!(held(&mut holder));
         }
-        holder.tell("release");
+        holder.tell(&Order::Release);
         holder.expect("released");
-        holder.tell("acquire");
+        holder.tell(&Order::Acquire);
         let token = holder.expect("held").number("token");
         assert!(token > last, "{token} after {last}");
         last = token;
@@ -99,13 +113,13 @@ fn a_client_steps() {
     for step in [HOUR, -HOUR] {
         clock.set(step);
         sleep(Duration::from_millis(LEASE + LEASE / 2));
-        says(&mut holder, "is_held", "is_held true");
+        assert!(held(&mut holder));
     }
     let mut other = node(&server.url(), LEASE, &["hold", "x"]);
     assert!(other.line_within(Duration::from_millis(300)).is_none(), "it is held in the store as well");
-    holder.tell("release");
+    holder.tell(&Order::Release);
     let released = holder.expect("released");
-    assert!(released.text().contains("was_held=true"));
+    assert!(released.is("was_held"));
     // Its wall clock did step.
     let behind = now().saturating_sub(released.number("at")) / 1_000_000;
     assert!(behind.abs_diff(HOUR.unsigned_abs()) < 60, "it is behind by {behind} s");

@@ -4,7 +4,7 @@ use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions};
 use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
-use lock_trials::{process::Process, referee::Witness};
+use lock_trials::{line::Order, process::Process, referee::Witness};
 use std::{
     net::SocketAddr,
     process::Command,
@@ -103,7 +103,7 @@ pub(crate) struct Bench(SocketAddr);
 impl Referee {
     pub(crate) fn appears() -> Self {
         let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));
-        let address = process.expect("listening").at(1).parse().expect("an address");
+        let address = process.expect("listening").text("address").parse().expect("an address");
         Self { process, bench: Bench(address) }
     }
 
@@ -113,10 +113,10 @@ impl Referee {
 
     /// Its verdict, once all witnesses have left: how many holds it heard of, and what must not have been.
     pub(crate) fn judges(mut self) -> (u64, Vec<String>) {
-        self.process.tell("judge");
+        self.process.tell(&Order::Judge);
         let mut lines = self.process.until("verdict");
         let verdict = lines.pop().expect("the verdict comes last");
-        (verdict.number("windows"), lines.iter().map(|line| line.text().to_owned()).collect())
+        (verdict.number("windows"), lines.iter().map(|line| line.text("text").to_owned()).collect())
     }
 }
 

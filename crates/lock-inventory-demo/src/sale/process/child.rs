@@ -1,7 +1,8 @@
 //! The side of the shop: one shop, told by its stdin what to sell.
 
-use super::protocol::{Job, Reply, parse_order};
+use super::protocol::{Job, LocksOnRedis, Reply, line, parse};
 use crate::{
+    domain::Order,
     payment::Payments,
     redis::Redis,
     sale::{
@@ -36,10 +37,10 @@ pub async fn serve(database: &Path) -> ExitCode {
 }
 
 async fn run(database: &Path, lines: &mut mpsc::UnboundedReceiver<String>) -> Result<(), Failure> {
-    let Some(line) = lines.recv().await else { return Ok(()) };
-    let Job { shop, seed, locks } = Job::parse(&line)?;
+    let Some(first) = lines.recv().await else { return Ok(()) };
+    let Job { shop, seed, locks } = parse(&first)?;
     let redis = match locks {
-        Some((url, prefix)) => Some(Redis::join(url, prefix).await?),
+        Some(LocksOnRedis { url, prefix }) => Some(Redis::join(url, prefix).await?),
         None => None,
     };
     let locks = redis.as_ref().map(Locks::on);
@@ -65,10 +66,10 @@ async fn sell(
             line = lines.recv() => match line {
                 None => return Ok(()),
                 Some(line) => {
-                    let (shop, order) = (Arc::clone(shop), parse_order(&line)?);
+                    let (shop, order) = (Arc::clone(shop), parse::<Order>(&line)?);
                     tasks.spawn(async move {
                         let answer = shop.sell(&order).await?;
-                        say(&Reply::Answer(order.number, answer));
+                        say(&Reply::Answer { order: order.number, answer });
                         Ok(())
                     });
                 }
@@ -91,7 +92,7 @@ fn input() -> mpsc::UnboundedReceiver<String> {
 /// Says it in one write. If nobody listens any more, stdin has ended as well, and tells.
 fn say(reply: &Reply) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(format!("{reply}\n").as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(line(reply).as_bytes()).and_then(|()| out.flush());
 }
 
 fn chain(error: &(dyn Error + 'static)) -> String {

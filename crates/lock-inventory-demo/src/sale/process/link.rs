@@ -1,15 +1,13 @@
 //! One shop process, seen from here: orders go in, answers come out, and when it ends everybody who waits is told why.
 
-use super::protocol::{Job, Reply, order_line};
+use super::protocol::{Job, Reply, line, parse};
 use crate::{
     domain::{Answer, Order, OrderNumber},
     sale::SaleError,
 };
 use std::{
     collections::HashMap,
-    env,
-    error::Error,
-    fmt, io,
+    env, io,
     path::Path,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -74,7 +72,7 @@ impl ShopProcess {
     /// Gives it its job, and waits until it can sell.
     pub(super) async fn open(&self, job: &Job) -> Result<(), SaleError> {
         // If it cannot be written to, it has ended: the phase says why.
-        let _ = self.write(&job.line()).await;
+        let _ = self.write(&line(job)).await;
         self.reaches(|phase| matches!(phase, Phase::Open)).await
     }
 
@@ -91,7 +89,7 @@ impl ShopProcess {
     async fn ask(&self, order: &Order) -> Option<Answer> {
         let (tell, told) = oneshot::channel();
         self.asked().as_mut()?.insert(order.number, tell);
-        self.write(&order_line(order)).await.ok()?;
+        self.write(&line(order)).await.ok()?;
         told.await.ok()
     }
 
@@ -146,10 +144,10 @@ impl ShopProcess {
         let mut lines = BufReader::new(output).lines();
         let end = loop {
             let Ok(Some(line)) = lines.next_line().await else { break self.buried().await };
-            match Reply::parse(&line) {
+            match parse(&line) {
                 Ok(Reply::Ready) => drop(self.phase.send_replace(Phase::Open)),
-                Ok(Reply::Answer(number, answer)) => {
-                    let buyer = self.asked().as_mut().and_then(|asked| asked.remove(&number));
+                Ok(Reply::Answer { order, answer }) => {
+                    let buyer = self.asked().as_mut().and_then(|asked| asked.remove(&order));
                     // A buyer who has left is one of a sale that was given up.
                     let _ = buyer.map(|buyer| buyer.send(answer));
                 }
@@ -185,36 +183,28 @@ impl ShopProcess {
 }
 
 /// Why a shop process did not come to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessEnd {
     /// It ended without a word: it crashed, or was killed.
+    #[error("{}", died(.0.as_ref()))]
     Died(Option<ExitStatus>),
     /// It said why.
+    #[error("{0}")]
     Failed(String),
     /// It said something that is not understood.
+    #[error("it said something else than a shop says: run the sale again with one build of the program")]
     NotUnderstood,
     /// It says nothing.
+    #[error("it said nothing for {PATIENCE:?}: is it stopped?")]
     Silent,
 }
 
-impl fmt::Display for ProcessEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Died(Some(status)) => {
-                write!(f, "it was killed or crashed ({status}): run the sale again, nothing of it is left")
-            }
-            Self::Died(None) => write!(f, "it closed its output and goes on: run the sale again"),
-            Self::Failed(why) => f.write_str(why),
-            Self::NotUnderstood => {
-                write!(
-                    f,
-                    "it said something else than a shop says: run the sale again with one build of the program"
-                )
-            }
-            Self::Silent => write!(f, "it said nothing for {PATIENCE:?}: is it stopped?"),
+fn died(status: Option<&ExitStatus>) -> String {
+    match status {
+        Some(status) => {
+            format!("it was killed or crashed ({status}): run the sale again, nothing of it is left")
         }
+        None => "it closed its output and goes on: run the sale again".to_owned(),
     }
 }
-
-impl Error for ProcessEnd {}

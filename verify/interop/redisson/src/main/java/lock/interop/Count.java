@@ -33,7 +33,7 @@ record Count(String name, Kind kind, int threads, int sections, String key) impl
                 done += grants.size();
                 report(grants, lines);
             }
-            lines.say("done sections=" + done);
+            lines.say("done", "\"sections\":" + done);
         } finally {
             pool.shutdown();
         }
@@ -54,7 +54,7 @@ record Count(String name, Kind kind, int threads, int sections, String key) impl
 
     private void report(List<Grant> grants, Lines lines) {
         if (kind == Kind.FENCED) {
-            grants.forEach(grant -> lines.say("token " + grant.token() + " " + grant.atMicros()));
+            grants.forEach(grant -> lines.say("token", grant.fields()));
         }
     }
 }

@@ -10,6 +10,6 @@ record Force(String name, Kind kind) implements Command {
 
     @Override
     public void run(Client client, Lines lines) {
-        lines.say("forced " + client.lock(name, kind).redisson().forceUnlock());
+        lines.say("forced", "\"forced\":" + client.lock(name, kind).redisson().forceUnlock());
     }
 }

@@ -7,8 +7,8 @@ record Grant(Long token, long atMicros) {
         return new Grant(token, WallClock.micros());
     }
 
-    @Override
-    public String toString() {
-        return "token=" + (token == null ? "-" : token) + " at=" + atMicros;
+    /** Its fields in a report. */
+    String fields() {
+        return "\"token\":" + token + ",\"at\":" + atMicros;
     }
 }

@@ -20,9 +20,9 @@ record Hold(String name, Kind kind) implements Command {
                 case "acquire" -> acquire(lock, lines);
                 case "release" -> {
                     lock.release();
-                    lines.say("released at=" + WallClock.micros());
+                    lines.say("released", "\"at\":" + WallClock.micros());
                 }
-                case "is_held" -> lines.say("is_held " + lock.redisson().isHeldByCurrentThread());
+                case "is_held" -> lines.say("is_held", "\"held\":" + lock.redisson().isHeldByCurrentThread());
                 case "quit" -> {
                     return;
                 }
@@ -32,6 +32,6 @@ record Hold(String name, Kind kind) implements Command {
     }
 
     private static void acquire(NodeLock lock, Lines lines) {
-        lines.say("held " + lock.acquire());
+        lines.say("held", lock.acquire().fields());
     }
 }

@@ -15,6 +15,8 @@ record Inspect(String name) implements Command {
         RLock lock = client.view(name);
         boolean locked = lock.isLocked();
         long remaining = lock.remainTimeToLive();
-        lines.say("locked " + locked + " remaining=" + remaining + " holds=" + lock.getHoldCount());
+        lines.say(
+                "locked",
+                "\"locked\":" + locked + ",\"remaining\":" + remaining + ",\"holds\":" + lock.getHoldCount());
     }
 }

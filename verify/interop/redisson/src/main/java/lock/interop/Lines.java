@@ -5,28 +5,40 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
-/** The talk with the test: lines in, lines out, each of them flushed. */
+/** Orders in, reports out: each a line with a JSON object, and each report flushed. Their values are numbers and words. */
 final class Lines {
 
     private final BufferedReader in =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
 
-    void say(String line) {
-        System.out.println(line);
+    private static final String ORDER_BEGINS = "{\"do\":\"";
+    private static final String ORDER_ENDS = "\"}";
+
+    void say(String report) {
+        say(report, "");
+    }
+
+    /** A report with fields, as JSON without the braces. */
+    void say(String report, String fields) {
+        System.out.println("{\"say\":\"" + report + "\"" + (fields.isEmpty() ? "" : "," + fields) + "}");
         System.out.flush();
     }
 
-    /** The next line. When the other side has closed, the process ends here, and unlocks nothing. */
+    /** The next order. When the other side has closed, the process ends here, and unlocks nothing. */
     String hear() throws IOException {
         String line = in.readLine();
         if (line == null) {
             Runtime.getRuntime().halt(0);
             throw new IllegalStateException("halted");
         }
-        return line.strip();
+        String order = line.strip();
+        if (!order.startsWith(ORDER_BEGINS) || !order.endsWith(ORDER_ENDS)) {
+            throw new IOException("not understood: " + line);
+        }
+        return order.substring(ORDER_BEGINS.length(), order.length() - ORDER_ENDS.length());
     }
 
-    /** Takes the next line, and refuses any but the one that is wanted. */
+    /** Takes the next order, and refuses any but the one that is wanted. */
     void expect(String wanted) throws IOException {
         String line = hear();
         if (!line.equals(wanted)) {
