@@ -21,12 +21,12 @@ const RESERVE: u32 = 64;
 
 impl Chain {
     pub(super) fn begin(granted_at: Moment) -> Self {
-        Self { granted_at, passes: 0 }
+        Self { granted_at, is_used: false }
     }
 
     /// Whether the lease was passed on at all.
     pub(super) fn is_used(&self) -> bool {
-        self.passes > 0
+        self.is_used
     }
 }
 
@@ -44,7 +44,7 @@ impl Hold {
     /// The same lease, under the next token, for the next owner. Its deadline and its renewals go on.
     fn pass_to(&mut self, front: &Entry, now: Moment) -> Grant {
         self.id.token = self.id.token.next();
-        self.chain.passes += 1;
+        self.chain.is_used = true;
         self.begin(front.owner, now, now);
         Grant {
             hold: self.id,

@@ -113,7 +113,7 @@ pub(super) struct Hold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Chain {
     pub(super) granted_at: Moment,
-    pub(super) passes: u32,
+    pub(super) is_used: bool,
 }
 
 /// Whether somebody in this process waits for this hold.

@@ -11,6 +11,7 @@ mod cancellation;
 mod drop_anywhere;
 mod exclusion;
 mod gauge;
+mod hand_off;
 mod held_up;
 mod imports;
 mod life;
