@@ -112,7 +112,7 @@ impl World {
                 }
             }
             7 => self.put_down(u)?,
-            8 => self.feed(u.choose(&[Event::Woken, Event::Suspicion])?.clone()),
+            8 => self.feed(u.choose(&[Event::Woken, Event::Suspicion, Event::RenewEarly])?.clone()),
             9 => {
                 if let Some((_, hold, _, deadline)) = self.machine.holder()
                     && deadline <= self.dice.now

@@ -35,6 +35,11 @@ impl Schedule {
         std::mem::replace(&mut self.wakes, later).into_values().collect()
     }
 
+    /// The entries that wake up until then. They stay in the schedule.
+    pub(super) fn waking_by(&self, at: Moment) -> Vec<Arc<LockEntry>> {
+        self.wakes.range(..=(at, u64::MAX)).map(|(_, entry)| entry.clone()).collect()
+    }
+
     pub(super) fn clear(&mut self) {
         self.wakes.clear();
     }

@@ -4,7 +4,13 @@
 //! after it released or acquired a lock delays no renewal of another. Such a thread may hold up the worker; then this task
 //! does the worker's work.
 
-use super::{alarm::Alarm, op::IoPolicy, shared::Shared, work::Calls};
+use super::{
+    alarm::Alarm,
+    entry::LockEntry,
+    op::{IoPolicy, Op},
+    shared::Shared,
+    work::Calls,
+};
 use crate::{
     machine::Event,
     sync::{Id, lock},
@@ -43,7 +49,7 @@ impl Timekeeper {
             drift = shared.notice_jump(drift);
             shared.expire_calls(runtime);
             shared.tick_due_entries();
-            for call in shared.renewal_calls(shared.work.take_renewals()) {
+            for call in shared.renewal_calls(shared.gather_renewals()) {
                 calls.push(call.started().answer);
             }
             // The worker is held up, or about to do this itself: the first that comes does it.
@@ -88,6 +94,18 @@ impl Shared {
                 self.deliver_answered(answered);
             }
         }
+    }
+
+    /// The renewals that are due and, if there is any, those of other entries that are due soon: one call carries them all.
+    fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Op)> {
+        let mut renewals = self.work.take_renewals();
+        if let (false, Ok(terms)) = (renewals.is_empty(), &self.default_terms) {
+            let soon = self.clock.now() + terms.lease / 20;
+            let waking = lock(&self.schedule).waking_by(soon);
+            waking.iter().for_each(|entry| self.dispatch(entry, Event::RenewEarly, IoPolicy::Inline));
+            renewals.extend(self.work.take_renewals());
+        }
+        renewals
     }
 
     fn next_due(&self) -> Option<Moment> {

@@ -121,6 +121,8 @@ pub enum Event {
         /// The hold.
         hold: HoldId,
     },
+    /// Renewals of other locks are about to be sent: renew with them if the renewal is due within a twentieth of the lease.
+    RenewEarly,
     /// Time passed.
     Tick,
     /// The factory shuts down.

@@ -106,6 +106,7 @@ impl Machine {
             Event::Release { hold, ticket } => self.on_release(s, hold, Some(ticket)),
             Event::Drop { hold } => self.on_release(s, hold, None),
             Event::Expired { hold } => self.on_expired(s, hold),
+            Event::RenewEarly => self.renew_early(s),
             Event::Tick => {}
             Event::Shutdown => self.on_close(s),
         }

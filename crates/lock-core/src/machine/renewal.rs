@@ -18,6 +18,9 @@ use crate::{
     time::Moment,
 };
 
+/// A renewal that is due within this part of the lease may be sent with those of other locks.
+const EARLY_PART: u32 = 20;
+
 impl Renewal {
     pub(super) fn after(sent: Moment, terms: &Terms) -> Self {
         let next_at = match terms.keep {
@@ -57,6 +60,15 @@ impl Machine {
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
+            hold.renewal.next_at = s.now;
+        }
+    }
+
+    /// Renews a little early, with those of other locks. A retry keeps its back-off.
+    pub(super) fn renew_early(&mut self, s: &mut Ctx<'_>) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| !hold.renewal.suspect)
+            && hold.renewal.next_at <= s.now + hold.terms.lease / EARLY_PART
+        {
             hold.renewal.next_at = s.now;
         }
     }
