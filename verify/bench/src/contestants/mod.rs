@@ -1,5 +1,6 @@
 //! The locks that are measured, behind one trait without boxes, so that a measurement adds the same to each.
 
+mod channels;
 mod floor;
 mod hand_off;
 mod hash;

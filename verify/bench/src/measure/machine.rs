@@ -17,7 +17,10 @@ pub(crate) struct Machine {
     pub(crate) redis: String,
     pub(crate) rustc: &'static str,
     pub(crate) fred: &'static str,
+    /// Absent if it was left out.
     pub(crate) rslock: Option<&'static str>,
+    /// The client of `rslock`.
+    pub(crate) redis_rs: Option<&'static str>,
     pub(crate) optimized: bool,
 }
 
@@ -34,6 +37,7 @@ impl Machine {
             rustc: env!("LOCK_BENCH_RUSTC"),
             fred: locked("fred"),
             rslock: cfg!(feature = "rslock").then(|| locked("rslock")),
+            redis_rs: cfg!(feature = "rslock").then(|| locked("redis")),
             optimized: !cfg!(debug_assertions),
         })
     }

@@ -19,11 +19,11 @@ pub(crate) fn summarize(
     let work = sections.iter().map(|s| s.leave.clamp(start, end) - s.enter.clamp(start, end)).sum();
     figures.insert(Metric::SectionShare, seconds(work) / wall);
 
-    // Of cycles that began inside of the window, also if they ended later: the longest waits would be lost.
-    let begun = || sections.iter().filter(|s| (start..end).contains(&s.asked));
-    let mut cycles: Vec<u64> = begun().map(|s| s.done - s.asked).collect();
+    // A wait that began before the window or ended after it counts in full, or the longest would be lost.
+    let touching = || sections.iter().filter(|s| s.asked < end && s.enter >= start);
+    let mut cycles: Vec<u64> = touching().map(|s| s.done - s.asked).collect();
     add_percentile(&mut figures, Metric::CycleP50, &mut cycles, 0.5);
-    let mut waits: Vec<u64> = begun().map(|s| s.enter - s.asked).collect();
+    let mut waits: Vec<u64> = touching().map(|s| s.enter - s.asked).collect();
     for (metric, part) in
         [(Metric::WaitP50, 0.5), (Metric::WaitP99, 0.99), (Metric::WaitP999, 0.999), (Metric::WaitMax, 1.0)]
     {

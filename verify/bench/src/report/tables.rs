@@ -35,7 +35,10 @@ impl Report {
         if !machine.optimized {
             text += "THIS IS A BUILD WITHOUT OPTIMISATION: its figures mean nothing.\n\n";
         }
-        let rslock = machine.rslock.map_or("left out".to_owned(), |version| format!("rslock {version}"));
+        let rslock = match (machine.rslock, machine.redis_rs) {
+            (Some(rslock), Some(client)) => format!("rslock {rslock} on redis-rs {client}"),
+            _ => "without rslock".to_owned(),
+        };
         let _ = writeln!(
             text,
             "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, {rslock}.\n\n\

@@ -50,7 +50,7 @@ impl Effort {
     }
 
     pub(crate) fn waiting(self) -> Duration {
-        Duration::from_millis(self.choose(100, 4_000, 20_000))
+        Duration::from_millis(self.choose(100, 2_500, 20_000))
     }
 
     pub(crate) fn held_locks(self) -> usize {

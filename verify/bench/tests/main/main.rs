@@ -13,6 +13,14 @@ fn every_workload_yields_figures() {
         .expect("the benchmark can be started");
     assert!(output.status.success(), "the benchmark failed: {}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    for version in ["redis", "rustc", "fred", "rslock"] {
+        let known = report["machine"][version].as_str().is_some_and(|text| text.contains('.'));
+        assert!(
+            known || version == "rslock" && cfg!(not(feature = "rslock")),
+            "{version}: {:#}",
+            report["machine"]
+        );
+    }
     let workloads = list(&report["workloads"]);
     assert_eq!(workloads.len(), 10);
     for case in workloads.iter().flat_map(|workload| list(&workload["cases"])) {
