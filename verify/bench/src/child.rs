@@ -9,10 +9,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
+    io::{self, BufRead, Read},
     path::PathBuf,
-    process::{self, Child, ChildStdin, ChildStdout, Command, Stdio},
-    thread,
+    process, thread,
 };
 
 /// All that a process has to know.
@@ -90,60 +89,4 @@ pub(crate) fn wait_for_start() -> Result<u64> {
         process::exit(1);
     });
     Ok(start)
-}
-
-/// A process that was given an order. It is killed when it is dropped.
-pub(crate) struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Worker {
-    /// Starts this program once more.
-    pub(crate) fn start(order: &Order) -> Result<Self> {
-        let program = std::env::current_exe()?;
-        let mut child = Command::new(program)
-            .args(["child", &serde_json::to_string(order)?])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a child has no pipes".into());
-        };
-        Ok(Self { child, orders, answers: BufReader::new(answers) })
-    }
-
-    /// Waits until the process is ready.
-    pub(crate) fn wait_until_ready(&mut self) -> Result<()> {
-        match self.line()?.as_str() {
-            "ready" => Ok(()),
-            other => Err(format!("a child said {other:?} before it was ready").into()),
-        }
-    }
-
-    /// Tells the process when measuring starts.
-    pub(crate) fn start_at(&mut self, instant: u64) -> Result<()> {
-        Ok(writeln!(self.orders, "{instant}")?)
-    }
-
-    /// Waits for the answer.
-    pub(crate) fn answer(&mut self) -> Result<Answer> {
-        Ok(serde_json::from_str(&self.line()?)?)
-    }
-
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        match self.answers.read_line(&mut line)? {
-            0 => Err("a child ended without an answer; its error is above".into()),
-            _ => Ok(line.trim_end().to_owned()),
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

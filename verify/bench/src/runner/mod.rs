@@ -2,6 +2,7 @@
 
 mod measurement;
 mod session;
+mod worker;
 
 pub(crate) use self::{measurement::Measurement, session::Placement};
 

@@ -1,8 +1,9 @@
 //! A server and the processes that use it, for one measurement.
 
+use super::worker::Worker;
 use crate::{
     Result,
-    child::{Answer, Order, Worker},
+    child::{Answer, Order},
     contestants::Contestant,
     jobs::{Job, nanos},
     measure::{Section, now, pinning, read},

@@ -28,7 +28,7 @@ impl Effort {
 
     /// How long cycles are measured.
     pub(crate) fn window(self) -> Duration {
-        Duration::from_millis(self.choose(40, 500, 2_000))
+        Duration::from_millis(self.choose(40, 400, 2_000))
     }
 
     /// How long cycles of several processes are measured.
@@ -37,7 +37,7 @@ impl Effort {
     }
 
     pub(crate) fn warm_up(self) -> Duration {
-        Duration::from_millis(self.choose(30, 200, 500))
+        Duration::from_millis(self.choose(30, 150, 500))
     }
 
     /// How many cycles each task makes while allocations are counted.
