@@ -1,0 +1,131 @@
+//! The state machine, without a driver: events in, commands out. The store of these stories grants everything.
+
+use divan::Bencher;
+use lock_core::{
+    FencingToken,
+    backend::{Acquired, LeaseNumber, Released, Reply, Retention},
+    clock::{Moment, ServerTime},
+    model::{
+        Command, Entry, Env, Event, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms, Ticket, WaitPolicy,
+        WaiterId,
+    },
+};
+use std::time::Duration;
+
+/// One waiter enters, is granted the lock, and releases it.
+#[divan::bench]
+fn uncontended_cycle(bencher: Bencher<'_, '_>) {
+    let mut story = Story::new();
+    bencher.bench_local(|| {
+        story.enter();
+        story.until_released();
+    });
+}
+
+/// Sixteen waiters enter at once, and each is served.
+#[divan::bench]
+fn sixteen_waiters(bencher: Bencher<'_, '_>) {
+    let mut story = Story::new();
+    bencher.bench_local(|| {
+        for _ in 0..16 {
+            story.enter();
+        }
+        story.until_released();
+    });
+}
+
+struct Story {
+    machine: Machine,
+    world: World,
+    commands: Vec<Command>,
+    waiters: u64,
+    tokens: u64,
+}
+
+struct World {
+    drawn: u64,
+}
+
+const SERVER_NOW: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
+
+impl Env for World {
+    fn random(&mut self) -> u64 {
+        self.drawn += 1;
+        self.drawn << 32
+    }
+
+    fn server_now(&mut self) -> ServerTime {
+        SERVER_NOW
+    }
+
+    fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
+        0
+    }
+}
+
+impl Story {
+    fn new() -> Self {
+        // Without push no subscription has to be answered.
+        let config = MachineConfig { push: false, ..MachineConfig::default() };
+        Self {
+            machine: Machine::new(config),
+            world: World { drawn: 0 },
+            commands: Vec::new(),
+            waiters: 0,
+            tokens: 0,
+        }
+    }
+
+    fn enter(&mut self) {
+        self.waiters += 1;
+        self.handle(Event::Enter(Entry {
+            waiter: WaiterId(self.waiters),
+            owner: OwnerId(self.waiters),
+            owned: false,
+            terms: TERMS,
+            wait_policy: WaitPolicy::Unbounded,
+            join: None,
+        }));
+    }
+
+    /// Answers what the machine asks of the store, and releases every hold at once, until the machine asks no more.
+    fn until_released(&mut self) {
+        while let Some(command) = self.commands.pop() {
+            match command {
+                Command::TryAcquire { lease, .. } => {
+                    self.tokens += 1;
+                    let token = FencingToken::new(self.tokens);
+                    let granted = Acquired::Granted { first: token, last: token };
+                    self.handle(Event::Acquired { lease, outcome: Ok(Reply::new(SERVER_NOW, granted)) });
+                }
+                Command::Release { lease, depth_left, .. } => self.released(lease, depth_left),
+                Command::Grant { grant, .. } => {
+                    self.handle(Event::Release { hold: grant.hold, ticket: Ticket(self.tokens) });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn released(&mut self, lease: LeaseNumber, depth_left: u32) {
+        let outcome = Ok(Reply::new(SERVER_NOW, Released::Released { listeners: None }));
+        self.handle(Event::Released { lease, depth_left, outcome });
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.machine.handle(Moment::START, event, &mut self.world, &mut self.commands);
+    }
+}
+
+/// The default options.
+const TERMS: Terms = Terms {
+    lease: Duration::from_secs(30),
+    keep: Keep::Renewed { every: Duration::from_secs(10) },
+    operation_timeout: Duration::from_secs(3),
+    margin: Duration::from_millis(302),
+    outage_budget: Duration::from_secs(30),
+    poll_interval: Duration::from_secs(30),
+    max_hold: None,
+    token_floor: None,
+    retention: Retention::Backend,
+};

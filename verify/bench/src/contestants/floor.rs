@@ -1,0 +1,63 @@
+//! fred, as the floors use it: one connection for commands, scripts that are loaded when it is opened.
+
+use crate::Result;
+use fred::{
+    clients::Client,
+    interfaces::ClientLike,
+    types::{Builder, ClusterHash, CustomCommand, FromValue, config::Config},
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+use uuid::Uuid;
+
+/// The lease of a floor, in milliseconds: that of our default options.
+pub(crate) const LEASE_MS: &str = "30000";
+
+/// Opens a connection.
+pub(crate) async fn open(url: &str) -> Result<Client> {
+    let mut builder = Builder::from_config(Config::from_url(url)?);
+    builder.with_connection_config(|connection| connection.tcp.nodelay = Some(true));
+    let client = builder.build()?;
+    client.init().await?;
+    Ok(client)
+}
+
+/// A script that the server has loaded, by its digest.
+#[derive(Debug, Clone)]
+pub(crate) struct Script(String);
+
+impl Script {
+    pub(crate) async fn load(client: &Client, source: &str) -> Result<Self> {
+        let load = CustomCommand::new_static("SCRIPT", ClusterHash::FirstKey, false);
+        Ok(Self(client.custom(load, vec!["LOAD", source]).await?))
+    }
+
+    /// Runs the script with one key.
+    pub(crate) async fn run<R: FromValue>(
+        &self,
+        client: &Client,
+        key: &str,
+        arguments: &[&str],
+    ) -> Result<R> {
+        let evalsha = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
+        let mut words = vec![self.0.as_str(), "1", key];
+        words.extend(arguments);
+        Ok(client.custom(evalsha, words).await?)
+    }
+}
+
+/// Draws the owners of a process: one for each acquire.
+#[derive(Debug)]
+pub(crate) struct Owners {
+    process: Uuid,
+    next: AtomicU64,
+}
+
+impl Owners {
+    pub(crate) fn new() -> Self {
+        Self { process: Uuid::new_v4(), next: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn next(&self) -> String {
+        format!("{}:{}", self.process, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,126 @@
+//! The locks that are measured, behind one trait without boxes, so that a measurement adds the same to each.
+
+mod channels;
+mod floor;
+mod hand_off;
+mod hash;
+mod ours;
+mod queue;
+#[cfg(feature = "rslock")]
+mod rslock;
+mod set_nx;
+mod tokio_mutex;
+
+#[cfg(feature = "rslock")]
+pub(crate) use self::rslock::Rslock;
+pub(crate) use self::{
+    hand_off::HandOff,
+    hash::Hash,
+    ours::{Fred, FredOtel, Memory},
+    queue::Queue,
+    set_nx::SetNx,
+    tokio_mutex::TokioMutex,
+};
+
+use crate::Result;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+
+/// A connected client of a lock library, or of a lock that is written out by hand.
+pub(crate) trait Locks: Sized + Send + Sync + 'static {
+    type Lock: Lock;
+
+    /// Connects to a server; locks without a server ignore the address.
+    fn connect(url: &str) -> impl Future<Output = Result<Self>> + Send;
+
+    /// Returns the lock of this name, without any IO.
+    fn lock(&self, name: &str) -> Result<Self::Lock>;
+}
+
+/// A named lock.
+pub(crate) trait Lock: Clone + Send + Sync + 'static {
+    type Held: Send;
+
+    /// Waits for the lock.
+    fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
+
+    /// Releases the lock. Fails if it was lost before.
+    fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
+
+    /// Returns the fencing token, where the library has them.
+    fn token(_held: &Self::Held) -> Option<u64> {
+        None
+    }
+}
+
+/// The contestants, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Contestant {
+    Fred,
+    FredOtel,
+    Memory,
+    Hash,
+    Queue,
+    HandOff,
+    SetNx,
+    Rslock,
+    TokioMutex,
+    Layer,
+    Handler,
+}
+
+impl Contestant {
+    /// The name in tables.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Fred => "lock-fred",
+            Self::FredOtel => "lock-fred + OpenTelemetry",
+            Self::Memory => "in memory",
+            Self::Hash => "hash floor",
+            Self::Queue => "hash floor + queue",
+            Self::HandOff => "hash floor + hand-off",
+            Self::SetNx => "SET NX floor",
+            Self::Rslock => "rslock",
+            Self::TokioMutex => "tokio Mutex",
+            Self::Layer => "lock-tower, in memory",
+            Self::Handler => "bare handler",
+        }
+    }
+
+    /// What the contestant is and which settings it has.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::Fred => "lock-core over lock-fred, default options",
+            Self::FredOtel => "the same with `OtelObserver` on the OpenTelemetry SDK, exporting to memory",
+            Self::Memory => "lock-core over `MemoryBackend`, default options",
+            Self::Hash => {
+                "two scripts on fred, as Redisson has them: hash, PEXPIRE, DEL, PUBLISH; no renewal, no token"
+            }
+            Self::Queue => "the hash floor behind one `tokio::sync::Mutex` for each name and process",
+            Self::HandOff => {
+                "the hash floor, and up to 64 passes of the lease inside the process; no limit of time"
+            }
+            Self::SetNx => "SET NX PX and compare-and-delete on fred; no waiting, no renewal, no token",
+            Self::Rslock => {
+                "rslock on redis-rs, a TTL of 30 s, its default retries (3 tries, pauses of 0 to 200 ms, repeated \
+                 by `acquire`); no renewal, no token"
+            }
+            Self::TokioMutex => {
+                "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
+            }
+            Self::Layer => "a request through `LockLayer` over `MemoryBackend`",
+            Self::Handler => "the same request without the layer",
+        }
+    }
+
+    /// Whether it was compiled in.
+    pub(crate) fn is_built_in(self) -> bool {
+        self != Self::Rslock || cfg!(feature = "rslock")
+    }
+
+    /// Whether it needs a Redis server.
+    pub(crate) fn needs_server(self) -> bool {
+        !matches!(self, Self::Memory | Self::TokioMutex | Self::Layer | Self::Handler)
+    }
+}

@@ -1,0 +1,80 @@
+//! The locks of this workspace, with default options.
+
+use super::{Lock, Locks};
+use crate::Result;
+use lock_core::{LockFactory, LockGuard, MemoryBackend, observer::OtelObserver};
+use lock_fred::RedisBackend;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+
+/// On Redis, through fred.
+pub(crate) struct Fred(LockFactory);
+
+impl Locks for Fred {
+    type Lock = lock_core::Lock;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Ok(Self(LockFactory::new(RedisBackend::connect(url).await?)))
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.0.named(name)?)
+    }
+}
+
+/// The same, observed by an OpenTelemetry SDK.
+pub(crate) struct FredOtel {
+    locks: LockFactory,
+    /// Exports every minute, and stops when it is dropped.
+    _metrics: SdkMeterProvider,
+}
+
+impl Locks for FredOtel {
+    type Lock = lock_core::Lock;
+
+    async fn connect(url: &str) -> Result<Self> {
+        let reader = PeriodicReader::builder(InMemoryMetricExporter::default()).build();
+        let metrics = SdkMeterProvider::builder().with_reader(reader).build();
+        let observer = OtelObserver::new(&metrics.meter("lock-bench"));
+        let locks = LockFactory::builder(RedisBackend::connect(url).await?).observer(observer).build()?;
+        Ok(Self { locks, _metrics: metrics })
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.locks.named(name)?)
+    }
+}
+
+/// In the memory of the process.
+pub(crate) struct Memory(LockFactory);
+
+impl Locks for Memory {
+    type Lock = lock_core::Lock;
+
+    async fn connect(_: &str) -> Result<Self> {
+        Ok(Self(LockFactory::new(MemoryBackend::new())))
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.0.named(name)?)
+    }
+}
+
+impl Lock for lock_core::Lock {
+    type Held = LockGuard;
+
+    async fn acquire(&self) -> Result<LockGuard> {
+        Ok(self.acquire().await?)
+    }
+
+    async fn release(&self, held: LockGuard) -> Result<()> {
+        match held.release().await?.was_held() {
+            true => Ok(()),
+            false => Err(format!("{} was lost before its release", self.name()).into()),
+        }
+    }
+
+    fn token(held: &LockGuard) -> Option<u64> {
+        Some(held.fencing_token().get())
+    }
+}

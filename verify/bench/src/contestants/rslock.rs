@@ -1,0 +1,43 @@
+//! The library `rslock`, as its documentation shows it.
+
+use super::{Lock, Locks};
+use crate::Result;
+use rslock::{LockGuard, LockManager};
+use std::{sync::Arc, time::Duration};
+
+/// The lease of our default options; `rslock` has none of its own.
+const TTL: Duration = Duration::from_secs(30);
+
+pub(crate) struct Rslock(LockManager);
+
+#[derive(Clone)]
+pub(crate) struct RslockLock {
+    manager: LockManager,
+    name: Arc<str>,
+}
+
+impl Locks for Rslock {
+    type Lock = RslockLock;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Ok(Self(LockManager::new(vec![url])))
+    }
+
+    fn lock(&self, name: &str) -> Result<RslockLock> {
+        Ok(RslockLock { manager: self.0.clone(), name: name.into() })
+    }
+}
+
+impl Lock for RslockLock {
+    type Held = LockGuard;
+
+    async fn acquire(&self) -> Result<LockGuard> {
+        Ok(self.manager.acquire(&*self.name, TTL).await?)
+    }
+
+    /// `rslock` does not say whether the lock was still held.
+    async fn release(&self, held: LockGuard) -> Result<()> {
+        held.release().await;
+        Ok(())
+    }
+}

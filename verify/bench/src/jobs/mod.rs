@@ -1,0 +1,88 @@
+//! What one process does for a measurement.
+
+pub(crate) mod allocations;
+pub(crate) mod cycles;
+pub(crate) mod held;
+mod load;
+pub(crate) mod requests;
+pub(crate) mod waiters;
+
+pub(crate) use load::{Load, Names, Work};
+
+use crate::{
+    Result,
+    child::Order,
+    measure::{Usage, now},
+};
+use lock_testkit::RawRedis;
+use serde::{Deserialize, Serialize};
+use std::{process, thread, time::Duration};
+use tokio::runtime::{Builder, Runtime};
+
+/// A job, with its size.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Job {
+    /// Acquire and release, again and again.
+    Cycles(Load),
+    /// Count allocations, on one thread.
+    Allocations(allocations::Subject),
+    /// Wait for a lock that stays held.
+    Waiters { count: usize, window: Duration },
+    /// Hold locks, which the watchdog renews.
+    Held { count: usize, window: Duration },
+    /// Answer requests, without a server.
+    Requests { window: Duration },
+}
+
+/// The threads of a runtime, also where the process has one processor.
+pub(crate) const RUNTIME_THREADS: usize = 2;
+
+/// How long a job may go on after its window: it hangs then.
+const OVERTIME: Duration = Duration::from_secs(60);
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build()?)
+}
+
+/// What client and server used during a window.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Used {
+    pub(crate) client: Usage,
+    pub(crate) server: Usage,
+}
+
+impl Used {
+    /// Blocks from now until the end of the window, which begins at `start`.
+    fn during(order: &Order, start: u64, window: Duration) -> Result<Self> {
+        sleep_until(start);
+        let before = Self::until_now(order)?;
+        sleep_until(start + nanos(window));
+        let after = Self::until_now(order)?;
+        Ok(Self { client: after.client - before.client, server: after.server - before.server })
+    }
+
+    fn until_now(order: &Order) -> Result<Self> {
+        let server = order.server.map(Usage::of).transpose()?.unwrap_or_default();
+        Ok(Self { client: Usage::of(process::id())?, server })
+    }
+}
+
+fn sleep_until(instant: u64) {
+    thread::sleep(Duration::from_nanos(instant.saturating_sub(now())));
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Counts the commands that the server has executed, also those inside of scripts, without those of this function.
+fn commands(order: &Order) -> Result<u64> {
+    let address = order.url.strip_prefix("redis://").unwrap_or(&order.url);
+    let answer = RawRedis::connect(address.parse()?)?.try_command(&["INFO", "commandstats"])?;
+    let calls = answer.text().lines().filter_map(|line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls: u64 = rest.split(',').next()?.parse().ok()?;
+        Some(calls).filter(|_| name != "info")
+    });
+    Ok(calls.sum())
+}

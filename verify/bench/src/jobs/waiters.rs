@@ -1,0 +1,47 @@
+//! Tasks that wait for a lock which another process holds: they should cost Redis nothing.
+
+use super::{allocations::wait, commands, nanos, runtime, sleep_until};
+use crate::{
+    Result,
+    child::{Answer, Order, wait_for_start},
+    contestants::{Lock, Locks},
+    measure::{now, resident_bytes},
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Waited {
+    /// Resident memory that the waiters added, in bytes.
+    pub(crate) resident: u64,
+    /// Commands of the server during the window.
+    pub(crate) commands: u64,
+}
+
+/// Until every task has asked once and subscribed.
+const SETTLE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Result<Answer> {
+    let runtime = runtime()?;
+    // A second client excludes the first one, as another process does.
+    let holder = runtime.block_on(L::connect(&order.url))?;
+    let client = runtime.block_on(L::connect(&order.url))?;
+    let _held = runtime.block_on(holder.lock("held")?.acquire())?;
+    let lock = client.lock("held")?;
+    wait_for_start()?;
+    let before = resident_bytes()?;
+    let mut waiters = JoinSet::new();
+    for _ in 0..count {
+        waiters.spawn_on(wait(lock.clone()), runtime.handle());
+    }
+    sleep_until(now() + nanos(SETTLE));
+    let resident = resident_bytes()?.saturating_sub(before);
+    let first = commands(order)?;
+    sleep_until(now() + nanos(window));
+    let commands = commands(order)? - first;
+    if let Some(ended) = runtime.block_on(async { waiters.try_join_next() }) {
+        return Err(format!("a waiter ended although the lock stayed held: {ended:?}").into());
+    }
+    Ok(serde_json::to_value(Waited { resident, commands })?)
+}

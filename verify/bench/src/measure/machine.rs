@@ -1,0 +1,71 @@
+//! The machine and the versions that figures depend on.
+
+use crate::Result;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::{fs, process::Command, thread::available_parallelism};
+
+/// What stands above every report.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    /// Of the last minute, before the run: other work on the machine.
+    pub(crate) load_average: String,
+    pub(crate) redis: String,
+    pub(crate) rustc: &'static str,
+    pub(crate) fred: &'static str,
+    /// Absent if it was left out.
+    pub(crate) rslock: Option<&'static str>,
+    /// The client of `rslock`.
+    pub(crate) redis_rs: Option<&'static str>,
+    pub(crate) optimized: bool,
+}
+
+impl Machine {
+    pub(crate) fn look() -> Result<Self> {
+        let first_word = |path| Ok::<_, std::io::Error>(first_word(&fs::read_to_string(path)?));
+        Ok(Self {
+            date: Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
+            cpu: cpu()?,
+            cores: available_parallelism()?.get(),
+            kernel: first_word("/proc/sys/kernel/osrelease")?,
+            load_average: first_word("/proc/loadavg")?,
+            redis: redis()?,
+            rustc: env!("LOCK_BENCH_RUSTC"),
+            fred: locked("fred"),
+            rslock: cfg!(feature = "rslock").then(|| locked("rslock")),
+            redis_rs: cfg!(feature = "rslock").then(|| locked("redis")),
+            optimized: !cfg!(debug_assertions),
+        })
+    }
+}
+
+fn first_word(text: &str) -> String {
+    text.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+fn cpu() -> Result<String> {
+    let info = fs::read_to_string("/proc/cpuinfo")?;
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    Ok(model.map_or("unknown", |(_, model)| model).to_owned())
+}
+
+/// The version of the server in the path, which the measurements start.
+fn redis() -> Result<String> {
+    let binary =
+        std::env::var_os(lock_testkit::RedisServer::VARIABLE).unwrap_or_else(|| "redis-server".into());
+    let output = String::from_utf8(Command::new(binary).arg("--version").output()?.stdout)?;
+    let version = output.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    Ok(version.unwrap_or("unknown").to_owned())
+}
+
+/// The version of a dependency, as the workspace has locked it.
+fn locked(name: &str) -> &'static str {
+    const LOCK: &str = include_str!("../../../../Cargo.lock");
+    let package = LOCK.split("[[package]]").find(|package| package.contains(&format!("name = \"{name}\"\n")));
+    let version = package.and_then(|package| package.split("version = \"").nth(1)?.split('"').next());
+    version.unwrap_or("unknown")
+}

@@ -1,0 +1,22 @@
+//! Readings of clocks and processes, and the record of what happened under a lock.
+
+pub(crate) mod exclusion;
+mod machine;
+pub(crate) mod pinning;
+mod section;
+mod summary;
+mod usage;
+
+pub(crate) use machine::Machine;
+pub(crate) use section::{Section, read, write};
+pub(crate) use summary::summarize;
+pub(crate) use usage::{Usage, resident_bytes};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Reads the monotonic clock, which all processes of the machine share, in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    // Neither part of a monotonic time is negative.
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}

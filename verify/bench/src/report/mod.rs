@@ -1,0 +1,115 @@
+//! What a run found: one value, printed as tables or as JSON.
+
+mod spread;
+mod tables;
+
+pub(crate) use tables::Style;
+
+use crate::{
+    contestants::Contestant,
+    jobs::RUNTIME_THREADS,
+    measure::Machine,
+    metric::{Figures, Metric},
+    runner::{Case, Ratio, Samples},
+    workloads::Workload,
+};
+use lock_core::{Limits, LockOptions};
+use serde::Serialize;
+use spread::Spread;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All that was measured. Times are in seconds, memory is in bytes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    /// The options of our locks: the defaults.
+    pub(crate) options: String,
+    pub(crate) runtime_threads: usize,
+    pub(crate) contestants: BTreeMap<&'static str, &'static str>,
+    pub(crate) workloads: Vec<WorkloadReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct WorkloadReport {
+    pub(crate) workload: Workload,
+    pub(crate) title: &'static str,
+    pub(crate) cases: Vec<CaseReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct CaseReport {
+    pub(crate) label: String,
+    pub(crate) rounds: usize,
+    #[serde(skip)]
+    pub(crate) columns: Vec<Metric>,
+    #[serde(skip)]
+    pub(crate) ratios: Vec<Ratio>,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) contestant: Contestant,
+    pub(crate) figures: BTreeMap<Metric, Spread>,
+    /// In the order of the case's ratios.
+    pub(crate) ratios: Vec<RatioReport>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RatioReport {
+    pub(crate) metric: Metric,
+    pub(crate) to: Contestant,
+    /// Absent where the other one was not measured, or the figure is 0.
+    pub(crate) value: Option<Spread>,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine, workloads: Vec<WorkloadReport>) -> Self {
+        let cases = workloads.iter().flat_map(|workload| &workload.cases);
+        let contestants: BTreeSet<_> = cases.flat_map(|case| &case.rows).map(|row| row.contestant).collect();
+        Self {
+            machine,
+            options: format!("{:?}, {:?}", LockOptions::new(), Limits::new()),
+            runtime_threads: RUNTIME_THREADS,
+            contestants: contestants.into_iter().map(|one| (one.label(), one.description())).collect(),
+            workloads,
+        }
+    }
+}
+
+impl CaseReport {
+    pub(crate) fn new(case: &Case, samples: &[Samples]) -> Self {
+        let row = |one: &Samples| Row {
+            contestant: one.contestant,
+            figures: figures(&one.rounds),
+            ratios: case.ratios.iter().map(|ratio| RatioReport::new(*ratio, one, samples)).collect(),
+        };
+        Self {
+            label: case.label.clone(),
+            rounds: case.rounds,
+            columns: case.columns.clone(),
+            ratios: case.ratios.clone(),
+            rows: samples.iter().map(row).collect(),
+        }
+    }
+}
+
+impl RatioReport {
+    /// Compares round by round: what disturbs the machine disturbs both.
+    fn new(ratio: Ratio, one: &Samples, samples: &[Samples]) -> Self {
+        let Ratio { metric, to } = ratio;
+        let other = samples.iter().find(|other| other.contestant == to);
+        let rounds = other.map(|other| one.rounds.iter().zip(&other.rounds)).into_iter().flatten();
+        let values = rounds.filter_map(|(one, other)| Some(one.get(&metric)? / other.get(&metric)?));
+        Self { metric, to, value: Spread::of(values.filter(|value| value.is_finite())) }
+    }
+}
+
+fn figures(rounds: &[Figures]) -> BTreeMap<Metric, Spread> {
+    let metrics: BTreeSet<Metric> = rounds.iter().flat_map(BTreeMap::keys).copied().collect();
+    let spread = |metric| {
+        let values = rounds.iter().filter_map(|figures| figures.get(&metric).copied());
+        Some((metric, Spread::of(values)?))
+    };
+    metrics.into_iter().filter_map(spread).collect()
+}

@@ -1,0 +1,115 @@
+//! A report as text: for a terminal, or as Markdown for `docs/performance.md`.
+
+use super::{CaseReport, Report, Row, spread::Spread};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use std::fmt::Write;
+
+/// The look of tables and headings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Terminal,
+    Markdown,
+}
+
+impl Report {
+    /// Prints machine, contestants and one table for each case.
+    pub(crate) fn text(&self, style: Style) -> String {
+        let mut text = self.preface(style);
+        for workload in &self.workloads {
+            let _ = writeln!(text, "\n## {}", workload.title);
+            for case in &workload.cases {
+                let rounds = if case.rounds == 1 {
+                    "1 round".to_owned()
+                } else {
+                    format!("medians of {} rounds", case.rounds)
+                };
+                let _ = writeln!(text, "\n**{}** ({rounds})\n\n{}", case.label, case.table(style));
+            }
+        }
+        text
+    }
+
+    fn preface(&self, style: Style) -> String {
+        let machine = &self.machine;
+        let mut text = String::new();
+        if !machine.optimized {
+            text += "THIS IS A BUILD WITHOUT OPTIMISATION: its figures mean nothing.\n\n";
+        }
+        let rslock = match (machine.rslock, machine.redis_rs) {
+            (Some(rslock), Some(client)) => format!("rslock {rslock} on redis-rs {client}"),
+            _ => "without rslock".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, {rslock}.\n\n\
+             Processes use tokio's multi-thread runtime with {} threads. Figures are per cycle (acquire and release) unless \
+             their heading says otherwise. A ratio is the median of the ratios of rounds, with the least and the most. \
+             Every run was checked: no two sections of one lock overlapped in any process, and tokens rose.\n",
+            machine.date,
+            machine.cpu,
+            machine.cores,
+            machine.kernel,
+            machine.load_average,
+            machine.redis,
+            machine.rustc,
+            machine.fred,
+            self.runtime_threads,
+        );
+        let mut table = table(style);
+        table.set_header(["contestant", "description"]);
+        for (label, description) in &self.contestants {
+            table.add_row([label, description]);
+        }
+        let _ = writeln!(text, "{table}\n\nDefault options: `{}`", self.options);
+        text
+    }
+}
+
+impl CaseReport {
+    fn table(&self, style: Style) -> Table {
+        let mut table = table(style);
+        let mut headings = vec![String::new()];
+        headings.extend(self.columns.iter().map(|metric| metric.heading().to_owned()));
+        headings.extend(
+            self.ratios.iter().map(|ratio| format!("{} × {}", ratio.metric.heading(), ratio.to.label())),
+        );
+        table.set_header(headings);
+        for row in &self.rows {
+            table.add_row(self.cells(row));
+        }
+        table
+    }
+
+    fn cells(&self, row: &Row) -> Vec<Cell> {
+        let figures = self.columns.iter().map(|metric| {
+            row.figures.get(metric).map_or("–".to_owned(), |spread| metric.text(spread.median))
+        });
+        let ratios = row.ratios.iter().map(|ratio| match ratio.value {
+            Some(_) if ratio.to == row.contestant => "1".to_owned(),
+            Some(Spread { median, min, max }) => {
+                format!("{} ({}–{})", multiple(median), multiple(min), multiple(max))
+            }
+            None => "–".to_owned(),
+        });
+        let right = |text| Cell::new(text).set_alignment(CellAlignment::Right);
+        std::iter::once(Cell::new(row.contestant.label())).chain(figures.chain(ratios).map(right)).collect()
+    }
+}
+
+/// Three digits say enough of a ratio.
+fn multiple(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio < 10.0 => format!("{ratio:.2}"),
+        ratio if ratio < 100.0 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.0}"),
+    }
+}
+
+fn table(style: Style) -> Table {
+    let mut table = Table::new();
+    table.load_style(match style {
+        Style::Terminal => presets::UTF8_FULL_CONDENSED,
+        Style::Markdown => presets::ASCII_MARKDOWN,
+    });
+    table
+}

@@ -1,0 +1,62 @@
+//! Runs the cases of a workload: rounds, turns, and the figures of each turn.
+
+mod measurement;
+mod session;
+mod worker;
+
+pub(crate) use self::{measurement::Measurement, session::Placement};
+
+use crate::{
+    Result,
+    contestants::Contestant,
+    metric::{Figures, Metric},
+};
+
+/// A comparison under one load.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) label: String,
+    pub(crate) measurement: Measurement,
+    pub(crate) contestants: Vec<Contestant>,
+    pub(crate) rounds: usize,
+    /// The figures that tables show.
+    pub(crate) columns: Vec<Metric>,
+    /// The figures that are compared with those of another contestant in the same round.
+    pub(crate) ratios: Vec<Ratio>,
+}
+
+/// A figure as a multiple of that of another contestant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ratio {
+    pub(crate) metric: Metric,
+    pub(crate) to: Contestant,
+}
+
+/// The rounds of one contestant.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    pub(crate) contestant: Contestant,
+    pub(crate) rounds: Vec<Figures>,
+}
+
+impl Case {
+    /// Runs all rounds. Contestants take turns, and each round begins with another one.
+    ///
+    /// Fails at the first contestant that breaks exclusion or the order of tokens, loses a lock, or hangs.
+    pub(crate) fn run(&self) -> Result<Vec<Samples>> {
+        let built_in = self.contestants.iter().copied().filter(|contestant| contestant.is_built_in());
+        let mut samples: Vec<Samples> =
+            built_in.map(|contestant| Samples { contestant, rounds: Vec::new() }).collect();
+        for round in 0..self.rounds {
+            let turns = samples.len();
+            for turn in 0..turns {
+                let Samples { contestant, rounds } = &mut samples[(turn + round) % turns];
+                let figures = self.measurement.figures(*contestant, round).map_err(|error| {
+                    format!("{}, {}, round {}: {error}", self.label, contestant.label(), round + 1)
+                })?;
+                rounds.push(figures);
+            }
+        }
+        Ok(samples)
+    }
+}

@@ -1,0 +1,98 @@
+//! A server and the processes that use it, for one measurement.
+
+use super::worker::Worker;
+use crate::{
+    Result,
+    child::{Answer, Order},
+    contestants::Contestant,
+    jobs::{Job, nanos},
+    measure::{Section, now, pinning, read},
+};
+use lock_testkit::RedisServer;
+use serde::de::DeserializeOwned;
+use std::{path::PathBuf, time::Duration};
+use tempfile::TempDir;
+
+/// Everything that it started ends with it.
+pub(crate) struct Session {
+    contestant: Contestant,
+    server: Option<RedisServer>,
+    client_cpu: Option<usize>,
+    records: TempDir,
+}
+
+/// What the processes of a job answered.
+pub(crate) struct Outcome {
+    /// The instant at which measuring began.
+    pub(crate) start: u64,
+    answers: Vec<Answer>,
+}
+
+/// Whether server and clients have a processor each, or all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    Pinned,
+    Free,
+}
+
+impl Session {
+    /// Starts a fresh server, if the contestant needs one.
+    pub(crate) fn open(contestant: Contestant, placement: Placement) -> Result<Self> {
+        let server = contestant.needs_server().then(RedisServer::start);
+        let mut client_cpu = None;
+        if placement == Placement::Pinned {
+            let pair = pinning::Pair::choose()?;
+            client_cpu = Some(pair.client);
+            if let Some(server) = server.as_ref().and_then(RedisServer::pid) {
+                pinning::pin(server, pair.server)?;
+            }
+        }
+        Ok(Self { contestant, server, client_cpu, records: TempDir::new()? })
+    }
+
+    /// Gives the job to so many processes, which begin to measure at one instant, after they have warmed up so long.
+    pub(crate) fn run(&self, job: &Job, processes: usize, warm_up: Duration) -> Result<Outcome> {
+        let start_worker = |process| {
+            Worker::start(&Order {
+                contestant: self.contestant,
+                url: self.server.as_ref().map(RedisServer::url).unwrap_or_default(),
+                server: self.server.as_ref().and_then(RedisServer::pid),
+                cpu: self.client_cpu,
+                process,
+                records: self.file(process),
+                job: job.clone(),
+            })
+        };
+        let mut workers = (0..processes).map(start_worker).collect::<Result<Vec<_>>>()?;
+        workers.iter_mut().try_for_each(Worker::wait_until_ready)?;
+        let start = now() + nanos(warm_up);
+        workers.iter_mut().try_for_each(|worker| worker.start_at(start))?;
+        let answers = workers.iter_mut().map(Worker::answer).collect::<Result<_>>()?;
+        Ok(Outcome { start, answers })
+    }
+
+    /// Reads what the processes recorded.
+    pub(crate) fn sections(&self, processes: usize) -> Result<Vec<Section>> {
+        let mut all = Vec::new();
+        for process in 0..processes {
+            all.extend(read(&self.file(process), process as u64)?);
+        }
+        Ok(all)
+    }
+
+    fn file(&self, process: usize) -> PathBuf {
+        self.records.path().join(format!("process-{process}"))
+    }
+}
+
+impl Outcome {
+    pub(crate) fn all<T: DeserializeOwned>(self) -> Result<Vec<T>> {
+        let parse = |answer| Ok(serde_json::from_value(answer)?);
+        self.answers.into_iter().map(parse).collect()
+    }
+
+    /// Returns the answer of the only process.
+    pub(crate) fn one<T: DeserializeOwned>(self) -> Result<T> {
+        self.all()?.pop().ok_or_else(|| "no process answered".into())
+    }
+}

@@ -1,0 +1,64 @@
+//! How long measurements take.
+
+use std::time::Duration;
+
+/// The size of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Seconds: shows that every workload works. Its figures mean nothing.
+    Smoke,
+    /// Under three minutes for all workloads.
+    Quick,
+    /// As long as the figures need to be steady.
+    Full,
+}
+
+impl Effort {
+    fn choose<T>(self, smoke: T, quick: T, full: T) -> T {
+        match self {
+            Self::Smoke => smoke,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+
+    pub(crate) fn rounds(self) -> usize {
+        self.choose(1, 3, 7)
+    }
+
+    /// How long cycles are measured.
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_millis(self.choose(40, 400, 2_000))
+    }
+
+    /// How long cycles of several processes are measured.
+    pub(crate) fn long_window(self) -> Duration {
+        self.window() * 2
+    }
+
+    pub(crate) fn warm_up(self) -> Duration {
+        Duration::from_millis(self.choose(30, 150, 500))
+    }
+
+    /// How many cycles each task makes while allocations are counted.
+    pub(crate) fn counted_cycles(self) -> usize {
+        self.choose(10, 100, 200)
+    }
+
+    pub(crate) fn waiters(self) -> usize {
+        self.choose(20, 1_000, 1_000)
+    }
+
+    pub(crate) fn waiting(self) -> Duration {
+        Duration::from_millis(self.choose(100, 2_500, 20_000))
+    }
+
+    pub(crate) fn held_locks(self) -> usize {
+        self.choose(20, 2_000, 10_000)
+    }
+
+    /// How often held locks are renewed: after each third of the default lease, 10 s.
+    pub(crate) fn renewals(self) -> u32 {
+        self.choose(0, 3, 4)
+    }
+}

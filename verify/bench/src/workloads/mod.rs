@@ -1,0 +1,88 @@
+//! The workloads: which contestants are compared under which load.
+
+mod contended;
+mod effort;
+mod growth;
+mod held;
+mod memory;
+mod uncontended;
+
+pub(crate) use effort::Effort;
+
+use crate::runner::Case;
+use serde::Serialize;
+
+/// A group of cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Subcommand, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Workload {
+    /// One task on a free lock: latency, processor time, context switches, allocations
+    Uncontended,
+    /// 64 and 256 tasks, each with a lock of its own
+    Parallel,
+    /// 16 and 128 tasks of one process on one lock
+    Contended,
+    /// 4 processes of 32 tasks on one lock, without work and with 1 ms of it
+    Processes,
+    /// A lock that goes to and fro between two processes
+    Handover,
+    /// 1,000 tasks that wait for a lock which stays held
+    Waiters,
+    /// 10,000 held locks and their renewals
+    Held,
+    /// The in-memory backend
+    Memory,
+    /// A request under a free lock of `lock-tower`
+    Tower,
+    /// The growth of the cost with tasks, names and processes; minutes long
+    Growth,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Uncontended,
+        Self::Parallel,
+        Self::Contended,
+        Self::Processes,
+        Self::Handover,
+        Self::Waiters,
+        Self::Held,
+        Self::Memory,
+        Self::Tower,
+        Self::Growth,
+    ];
+
+    /// The heading of its tables.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Uncontended => "Uncontended, 1 task, server and client pinned to a processor each",
+            Self::Parallel => {
+                "Uncontended, many tasks with a lock each, server and client pinned to a processor each"
+            }
+            Self::Contended => "One lock, one process",
+            Self::Processes => "One lock, 4 processes of 32 tasks",
+            Self::Handover => "Hand-over between two processes, from the release to the next hold",
+            Self::Waiters => "Waiters on a held lock",
+            Self::Held => "Held locks, renewed with the default lease",
+            Self::Memory => "In memory",
+            Self::Tower => "A request under a free in-memory lock",
+            Self::Growth => "Growth",
+        }
+    }
+
+    /// Its cases; none if it takes longer than the effort allows.
+    pub(crate) fn cases(self, effort: Effort) -> Vec<Case> {
+        match self {
+            Self::Uncontended => uncontended::one_task(effort),
+            Self::Parallel => uncontended::many_tasks(effort),
+            Self::Contended => contended::one_process(effort),
+            Self::Processes => contended::four_processes(effort),
+            Self::Handover => contended::hand_over(effort),
+            Self::Waiters => held::waiters(effort),
+            Self::Held => held::held(effort),
+            Self::Memory => memory::memory(effort),
+            Self::Tower => memory::tower(effort),
+            Self::Growth => growth::growth(effort),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Tasks that do not meet.
+
+use super::Effort;
+use crate::{
+    contestants::Contestant,
+    jobs::Load,
+    metric::Metric,
+    runner::{Case, Measurement, Placement, Ratio},
+};
+
+const CONTESTANTS: [Contestant; 4] =
+    [Contestant::Fred, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
+
+pub(super) fn one_task(effort: Effort) -> Vec<Case> {
+    vec![case(effort, 1, Metric::CycleP50)]
+}
+
+pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
+    let tasks: &[usize] = if effort == Effort::Smoke { &[64] } else { &[64, 256] };
+    tasks.iter().map(|tasks| case(effort, *tasks, Metric::Rate)).collect()
+}
+
+fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
+    Case {
+        label: format!("{tasks} task{}", if tasks == 1 { "" } else { "s" }),
+        measurement: Measurement::Cycles {
+            load: Load::uncontended(tasks, effort.window()),
+            processes: 1,
+            placement: Placement::Pinned,
+            warm_up: effort.warm_up(),
+            count: Some(effort.counted_cycles()),
+        },
+        contestants: CONTESTANTS.to_vec(),
+        rounds: effort.rounds(),
+        columns: vec![
+            Metric::Rate,
+            Metric::CycleP50,
+            Metric::ClientCpu,
+            Metric::ServerCpu,
+            Metric::VoluntarySwitches,
+            Metric::InvoluntarySwitches,
+            Metric::Allocations,
+            Metric::AllocatedBytes,
+        ],
+        ratios: vec![
+            Ratio { metric: compared, to: Contestant::Hash },
+            Ratio { metric: compared, to: Contestant::Rslock },
+            Ratio { metric: Metric::ServerCpu, to: Contestant::Hash },
+        ],
+    }
+}

@@ -1,0 +1,51 @@
+//! Every workload works: it yields figures for each contestant, and no run breaks exclusion or the order of tokens. Times
+//! are not looked at.
+
+use serde_json::Value;
+use std::process::{Command, Stdio};
+
+#[test]
+fn every_workload_yields_figures() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lock-bench"))
+        .args(["all", "--smoke", "--json"])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("the benchmark can be started");
+    assert!(output.status.success(), "the benchmark failed: {}", output.status);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    for version in ["redis", "rustc", "fred", "rslock"] {
+        let known = report["machine"][version].as_str().is_some_and(|text| text.contains('.'));
+        assert!(
+            known || version == "rslock" && cfg!(not(feature = "rslock")),
+            "{version}: {:#}",
+            report["machine"]
+        );
+    }
+    let workloads = list(&report["workloads"]);
+    assert_eq!(workloads.len(), 10);
+    for case in workloads.iter().flat_map(|workload| list(&workload["cases"])) {
+        let rows = list(&case["rows"]);
+        assert!(!rows.is_empty(), "{case:#}");
+        for row in rows {
+            let figures = row["figures"].as_object().expect("figures have names");
+            let measured = |figure: &Value| figure["median"].as_f64().is_some_and(|median| median > 0.0);
+            assert!(figures.values().any(measured), "{}: {row:#}", case["label"]);
+        }
+    }
+}
+
+#[test]
+fn markdown_has_a_table_for_each_case() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lock-bench"))
+        .args(["tower", "--smoke", "--markdown"])
+        .output()
+        .expect("the benchmark can be started");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("the report is text");
+    assert!(text.contains("\n## A request under a free in-memory lock\n"), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("| bare handler")), "{text}");
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
