@@ -29,7 +29,8 @@ impl LockName {
     /// The longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 512;
 
-    /// The prefixes under which a store keeps keys of its own. A lock of such a name would use another lock's data.
+    /// The prefixes that applications may not use: `redisson_`, under which stores keep keys of their own, and `distlock:`,
+    /// for the locks of libraries that are built on this one.
     pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
 
     /// Checks `name` and takes it.

@@ -26,15 +26,16 @@ impl Shared {
         if policy == IoPolicy::Discard {
             return None;
         }
-        let op = match policy {
-            IoPolicy::Inline => self.submit(entry, op)?,
-            IoPolicy::Deferred | IoPolicy::Discard => op,
-        };
+        // A timekeeper sends renewals, together with others that are due soon.
         if let Op::Renew { .. } = op {
             self.work.put_renewal(entry, op);
             self.set_alarm(Moment::START);
             return None;
         }
+        let op = match policy {
+            IoPolicy::Inline => self.submit(entry, op)?,
+            IoPolicy::Deferred | IoPolicy::Discard => op,
+        };
         // In place only where a worker goes on with it. Outside of a runtime a client of the store has neither sockets nor
         // timers.
         let here = Handle::try_current().ok().map(|runtime| runtime.id());

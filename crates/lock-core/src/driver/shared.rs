@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
     /// The terms of the factory's own options, made once for all of its locks.
-    default_terms: Result<Terms, OptionsError>,
+    pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,

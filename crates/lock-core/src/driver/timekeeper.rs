@@ -49,9 +49,7 @@ impl Timekeeper {
             drift = shared.notice_jump(drift);
             shared.expire_calls(runtime);
             shared.tick_due_entries();
-            for call in shared.renewal_calls(shared.gather_renewals()) {
-                calls.push(call.started().answer);
-            }
+            shared.send_renewals(&calls);
             // The worker is held up, or about to do this itself: the first that comes does it.
             shared.do_queued_work(runtime, &calls);
             if shared.is_closed() {
@@ -96,7 +94,17 @@ impl Shared {
         }
     }
 
-    /// The renewals that are due and, if there is any, those of other entries that are due soon: one call carries them all.
+    fn send_renewals(self: &Arc<Self>, calls: &Calls) {
+        let mut left = Vec::new();
+        for (entry, op) in self.gather_renewals() {
+            left.extend(self.submit(&entry, op).map(|op| (entry, op)));
+        }
+        for call in self.renewal_calls(left) {
+            calls.push(call.started().answer);
+        }
+    }
+
+    /// The renewals that are due and, if there is any, those of other entries that are due soon, to be sent together.
     fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Op)> {
         let mut renewals = self.work.take_renewals();
         if let (false, Ok(terms)) = (renewals.is_empty(), &self.default_terms) {

@@ -18,10 +18,10 @@ use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
 /// The wait before a claim is sent again.
-pub(super) const PAUSE: Duration = Duration::from_millis(250);
+pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// The waits of a claim while other runs are open. They are over when a run of this node ends.
-pub(super) const BUSY: Backoff = Backoff::new(PAUSE, Duration::from_secs(5));
+pub(super) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
 
 #[derive(Debug)]
 pub(super) struct PlannedJob {
@@ -189,7 +189,7 @@ impl PlannedJob {
         // The overlaps of a job of each node are decided here.
         match overlap {
             Overlap::QueueOne | Overlap::CancelPrevious if self.running > 0 => {
-                self.not_before = now.saturating_add(PAUSE);
+                self.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
                 if overlap == Overlap::CancelPrevious {
                     out.push(Command::CancelRunning(name.clone()));
                 }

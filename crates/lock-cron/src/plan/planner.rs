@@ -4,7 +4,7 @@ use super::{
     command::{ClaimOutcome, Command, Due, EffectiveControls},
     missed::Budget,
     pending::{PendingRun, PendingRuns},
-    planned_job::{BUSY, PAUSE, PlannedJob},
+    planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
 };
 use crate::{
     observer::SkipReason,
@@ -188,7 +188,7 @@ impl Planner {
                 }
             }
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
-                job.not_before = now.saturating_add(PAUSE);
+                job.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
                 out.push(Command::ReadControls);
             }
             ClaimOutcome::Answered(ClaimReply::Unregistered) => {
@@ -196,7 +196,7 @@ impl Planner {
                 job.forget();
                 out.push(Command::Register(due.job.clone()));
             }
-            _ => job.not_before = now.saturating_add(PAUSE),
+            _ => job.not_before = now.saturating_add(CLAIM_RETRY_PAUSE),
         }
     }
 

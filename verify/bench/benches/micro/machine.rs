@@ -6,8 +6,8 @@ use lock_core::{
     backend::{Acquired, LeaseNumber, Released, Reply, Retention},
     clock::{Moment, ServerTime},
     model::{
-        Command, Entry, Env, Event, HoldId, Keep, Machine, MachineConfig, OwnerId, Terms, Ticket, WaitPolicy,
-        WaiterId,
+        Command, Entry, Env, Event, HandOffBudget, HoldId, Keep, Machine, MachineConfig, OwnerId, TermValues,
+        Terms, Ticket, WaitPolicy, WaiterId,
     },
 };
 use std::time::Duration;
@@ -82,7 +82,7 @@ impl Story {
             waiter: WaiterId(self.waiters),
             owner: OwnerId(self.waiters),
             owned: false,
-            terms: TERMS,
+            terms: terms(),
             wait_policy: WaitPolicy::Unbounded,
             join: None,
         }));
@@ -118,14 +118,17 @@ impl Story {
 }
 
 /// The default options.
-const TERMS: Terms = Terms {
-    lease: Duration::from_secs(30),
-    keep: Keep::Renewed { every: Duration::from_secs(10) },
-    operation_timeout: Duration::from_secs(3),
-    margin: Duration::from_millis(302),
-    outage_budget: Duration::from_secs(30),
-    poll_interval: Duration::from_secs(30),
-    max_hold: None,
-    token_floor: None,
-    retention: Retention::Backend,
-};
+fn terms() -> Terms {
+    Terms::from(TermValues {
+        lease: Duration::from_secs(30),
+        keep: Keep::Renewed { every: Duration::from_secs(10) },
+        operation_timeout: Duration::from_secs(3),
+        margin: Duration::from_millis(302),
+        outage_budget: Duration::from_secs(30),
+        poll_interval: Duration::from_secs(30),
+        max_hold: None,
+        token_floor: None,
+        retention: Retention::Backend,
+        hand_off: HandOffBudget { passes: 256, within: Duration::from_millis(10) },
+    })
+}
