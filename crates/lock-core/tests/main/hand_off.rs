@@ -2,13 +2,10 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    LockFactory, LockOptions, ReleaseOutcome,
+    LockFactory, ReleaseOutcome,
     observer::{GrantSource, LockEvent, LockObserver},
 };
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, Mutex};
 
 /// Each grant and each release, in their order.
 #[derive(Debug, Default)]
@@ -82,52 +79,6 @@ async fn cancelled_successor_passes_the_lease_on() {
     world.settle().await;
     tokio::time::sleep(secs(3)).await;
     world.assert_nothing_left();
-}
-
-/// The most grants of a busy process between the wait of another one and its grant.
-async fn most_bypasses(options: LockOptions) -> u32 {
-    const ENDLESS: u32 = 20_000;
-    let world = World::with(options);
-    let grants = Arc::new(AtomicU32::new(0));
-    let tasks: Vec<_> = (0..4)
-        .map(|_| {
-            let (lock, grants) = (world.locks.named("x").unwrap(), grants.clone());
-            tokio::spawn(async move {
-                while grants.load(Ordering::Relaxed) < ENDLESS {
-                    let guard = lock.acquire().await.unwrap();
-                    grants.fetch_add(1, Ordering::Relaxed);
-                    tokio::task::yield_now().await;
-                    guard.release().await.unwrap();
-                }
-            })
-        })
-        .collect();
-    let other = world.another_process().named("x").unwrap();
-    let mut most = 0;
-    for _ in 0..50 {
-        let began = grants.load(Ordering::Relaxed);
-        let guard = other.acquire().await.unwrap();
-        most = most.max(grants.load(Ordering::Relaxed) - began);
-        guard.release().await.unwrap();
-    }
-    assert!(grants.load(Ordering::Relaxed) < ENDLESS, "the other process waited for ever");
-    tasks.into_iter().for_each(|task| task.abort());
-    most
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiter_of_another_process_is_bypassed_at_most_by_the_budget() {
-    // What was under way when it came, then a chain; without chains, at most 16 turns of the process.
-    let (turns, reserve) = (16, 64);
-    for passes in [0, 5, 256] {
-        let most = most_bypasses(LockOptions::new().hand_off(passes, secs(1))).await;
-        let bound = turns + passes.min(reserve) + 1;
-        assert!(most <= bound, "{most} grants went first, with a budget of {passes}");
-        assert!(
-            most > reserve / 2 || passes < reserve,
-            "{most} grants went first: were there hand-offs at all?"
-        );
-    }
 }
 
 #[tokio::test(start_paused = true)]
