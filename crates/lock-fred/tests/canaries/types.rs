@@ -2,9 +2,9 @@
 
 use crate::{CANARY, is_silent};
 use lock_core::backend::{
-    AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
-    MissedWakes, NodeVote, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
-    StoredHold, SubscriberId, SubscriptionRegistry,
+    AcquireMode, AcquireRequest, Acquired, Capabilities, Completion, ForceReleaseRequest, ForceReleased,
+    Inspected, MissedWakes, NodeVote, NotifyWaiters, Operation, ReleaseRequest, Released, RenewRequest,
+    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry,
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
@@ -32,12 +32,13 @@ use std::{
 };
 
 /// What is exported and is no type that prints.
-const TRAITS_AND_CONSTANTS: [&str; 10] = [
+const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Backend",
     "Clock",
     "Connector",
     "LockObserver",
     "WakeListener",
+    "Pipeline",
     "Subscriptions",
     "SCHEMES",
     "MAX_BYTES",
@@ -236,10 +237,12 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     );
     shown.see("RenewRequest", &RenewRequest { name: name(), lease, duration, not_after });
     shown.see("NotifyWaiters", &NotifyWaiters::Yes);
-    shown.see(
-        "ReleaseRequest",
-        &ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes },
-    );
+    let release = ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes };
+    shown.see("ReleaseRequest", &release);
+    let (completion, answer) = Completion::channel();
+    shown.see("Completion", &completion);
+    shown.see("Answer", &answer);
+    shown.see("Operation", &Operation::Release(release, completion));
     shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
     shown.see("StoredHold", &stored);
     shown.see("Inspected", &Inspected::Held(stored));
