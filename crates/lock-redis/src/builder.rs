@@ -7,6 +7,7 @@ use crate::{
     clock::ServerClock,
     connection::{Dialer, ManagedConnection, Purpose},
     error::misconfigured,
+    shared::Shared,
     url::Address,
     wake::Subscriptions,
 };
@@ -114,7 +115,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         let checks = Box::pin(check::run(&connection, &subscriptions, &clock));
         let checked = tokio::time::timeout(dialer.limit, checks).await;
         let warnings = checked.map_err(|_| dialer.nobody_answers())??;
-        Ok(RedisBackend::new(connection, subscriptions, clock, retention, warnings))
+        Ok(RedisBackend::new(Shared::new(connection, subscriptions, clock, retention), warnings))
     }
 
     fn dialer(self) -> Result<Dialer<C>, BackendError> {

@@ -6,8 +6,7 @@ use crate::{
     connection::ManagedConnection,
     error::{misconfigured, unexpected_reply},
     keys::Keys,
-    script::{self, Input},
-    script_reply::ScriptReply,
+    script,
     wake::Subscriptions,
 };
 use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
@@ -63,13 +62,10 @@ pub(crate) async fn run<C: Client>(
     let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
     let probe = async {
         subscriptions.probe(channel.clone()).await?;
-        let input = || Input {
-            keys: vec![lock.clone(), counter.clone()],
-            args: vec![channel.clone(), String::new()],
-        };
         let sent = Instant::now();
-        let reply = script::PROBE.run(connection, input).await?;
-        let reply = ScriptReply::read(script::PROBE.name, reply)?;
+        let reply = connection
+            .run(&script::PROBE, vec![lock.clone(), counter.clone()], vec![channel.clone(), String::new()])
+            .await?;
         clock.learn(sent, reply.now);
         reply.probed()
     };

@@ -34,10 +34,6 @@ impl RequestError {
         self.error.is_retryable()
     }
 
-    pub(crate) fn is_unknown_script(&self) -> bool {
-        self.condition == Condition::UnknownScript
-    }
-
     pub(crate) fn is_read_only(&self) -> bool {
         self.condition == Condition::ReadOnly
     }
@@ -65,13 +61,47 @@ impl From<BackendError> for RequestError {
     }
 }
 
-/// A call failed while it did `what`.
-pub(crate) fn failed(what: &str, error: &CallError) -> RequestError {
-    match error {
-        CallError::Refused(text) => server_error(what, text),
-        CallError::NotSent(why) => plain(what, Kind::Unavailable, Applied::No, why),
-        CallError::Lost(why) => plain(what, Kind::Unavailable, Applied::Unknown, why),
-        CallError::Unreadable(why) => plain(what, Kind::Protocol, Applied::Unknown, why),
+/// A call without a reply.
+#[derive(Clone)]
+pub(crate) enum Unanswered {
+    /// The client says why; without secrets.
+    Failed(CallError),
+    /// The connection was lost meanwhile.
+    ConnectionLost,
+    /// The connection lives, and this call is not answered.
+    TimedOut,
+}
+
+impl Unanswered {
+    /// The error of a request for `what`.
+    pub(crate) fn during(&self, what: &str) -> RequestError {
+        match self {
+            Self::Failed(CallError::Refused(text)) => server_error(what, text),
+            Self::Failed(CallError::NotSent(why)) => plain(what, Kind::Unavailable, Applied::No, why),
+            Self::Failed(CallError::Lost(why)) => plain(what, Kind::Unavailable, Applied::Unknown, why),
+            Self::Failed(CallError::Unreadable(why)) => plain(what, Kind::Protocol, Applied::Unknown, why),
+            Self::ConnectionLost => {
+                plain(what, Kind::Unavailable, Applied::Unknown, "the connection was lost")
+            }
+            Self::TimedOut => no_answer(what),
+        }
+    }
+
+    /// The server does not know the script, and has done nothing.
+    pub(crate) fn is_unknown_script(&self) -> bool {
+        self.refusal().is_some_and(|error| error.condition == Condition::UnknownScript)
+    }
+
+    /// The server refused the whole call before it did anything.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.refusal().is_some_and(|error| error.error.applied() == Applied::No)
+    }
+
+    fn refusal(&self) -> Option<RequestError> {
+        match self {
+            Self::Failed(CallError::Refused(text)) => Some(server_error("call", text)),
+            Self::Failed(_) | Self::ConnectionLost | Self::TimedOut => None,
+        }
     }
 }
 
@@ -139,9 +169,15 @@ pub(crate) fn not_connected(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "there is no connection to it now")
 }
 
-/// The connection was lost while the request was under way.
-pub(crate) fn connection_lost(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::Unknown, "the connection was lost")
+/// The time of the request was over before it was sent.
+pub(crate) fn overdue(what: &str) -> RequestError {
+    plain(what, Kind::Timeout, Applied::No, "its time was over before it was sent")
+}
+
+/// The request is one that a single server does not serve.
+pub(crate) fn unsupported() -> RequestError {
+    let message = "asked one redis for the vote of a quorum node: give it a plain acquire";
+    BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 
 /// The connection lives, and this request is not answered.

@@ -25,7 +25,7 @@ impl Keys {
     }
 
     fn under(name: &str) -> Self {
-        Self { lock: name.to_owned(), counter: wrap("redisson_lock_token", name), channel: channel_of(name) }
+        Self { lock: name.to_owned(), counter: counter_of(name), channel: channel_of(name) }
     }
 }
 
@@ -62,6 +62,15 @@ fn ledger(what: &str, group: &GroupName) -> String {
     wrap(&format!("distlock:ledger:2:{what}"), group.as_str())
 }
 
+/// The key of the fencing counter of a lock.
+pub(crate) fn counter(name: &LockName) -> String {
+    counter_of(name.as_str())
+}
+
+fn counter_of(name: &str) -> String {
+    wrap("redisson_lock_token", name)
+}
+
 /// Where the releases of a lock are told.
 pub(crate) fn channel(name: &LockName) -> String {
     channel_of(name.as_str())
@@ -74,8 +83,8 @@ fn channel_of(name: &str) -> String {
 /// `prefix:{name}`, or `prefix:name` if the name brings a hash tag of its own.
 fn wrap(prefix: &str, name: &str) -> String {
     match name.contains('{') {
-        true => format!("{prefix}:{name}"),
-        false => format!("{prefix}:{{{name}}}"),
+        true => [prefix, ":", name].concat(),
+        false => [prefix, ":{", name, "}"].concat(),
     }
 }
 

@@ -7,12 +7,13 @@
 //! # What is stored
 //! What Redisson stores (`RLock`, and `RFencedLock` for the token), so that Rust and Java contend for one lock: a hash
 //! `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, a channel for wake-ups. Every
-//! operation is one Lua script in one round trip, and repeating it is harmless.
+//! operation is one Lua script in one round trip, and repeating it is harmless. Operations that are under way together share
+//! a call: up to 32 in one script, each answered for itself.
 //!
 //! # Connections
 //! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
 //! - when it ends, after a random pause of 150 to 250 ms; a dial that the server refuses is repeated after 0.5 to 1 s;
-//! - when requests were under way for 2 s without any answer;
+//! - when requests were under way for 2 to 2.5 s without any answer;
 //! - when the server says that it is read-only, with random pauses that grow to 2 s.
 //!
 //! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
@@ -38,9 +39,11 @@ mod keys;
 mod ledger;
 mod liveness;
 mod pauses;
+mod pipeline;
 mod script;
 mod script_reply;
 mod secret;
+mod shared;
 mod sync;
 mod url;
 mod wake;

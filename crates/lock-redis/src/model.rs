@@ -5,7 +5,7 @@ use crate::{
     error::RequestError,
     keys::Keys,
     script,
-    script_reply::{ScriptReply, renewals},
+    script_reply::{self, ScriptReply},
 };
 use lock_core::{LockName, backend::BackendError};
 
@@ -24,7 +24,7 @@ pub fn hashes() -> [&'static str; 3] {
 
 /// Reads a reply in every way, and says how that failed.
 #[must_use]
-pub fn read(reply: Reply, renewed: usize) -> Vec<BackendError> {
+pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
     fn failure<T>(answer: Result<T, RequestError>) -> Option<BackendError> {
         answer.err().map(BackendError::from)
     }
@@ -36,6 +36,9 @@ pub fn read(reply: Reply, renewed: usize) -> Vec<BackendError> {
         failure(script_reply().and_then(ScriptReply::forced)),
         failure(script_reply().and_then(ScriptReply::probed)),
     ];
-    failures.push(failure(renewals(reply.clone(), renewed)));
+    failures.push(failure(script_reply().and_then(ScriptReply::renewed)));
+    for part in script_reply::batch(&vec!["fuzz"; batched], reply.clone()).into_iter().flatten() {
+        failures.push(failure(part.and_then(ScriptReply::acquired)));
+    }
     failures.into_iter().flatten().collect()
 }

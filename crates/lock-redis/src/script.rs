@@ -1,9 +1,9 @@
 //! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
 
 use crate::{
-    client::{Client, Command, Reply},
-    connection::ManagedConnection,
-    error::RequestError,
+    client::{Command, Connection, Reply},
+    connection::Dialled,
+    error::Unanswered,
 };
 use sha1::{Digest, Sha1};
 use std::{borrow::Cow, fmt::Write, sync::LazyLock};
@@ -15,16 +15,18 @@ pub(crate) struct Script {
     hash: LazyLock<String>,
 }
 
-/// The keys and arguments of one run.
-#[derive(Debug, Default)]
-pub(crate) struct Input {
-    pub(crate) keys: Vec<String>,
-    pub(crate) args: Vec<String>,
-}
+/// The words of a command. Those that are the same every time are not copied.
+pub(crate) type Words = Vec<Cow<'static, str>>;
 
 macro_rules! nothing {
     () => {
         ""
+    };
+}
+
+macro_rules! now {
+    () => {
+        include_str!("scripts/now.lua")
     };
 }
 
@@ -52,12 +54,43 @@ macro_rules! scripts {
     };
 }
 
+/// The constants of the operations that are batched. The file of each has a function: a script of its own calls it once, and
+/// the batch calls the functions of all.
+macro_rules! operations {
+    ($($constant:ident $what:literal $file:literal ($arguments:literal))*) => {
+        $(pub(crate) static $constant: Script = {
+            const TEXT: &str = concat!(
+                include_str!(concat!("scripts/", $file, ".lua")),
+                now!(),
+                "return ", $file, "(now, ", $arguments, ", unpack(ARGV))\n",
+            );
+            Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
+        };)*
+        pub(crate) static BATCH: Script = {
+            const TEXT: &str = concat!(
+                $(include_str!(concat!("scripts/", $file, ".lua")),)*
+                now!(),
+                include_str!("scripts/batch.lua"),
+            );
+            Script { name: "batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
+        };
+        #[cfg(test)]
+        const OPERATION_TEXTS: &[(&str, &str)] = &[
+            $(($file, include_str!(concat!("scripts/", $file, ".lua"))),)*
+            ("batch", include_str!("scripts/batch.lua")),
+        ];
+    };
+}
+
+operations! {
+    ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]")
+    REENTER "re-entry" "reenter" ("KEYS[1]")
+    RENEW "renew" "renew" ("KEYS[1]")
+    RELEASE "release" "release" ("KEYS[1]")
+}
+
 scripts! {
     TEXTS nothing!
-    ACQUIRE "acquire" "acquire"
-    REENTER "re-entry" "reenter"
-    RENEW "renew" "renew"
-    RELEASE "release" "release"
     PROBE "check of the rights" "probe"
 }
 
@@ -86,34 +119,31 @@ impl Script {
         &self.hash
     }
 
-    /// Runs it. After a restart or `SCRIPT FLUSH` the server does not know the hash; it has then done nothing,
-    /// and the text is sent, which it remembers. That is rare, so `input` is made again for it instead of being copied
-    /// every time.
-    pub(crate) async fn run<C: Client>(
+    /// Runs it with this number of keys; `write` writes the keys, and then the arguments.
+    ///
+    /// After a restart or `SCRIPT FLUSH` the server does not know the hash; it has then done nothing, and the text is sent,
+    /// which it remembers. That is rare, so the words are written again for it instead of being copied every time.
+    pub(crate) async fn run<T: Connection>(
         &'static self,
-        connection: &ManagedConnection<C>,
-        input: impl Fn() -> Input,
-    ) -> Result<Reply, RequestError> {
-        let known = connection.call(self.name, eval("EVALSHA", self.hash(), input())).await;
-        match known {
-            Err(error) if error.is_unknown_script() => {
-                connection.call(self.name, eval("EVAL", self.text, input())).await
-            }
+        connection: &Dialled<T>,
+        keys: usize,
+        write: impl Fn(&mut Words),
+    ) -> Result<Reply, Unanswered> {
+        let command = |name, script: &'static str| {
+            let mut words = vec![Cow::Borrowed(script)];
+            words.push(match keys {
+                1 => Cow::Borrowed("1"),
+                2 => Cow::Borrowed("2"),
+                count => Cow::Owned(count.to_string()),
+            });
+            write(&mut words);
+            Command::new(name, words)
+        };
+        match connection.call(command("EVALSHA", self.hash())).await {
+            Err(error) if error.is_unknown_script() => connection.call(command("EVAL", self.text)).await,
             answer => answer,
         }
     }
-}
-
-fn eval(name: &'static str, script: &'static str, Input { keys, args }: Input) -> Command {
-    let mut words = Vec::with_capacity(2 + keys.len() + args.len());
-    words.push(Cow::Borrowed(script));
-    words.push(match keys.len() {
-        1 => Cow::Borrowed("1"),
-        2 => Cow::Borrowed("2"),
-        count => Cow::Owned(count.to_string()),
-    });
-    words.extend(keys.into_iter().chain(args).map(Cow::Owned));
-    Command::new(name, words)
 }
 
 /// As `EVALSHA` wants it: in lower-case hex.
@@ -129,10 +159,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const SHARED: &[(&str, &str)] = &[("holder", holder!()), ("ledger", ledger!())];
+    const SHARED: &[(&str, &str)] = &[("holder", holder!()), ("ledger", ledger!()), ("now", now!())];
 
     fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        TEXTS.iter().chain(HOLDER_TEXTS).chain(LEDGER_TEXTS)
+        OPERATION_TEXTS.iter().chain(TEXTS).chain(HOLDER_TEXTS).chain(LEDGER_TEXTS)
     }
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {
@@ -174,10 +204,7 @@ mod tests {
         assert_eq!(files, listed);
         for (name, text) in whole() {
             let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
-            assert!(
-                header.contains("KEYS 1") && header.contains("repl"),
-                "{name}.lua lists keys and replies"
-            );
+            assert!(header.contains("KEYS ") && header.contains("repl"), "{name}.lua lists keys and replies");
         }
     }
 }

@@ -98,6 +98,16 @@ impl ScriptReply {
         Ok(Reply::new(self.now, outcome))
     }
 
+    pub(crate) fn renewed(self) -> Result<Reply<Renewed>, RequestError> {
+        let outcome = match self.word() {
+            "renewed" => Renewed::Renewed,
+            "gone" => Renewed::Gone,
+            "late" => Renewed::Late,
+            _ => return Err(unexpected_reply(self.what)),
+        };
+        Ok(Reply::new(self.now, outcome))
+    }
+
     pub(crate) fn inspected(self) -> Result<Reply<Inspected>, RequestError> {
         let outcome = match self.word() {
             "free" => Inspected::Free,
@@ -141,26 +151,21 @@ impl ScriptReply {
     }
 }
 
-/// One answer for each renewal of a batch.
-pub(crate) type Renewals = Vec<Result<Reply<Renewed>, RequestError>>;
-
-/// The answers of a batch of renewals, each on its own, and the server's time.
-pub(crate) fn renewals(reply: RawReply, asked: usize) -> Result<(ServerTime, Renewals), RequestError> {
-    let what = "renew";
-    let mut parts = list(what, reply)?.into_iter();
-    let now = parts.next().as_ref().and_then(number).ok_or_else(|| unexpected_reply(what))?;
-    let now = ServerTime::from_micros(now);
-    let answers: Renewals = parts
-        .map(|part| match part.text() {
-            Some("renewed") => Ok(Reply::new(now, Renewed::Renewed)),
-            Some("gone") => Ok(Reply::new(now, Renewed::Gone)),
-            Some("late") => Ok(Reply::new(now, Renewed::Late)),
-            // Perhaps after the expiry was set: unknown.
-            Some(error) => Err(server_error(what, error)),
-            None => Err(unexpected_reply(what)),
-        })
-        .collect();
-    if answers.len() == asked { Ok((now, answers)) } else { Err(unexpected_reply(what)) }
+/// The replies of a batch, each on its own. `asked` names its operations.
+pub(crate) fn batch(
+    asked: &[&'static str],
+    reply: RawReply,
+) -> Option<Vec<Result<ScriptReply, RequestError>>> {
+    let RawReply::List(parts) = reply else { return None };
+    if parts.len() != asked.len() {
+        return None;
+    }
+    let read = |(what, part): (&&'static str, RawReply)| match part.text() {
+        // Perhaps after a write: what it means is said by its words, as for a script of its own.
+        Some(error) => Err(server_error(what, error)),
+        None => ScriptReply::read(what, part),
+    };
+    Some(asked.iter().zip(parts).map(read).collect())
 }
 
 fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {

@@ -23,6 +23,7 @@ mod metrics;
 mod observer_panics;
 mod operations;
 mod outages;
+mod pipelines;
 mod reentry;
 mod repeated_tokens;
 mod replies;

@@ -1,7 +1,7 @@
 //! What the tests share: a store on a clock that follows tokio's, and factories on it.
 
 use lock_core::{
-    LockFactory, LockName, LockOptions, MemoryBackend,
+    LockFactory, LockName, LockOptions, MemoryBackend, Store,
     clock::{Clock, TestClock},
 };
 use lock_testkit::FaultyBackend;
@@ -34,13 +34,26 @@ impl World {
         Self::with(LockOptions::new())
     }
 
+    /// Two worlds: the driver calls the futures of the store, or submits to its pipeline.
+    pub(crate) fn both() -> [Self; 2] {
+        [FaultyBackend::into, |faulty: FaultyBackend| faulty.pipelined()]
+            .map(|store| Self::over(LockOptions::new(), store))
+    }
+
     pub(crate) fn with(options: LockOptions) -> Self {
+        Self::over(options, FaultyBackend::into)
+    }
+
+    fn over(options: LockOptions, store_of: fn(FaultyBackend) -> Store) -> Self {
         let clock = Arc::new(TestClock::new());
         // The store's clock is one of its own: a step of the client's wall clock is not a step of the server's.
         let store = MemoryBackend::with_clock(Arc::new(TestClock::new()));
         let faulty = FaultyBackend::new(Arc::new(store.clone()));
-        let locks =
-            LockFactory::builder(faulty.clone()).clock(clock.clone()).options(options).build().unwrap();
+        let locks = LockFactory::builder(store_of(faulty.clone()))
+            .clock(clock.clone())
+            .options(options)
+            .build()
+            .unwrap();
         Self { clock, store, faulty, locks }
     }
 

@@ -39,6 +39,7 @@ const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Connector",
     "LockObserver",
     "WakeListener",
+    "Pipeline",
     "Subscriptions",
     "SCHEMES",
     "MAX_BYTES",
@@ -240,10 +241,12 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     shown.see("Operation", &Operation::Acquire(acquire, completion));
     shown.see("RenewRequest", &RenewRequest { name: name(), lease, duration, not_after });
     shown.see("NotifyWaiters", &NotifyWaiters::Yes);
-    shown.see(
-        "ReleaseRequest",
-        &ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes },
-    );
+    let release = ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes };
+    shown.see("ReleaseRequest", &release);
+    let (completion, answer) = Completion::channel();
+    shown.see("Completion", &completion);
+    shown.see("Answer", &answer);
+    shown.see("Operation", &Operation::Release(release, completion));
     shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
     shown.see("StoredHold", &stored);
     shown.see("Inspected", &Inspected::Held(stored));

@@ -1,17 +1,18 @@
 //! Redis and the store rules answer alike, over random sequences of operations.
 
 use crate::support::{client, long, name};
+use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, Floor, ForceReleaseRequest, ForceReleased, Inspected,
         LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
-        Retention, StoredHold,
+        Reply, Retention, StoredHold,
     },
     clock::ServerTime,
     model::Slot,
 };
-use lock_testkit::{RedisServer, Seed, Stream};
+use lock_testkit::{RedisServer, Seed, Stream, contender::Contender};
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -40,6 +41,20 @@ struct Run {
 }
 
 impl Run {
+    async fn of(server: &RedisServer, number: u64, seed: Seed) -> Self {
+        let mut random = seed.stream();
+        let process = ProcessId::random();
+        Self {
+            store: client(&server.url()).await,
+            model: HashMap::new(),
+            round_trips: HashMap::new(),
+            leases: (0..LEASES).map(|_| LeaseId::new(process, LeaseNumber::new(random.number()))).collect(),
+            names: (0..NAMES).map(|which| name(&format!("same:{number}:{which}"))).collect(),
+            random,
+            seen: HashMap::new(),
+        }
+    }
+
     fn name(&mut self) -> LockName {
         let at = self.random.below(NAMES);
         self.names[usize::try_from(at).unwrap()].clone()
@@ -125,17 +140,25 @@ impl Run {
         }
     }
 
-    async fn acquire(&mut self, name: LockName, lease: LeaseId) {
-        let mode = match self.random.below(4) {
+    fn mode(&mut self) -> AcquireMode {
+        match self.random.below(4) {
             0 => AcquireMode::Reenter { depth: 2 + u32::try_from(self.random.below(3)).unwrap() },
             n => AcquireMode::New { reserve: u32::try_from((n - 1) * 7).unwrap(), floor: self.floor() },
-        };
-        let retention = self.retention();
+        }
+    }
+
+    async fn acquire(&mut self, name: LockName, lease: LeaseId) {
+        let (mode, retention) = (self.mode(), self.retention());
         let (duration, not_after) = (self.duration(), self.not_after());
         let request = AcquireRequest { name: name.clone(), lease, duration, not_after, mode, retention };
         let sent = Instant::now();
-        let reply = self.store.acquire(request).await.unwrap();
+        let reply = self.store.acquire(request.clone()).await.unwrap();
         let took = self.took(&name, sent);
+        self.is_acquired(request, reply, took);
+    }
+
+    fn is_acquired(&mut self, request: AcquireRequest, reply: Reply<Acquired>, took: Duration) {
+        let AcquireRequest { name, lease, duration, not_after, mode, retention } = request;
         let retention = retention.unless(Some(Duration::from_secs(60 * 60)));
         let expected =
             self.slot(&name).acquire(reply.now, lease, duration, not_after, mode, retention).unwrap();
@@ -168,19 +191,26 @@ impl Run {
         for item in &items {
             self.took(&item.name, sent);
         }
-        for (item, reply) in items.into_iter().zip(replies) {
-            let reply = reply.unwrap();
-            let expected = self.slot(&item.name).renew(reply.now, lease, item.duration, item.not_after);
-            assert_eq!(reply.outcome, expected);
-            self.count(if expected == Renewed::Renewed { "renewed" } else { "not renewed" });
+        for (item, reply) in items.iter().zip(replies) {
+            self.is_renewed(item, &reply.unwrap());
         }
+    }
+
+    fn is_renewed(&mut self, item: &RenewRequest, reply: &Reply<Renewed>) {
+        let expected = self.slot(&item.name).renew(reply.now, item.lease, item.duration, item.not_after);
+        assert_eq!(reply.outcome, expected);
+        self.count(if expected == Renewed::Renewed { "renewed" } else { "not renewed" });
     }
 
     async fn release(&mut self, name: LockName, lease: LeaseId) {
         let depth_left = u32::try_from(self.random.below(3)).unwrap();
-        let request = ReleaseRequest { name: name.clone(), lease, depth_left, notify: NotifyWaiters::No };
-        let reply = self.store.release(request).await.unwrap();
-        let expected = self.slot(&name).release(reply.now, lease, depth_left);
+        let request = ReleaseRequest { name, lease, depth_left, notify: NotifyWaiters::No };
+        let reply = self.store.release(request.clone()).await.unwrap();
+        self.is_released(&request, &reply);
+    }
+
+    fn is_released(&mut self, request: &ReleaseRequest, reply: &Reply<Released>) {
+        let expected = self.slot(&request.name).release(reply.now, request.lease, request.depth_left);
         assert_eq!(reply.outcome, expected);
         self.count(if matches!(expected, Released::Gone { .. }) { "nothing to release" } else { "released" });
     }
@@ -234,6 +264,106 @@ impl Run {
     }
 }
 
+/// The batches of the long tier; otherwise a twentieth of it.
+const BATCHES: u64 = 10_000;
+
+/// An operation of a batch.
+enum Asked {
+    Acquire(AcquireRequest),
+    Renew(RenewRequest),
+    Release(ReleaseRequest),
+}
+
+/// The answer to it.
+enum Answer {
+    Acquired(Reply<Acquired>),
+    Renewed(Reply<Renewed>),
+    Released(Reply<Released>),
+}
+
+impl Asked {
+    async fn ask(&self, store: &dyn Backend) -> Answer {
+        match self {
+            Self::Acquire(request) => Answer::Acquired(store.acquire(request.clone()).await.unwrap()),
+            Self::Renew(request) => {
+                Answer::Renewed(store.renew(vec![request.clone()]).await.remove(0).unwrap())
+            }
+            Self::Release(request) => Answer::Released(store.release(request.clone()).await.unwrap()),
+        }
+    }
+
+    fn name(&self) -> &LockName {
+        match self {
+            Self::Acquire(AcquireRequest { name, .. })
+            | Self::Renew(RenewRequest { name, .. })
+            | Self::Release(ReleaseRequest { name, .. }) => name,
+        }
+    }
+}
+
+impl Run {
+    /// Lets the server know the scripts: a text that is sent behind its hash may be overtaken by the next call.
+    async fn load_scripts(&self) {
+        let warm = Contender::new(&self.store);
+        let name = name("warm");
+        warm.take(&name, Duration::from_secs(60)).await;
+        warm.keep(&name, 2, Duration::from_secs(60)).await;
+        for renewals in [1, 3] {
+            self.store.renew(vec![warm.renewal(&name, Duration::from_secs(60)); renewals]).await;
+        }
+        warm.free(&name).await;
+    }
+
+    /// Operations that are sent together, on few names. No lease ends here.
+    async fn batch(&mut self) {
+        let mut asked = Vec::new();
+        for _ in 0..2 + self.random.below(40) {
+            let (name, lease, not_after) = (self.name(), self.lease(), self.not_after());
+            let duration = Duration::from_millis(20_000 + self.random.below(40_000));
+            asked.push(match self.random.below(8) {
+                0..=3 => {
+                    let (mode, retention) = (self.mode(), self.retention());
+                    Asked::Acquire(AcquireRequest { name, lease, duration, not_after, mode, retention })
+                }
+                4..=5 => Asked::Renew(RenewRequest { name, lease, duration, not_after }),
+                _ => {
+                    let depth_left = u32::try_from(self.random.below(3)).unwrap();
+                    Asked::Release(ReleaseRequest { name, lease, depth_left, notify: NotifyWaiters::No })
+                }
+            });
+        }
+        let (store, sent) = (self.store.clone(), Instant::now());
+        let answers = join_all(asked.iter().map(|asked| asked.ask(&*store))).await;
+        for asked in &asked {
+            self.took(asked.name(), sent);
+        }
+        // One connection carries them out in their order.
+        for (asked, answer) in asked.into_iter().zip(answers) {
+            match (asked, answer) {
+                (Asked::Acquire(request), Answer::Acquired(reply)) => {
+                    self.is_acquired(request, reply, sent.elapsed());
+                }
+                (Asked::Renew(request), Answer::Renewed(reply)) => self.is_renewed(&request, &reply),
+                (Asked::Release(request), Answer::Released(reply)) => self.is_released(&request, &reply),
+                _ => panic!("an answer of another kind"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_batches_are_answered_as_the_store_rules_say() {
+    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+    let mut run = Run::of(&server, 0, seed).await;
+    run.load_scripts().await;
+    let batches = if long() { BATCHES } else { BATCHES / 20 };
+    for _ in 0..batches {
+        run.batch().await;
+    }
+    assert!(run.seen.len() >= 9, "every kind of answer came: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= batches / 50), "and not by chance: {:?}", run.seen);
+}
+
 /// In several sequences at once, for they mostly wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_operations_are_answered_as_the_store_rules_say() {
@@ -247,20 +377,7 @@ async fn random_operations_are_answered_as_the_store_rules_say() {
 }
 
 async fn sequence(server: Arc<RedisServer>, number: u64, seed: Seed) {
-    let mut random = seed.stream();
-    let process = ProcessId::random();
-    let leases = (0..LEASES).map(|_| LeaseId::new(process, LeaseNumber::new(random.number()))).collect();
-    let names = (0..NAMES).map(|which| name(&format!("same:{number}:{which}"))).collect();
-    let store = client(&server.url()).await;
-    let mut run = Run {
-        store,
-        model: HashMap::new(),
-        round_trips: HashMap::new(),
-        random,
-        names,
-        leases,
-        seen: HashMap::new(),
-    };
+    let mut run = Run::of(&server, number, seed).await;
     let steps = if long() { STEPS } else { STEPS / 2 };
     for _ in 0..steps {
         run.step().await;

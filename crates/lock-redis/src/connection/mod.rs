@@ -8,12 +8,14 @@ pub(crate) use dial::{Dialer, Purpose};
 
 use crate::{
     client::{CallError, Client, Command, Connection, Reply},
-    error::{self, RequestError},
+    error::{self, RequestError, Unanswered},
     liveness::Liveness,
+    script::{Script, Words},
+    script_reply::ScriptReply,
     secret::Secrets,
 };
 use lock_core::backend::BackendError;
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 use supervisor::Supervisor;
 use tokio::{
     sync::{SetOnce, watch},
@@ -22,7 +24,11 @@ use tokio::{
 };
 
 /// The time that a request waits for a connection that is being dialled.
-const GRACE: Duration = Duration::from_millis(300);
+pub(crate) const GRACE: Duration = Duration::from_millis(300);
+
+/// A request that is not answered for that long fails while others are answered: the backstop behind the operation timeouts
+/// of the locks.
+pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
 ///
@@ -67,7 +73,21 @@ impl<C: Client> ManagedConnection<C> {
 
     /// Sends one command, which is sent at most once, and not at all while there is no connection.
     pub(crate) async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
-        self.connected(what).await?.call(what, command).await
+        let dialled = self.connected(what).await?;
+        answered(what, dialled.call(command)).await
+    }
+
+    /// Runs a script with these keys and arguments. It is not sent while there is no connection.
+    pub(crate) async fn run(
+        &self,
+        script: &'static Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Result<ScriptReply, RequestError> {
+        let dialled = self.connected(script.name).await?;
+        let write = |words: &mut Words| words.extend(keys.iter().chain(&arguments).cloned().map(Cow::Owned));
+        let reply = answered(script.name, script.run(&dialled, keys.len(), write)).await?;
+        ScriptReply::read(script.name, reply)
     }
 
     /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
@@ -91,7 +111,7 @@ impl<C: Client> ManagedConnection<C> {
             let (added, removed) = tokio::join!(adds, removes);
             added.and(removed)
         };
-        dialled.answer("subscribe", request).await
+        answered("subscribe", dialled.answer(request)).await
     }
 
     /// Asks for a sign of life.
@@ -115,12 +135,16 @@ impl<C: Client> ManagedConnection<C> {
         self.current.clone()
     }
 
+    /// The connection that stands.
+    pub(crate) fn standing(&self) -> Option<Arc<Dialled<C::Connection>>> {
+        self.current.borrow().clone()
+    }
+
     /// The connection that stands, or one that comes soon.
     async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
         self.current.has_changed().map_err(gone)?;
-        let standing = self.current.borrow().clone();
-        if let Some(dialled) = standing {
+        if let Some(dialled) = self.standing() {
             return Ok(dialled);
         }
         let mut current = self.current.clone();
@@ -137,22 +161,18 @@ impl<C: Client> Drop for ManagedConnection<C> {
 }
 
 impl<T: Connection> Dialled<T> {
-    async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
-        self.answer(what, self.connection.call(command)).await
+    /// Sends one command at the first poll. Its answer has no time limit but the end of the connection.
+    pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
+        self.answer(self.connection.call(command)).await
     }
 
     /// The answer to one request, which ends with the connection.
-    async fn answer<R>(
-        &self,
-        what: &str,
-        request: impl Future<Output = Result<R, CallError>>,
-    ) -> Result<R, RequestError> {
+    async fn answer<R>(&self, request: impl Future<Output = Result<R, CallError>>) -> Result<R, Unanswered> {
         let sent = self.liveness.sent();
         let answer = tokio::select! {
             biased;
             answer = request => answer,
-            () = sent.waited_too_long() => return Err(error::no_answer(what)),
-            _ = self.end.wait() => return Err(error::connection_lost(what)),
+            _ = self.end.wait() => return Err(Unanswered::ConnectionLost),
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
@@ -160,6 +180,15 @@ impl<T: Connection> Dialled<T> {
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }
-        answer.map_err(|error| error::failed(what, &self.secrets.hide_in_call(error)))
+        answer.map_err(|error| Unanswered::Failed(self.secrets.hide_in_call(error)))
     }
+}
+
+/// Limits the time of a request that nobody else watches.
+async fn answered<R>(
+    what: &str,
+    request: impl Future<Output = Result<R, Unanswered>>,
+) -> Result<R, RequestError> {
+    let answer = timeout(NO_ANSWER_AFTER, request).await.unwrap_or(Err(Unanswered::TimedOut));
+    answer.map_err(|error| error.during(what))
 }

@@ -1,6 +1,6 @@
 //! When a connection is given up, and when the next one is dialled.
 
-use super::{Current, Dialer, Dialled, Purpose, ReplaceReason};
+use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Purpose, ReplaceReason};
 use crate::{
     client::{Client, Command},
     pauses::{Pauses, between, jittered},
@@ -8,7 +8,7 @@ use crate::{
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// Between the end of a connection and the dial of the next one, and between two dials that failed, at random within these
@@ -68,11 +68,12 @@ impl<C: Client> Supervisor<C> {
     /// Returns when the connection has ended, or is of no further use and may be replaced.
     async fn watch(&self, dialled: &Dialled<C::Connection>, replaceable_at: Instant) -> Reason {
         let replaced = async {
-            sleep_until(replaceable_at).await;
-            tokio::select! {
+            let reason = tokio::select! {
                 () = dialled.liveness.died() => Reason::Unresponsive,
                 reason = dialled.replaced.wait() => Reason::Replaced(*reason),
-            }
+            };
+            sleep_until(replaceable_at).await;
+            reason
         };
         tokio::select! {
             biased;
@@ -87,7 +88,7 @@ impl<C: Client> Supervisor<C> {
         match self.purpose {
             Purpose::Requests => loop {
                 sleep(KEEP_ALIVE).await;
-                let _ = dialled.call("ping", Command::ping()).await;
+                let _ = timeout(NO_ANSWER_AFTER, dialled.call(Command::ping())).await;
             },
             Purpose::Messages(_) => future::pending().await,
         }

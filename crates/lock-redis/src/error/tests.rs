@@ -7,8 +7,12 @@ fn meaning(error: &RequestError) -> (BackendErrorKind, Applied) {
     (error.kind(), error.applied())
 }
 
+fn failed(what: &str, error: CallError) -> RequestError {
+    Unanswered::Failed(error).during(what)
+}
+
 fn said(text: &str) -> (BackendErrorKind, Applied) {
-    meaning(&failed("acquire", &CallError::Refused(text.to_owned())))
+    meaning(&failed("acquire", CallError::Refused(text.to_owned())))
 }
 
 #[test]
@@ -27,7 +31,7 @@ fn what_was_not_done_is_certain() {
     }
     assert_eq!(said("WRONGPASS invalid username-password pair"), no(Kind::Denied));
     assert_eq!(said("NOPERM this user has no permissions to run the 'evalsha' command"), no(Kind::Denied));
-    let not_sent = failed("acquire", &CallError::NotSent("Max buffer length exceeded".to_owned()));
+    let not_sent = failed("acquire", CallError::NotSent("Max buffer length exceeded".to_owned()));
     assert_eq!(meaning(&not_sent), no(Kind::Unavailable));
     assert_eq!(meaning(&refused_by_script("acquire", "WRONGTYPE x")), no(Kind::WrongType));
     assert_eq!(meaning(&not_connected("acquire")), no(Kind::Unavailable));
@@ -37,12 +41,12 @@ fn what_was_not_done_is_certain() {
 #[test]
 fn what_may_have_been_done_is_unknown() {
     let unknown = |kind| (kind, Applied::Unknown);
-    let lost = failed("acquire", &CallError::Lost("Connection reset".to_owned()));
+    let lost = failed("acquire", CallError::Lost("Connection reset".to_owned()));
     assert_eq!(meaning(&lost), unknown(Kind::Unavailable));
-    let unreadable = failed("acquire", &CallError::Unreadable("a map".to_owned()));
+    let unreadable = failed("acquire", CallError::Unreadable("a map".to_owned()));
     assert_eq!(meaning(&unreadable), unknown(Kind::Protocol));
-    assert_eq!(meaning(&connection_lost("acquire")), unknown(Kind::Unavailable));
-    assert_eq!(meaning(&no_answer("acquire")), unknown(Kind::Timeout));
+    assert_eq!(meaning(&Unanswered::ConnectionLost.during("acquire")), unknown(Kind::Unavailable));
+    assert_eq!(meaning(&Unanswered::TimedOut.during("acquire")), unknown(Kind::Timeout));
     assert_eq!(meaning(&unexpected_reply("acquire")), unknown(Kind::Protocol));
     assert_eq!(said("ERR user_script:12: something"), unknown(Kind::Protocol));
     assert_eq!(said("CLUSTERDOWN Hash slot not served"), unknown(Kind::Unavailable));
@@ -65,7 +69,7 @@ fn what_may_have_been_done_is_unknown() {
 fn a_condition_is_read_from_the_first_word() {
     let conditions = |text: &str| {
         let error = server_error("acquire", text);
-        (error.is_unknown_script(), error.is_read_only(), error.is_cluster_down())
+        (error.condition == Condition::UnknownScript, error.is_read_only(), error.is_cluster_down())
     };
     assert_eq!(conditions("NOSCRIPT No matching script. Please use EVAL."), (true, false, false));
     assert_eq!(conditions("READONLY You can't write against a read only replica."), (false, true, false));
@@ -73,6 +77,24 @@ fn a_condition_is_read_from_the_first_word() {
     assert_eq!(conditions(placed), (false, true, false));
     assert_eq!(conditions("CLUSTERDOWN Hash slot not served"), (false, false, true));
     assert_eq!(conditions("NOPERM no permissions to access the key 'READONLY'"), (false, false, false));
+}
+
+/// Only then the operations of a batch may be sent once more, each alone.
+#[test]
+fn a_call_is_refused_only_if_nothing_was_done() {
+    let refused = |text: &str| Unanswered::Failed(CallError::Refused(text.to_owned())).is_refusal();
+    assert!(refused("NOPERM No permissions to access a key"));
+    assert!(refused("OOM command not allowed when used memory > 'maxmemory'."));
+    assert!(!refused("ERR ACL failure in script: No permissions to access a key"));
+    assert!(!refused("ERR Error running script: stack overflow"));
+    for lost in [
+        Unanswered::Failed(CallError::NotSent("no room".to_owned())),
+        Unanswered::Failed(CallError::Lost("OOM".to_owned())),
+        Unanswered::ConnectionLost,
+        Unanswered::TimedOut,
+    ] {
+        assert!(!lost.is_refusal());
+    }
 }
 
 fn dialled(tls: bool, kind: DialErrorKind, message: &str) -> BackendError {

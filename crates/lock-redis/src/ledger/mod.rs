@@ -3,10 +3,11 @@
 mod record;
 
 use crate::{
-    backend::{RedisBackend, millis},
+    backend::RedisBackend,
     client::Client,
     error::{RequestError, unexpected_reply},
     keys::{GroupKeys, JobKeys},
+    pipeline::millis,
     script,
     script_reply::ScriptReply,
 };

@@ -11,84 +11,82 @@
 --   late                     executed after its time: nothing was done
 --   refused, error           a key holds something else, or a right is missing: nothing was done, except that a counter
 --                            which is refused may lose its expiry where argument 6 is a retention
-local lock, counter = KEYS[1], KEYS[2]
-local lease, duration, not_after, reserve, floor, retention = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if now > tonumber(not_after) then return {now, 'late'} end
+local function acquire(now, lock, counter, lease, duration, not_after, reserve, floor, retention)
+  if now > tonumber(not_after) then return {now, 'late'} end
 
-local lasts = redis.pcall('PTTL', lock)
-local free = lasts == -2
-if not free then
-  local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
-  if type(depth) == 'table' then return {now, 'refused', depth.err} end
-  if not depth then
-    -- A write that changes nothing: a replica, whose data may be old, refuses it.
-    redis.call('HDEL', lock, lease)
-    return {now, 'busy', lasts}
+  local lasts = redis.pcall('PTTL', lock)
+  local free = lasts == -2
+  if not free then
+    local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
+    if type(depth) == 'table' then return {now, 'refused', depth.err} end
+    if not depth then
+      -- A write that changes nothing: a replica, whose data may be old, refuses it.
+      redis.call('HDEL', lock, lease)
+      return {now, 'busy', lasts}
+    end
   end
-end
 
--- Commands are given text: Redis prints the numbers of Lua more slowly, and `n..''` rounds them to 14 digits.
-local function int(n) return string.format('%.0f', n) end
+  -- Commands are given text: Redis prints the numbers of Lua more slowly, and `n..''` rounds them to 14 digits.
+  local function int(n) return string.format('%.0f', n) end
 
--- Numbers are exact below.
-local LIMIT = 9007199254740992
-reserve = tonumber(reserve)
+  -- Numbers are exact below.
+  local LIMIT = 9007199254740992
+  reserve = tonumber(reserve)
 
--- The counter is mostly behind the clock, and these are the tokens then: they are written while the counter is read.
--- A floor, and a clock beyond the year 2255, are looked at first.
-local first, last = now, now + math.min(reserve, 1000)
-local writes = floor == '' and now + 1000 < LIMIT
-local old
-if not writes then
-  old = redis.pcall('GET', counter)
-elseif retention ~= '' then
-  old = redis.pcall('SET', counter, int(last), 'PX', retention, 'GET')
-else
-  old = redis.pcall('SET', counter, int(last), 'KEEPTTL', 'GET')
-end
-if type(old) == 'table' then return {now, 'refused', old.err} end
--- Digits only: `tonumber` alone reads '1e15' as well.
-local count = old and not string.find(old, '%D') and tonumber(old)
-
-if not (writes and count and count < now) then
-  local refused
-  if old and not (count and count < LIMIT) then
-    refused = 'WRONGTYPE the fencing counter is no number below 2^53'
+  -- The counter is mostly behind the clock, and these are the tokens then: they are written while the counter is read.
+  -- A floor, and a clock beyond the year 2255, are looked at first.
+  local first, last = now, now + math.min(reserve, 1000)
+  local writes = floor == '' and now + 1000 < LIMIT
+  local old
+  if not writes then
+    old = redis.pcall('GET', counter)
+  elseif retention ~= '' then
+    old = redis.pcall('SET', counter, int(last), 'PX', retention, 'GET')
   else
-    -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead: so tokens
-    -- grow over the loss of the counter. Only a floor puts it further ahead; then it lives until the clock has caught up.
-    first = count and math.max(count + 1, now) or now + 1000
-    if floor ~= '' then first = math.max(first, tonumber(floor) + 1) end
-    last = math.max(first, math.min(first + reserve, now + 1000))
-    if last >= LIMIT then refused = 'TOKENS the next fencing token would not be below 2^53' end
+    old = redis.pcall('SET', counter, int(last), 'KEEPTTL', 'GET')
   end
-  if refused then
-    if writes and retention ~= '' then redis.call('SET', counter, old) end
-    if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
-    return {now, 'refused', refused}
-  end
-  local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
-  if retention ~= '' then
-    if ahead > tonumber(retention) then retention = int(ahead) end
-    redis.call('SET', counter, int(last), 'PX', retention)
-  else
-    redis.call('SET', counter, int(last), 'KEEPTTL')
-    local left = ahead > 0 and redis.call('PTTL', counter) or -1
-    if left >= 0 and left < ahead then redis.call('PEXPIRE', counter, int(ahead)) end
-  end
-end
+  if type(old) == 'table' then return {now, 'refused', old.err} end
+  -- Digits only: `tonumber` alone reads '1e15' as well.
+  local count = old and not string.find(old, '%D') and tonumber(old)
 
--- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
-if free then redis.call('HSET', lock, lease, '1') end
-if free or lasts < tonumber(duration) then
-  local set = redis.pcall('PEXPIRE', lock, duration)
-  if type(set) == 'table' then
-    -- The key ends with its only field.
-    if free then redis.call('HDEL', lock, lease) end
-    return set
+  if not (writes and count and count < now) then
+    local refused
+    if old and not (count and count < LIMIT) then
+      refused = 'WRONGTYPE the fencing counter is no number below 2^53'
+    else
+      -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead: so tokens
+      -- grow over the loss of the counter. Only a floor puts it further ahead; then it lives until the clock has caught up.
+      first = count and math.max(count + 1, now) or now + 1000
+      if floor ~= '' then first = math.max(first, tonumber(floor) + 1) end
+      last = math.max(first, math.min(first + reserve, now + 1000))
+      if last >= LIMIT then refused = 'TOKENS the next fencing token would not be below 2^53' end
+    end
+    if refused then
+      if writes and retention ~= '' then redis.call('SET', counter, old) end
+      if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
+      return {now, 'refused', refused}
+    end
+    local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
+    if retention ~= '' then
+      if ahead > tonumber(retention) then retention = int(ahead) end
+      redis.call('SET', counter, int(last), 'PX', retention)
+    else
+      redis.call('SET', counter, int(last), 'KEEPTTL')
+      local left = ahead > 0 and redis.call('PTTL', counter) or -1
+      if left >= 0 and left < ahead then redis.call('PEXPIRE', counter, int(ahead)) end
+    end
   end
+
+  -- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
+  if free then redis.call('HSET', lock, lease, '1') end
+  if free or lasts < tonumber(duration) then
+    local set = redis.pcall('PEXPIRE', lock, duration)
+    if type(set) == 'table' then
+      -- The key ends with its only field.
+      if free then redis.call('HDEL', lock, lease) end
+      return set
+    end
+  end
+  -- Ours is a time in µs.
+  return {now, 'granted', first, last, count and count < now / 2 and 1 or 0}
 end
--- Ours is a time in µs.
-return {now, 'granted', first, last, count and count < now / 2 and 1 or 0}

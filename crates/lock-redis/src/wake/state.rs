@@ -279,7 +279,7 @@ mod tests {
         let mut state = SubscriptionState::default();
         let mut answer = want(&mut state, "a", "a");
         let batch = state.next_batch();
-        let down = error::connection_lost("subscribe");
+        let down = error::Unanswered::ConnectionLost.during("subscribe");
         assert_eq!(state.failed(batch, &down), [(SubscriberId::new(1), name("a"))], "this watch is over");
         assert_eq!(answered(&mut answer), Some(false));
         assert_eq!(subscribe(&state.next_batch()), ["a"]);

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod batching;
+mod completing;
 mod connecting;
 mod reconnecting;
 mod requests;

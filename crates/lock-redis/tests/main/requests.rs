@@ -1,10 +1,10 @@
 //! Requests: sent once, and an error says whether they may have been carried out.
 
 use crate::{
-    scripted::{Answer, Dial, refused, text},
+    scripted::{Answer, Dial},
     support::{acquire, connected, meaning, name, renewal},
 };
-use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind, Renewed};
+use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind};
 use lock_redis::client::{CallError, DialErrorKind, Reply};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -61,17 +61,16 @@ async fn request_on_an_ended_connection_is_unknown() {
 async fn lost_request_ends_the_connection_for_all() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
-    client.answer(|asked| match asked.arguments.get(2).map(String::as_str) {
-        Some("a") => Answer::Never,
-        Some("b") => Answer::Error(CallError::Lost("out of step".to_owned())),
-        _ => Answer::Usual,
+    client.answer(|asked| match asked.name {
+        "PING" => Answer::Error(CallError::Lost("out of step".to_owned())),
+        _ => Answer::Never,
     });
     let begin = Instant::now();
-    let (a, b) = tokio::join!(acquire(&backend, "a"), acquire(&backend, "b"));
-    for answer in [a, b] {
-        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
-    }
+    let (a, b) = tokio::join!(acquire(&backend, "a"), backend.ping());
+    assert_eq!(meaning(&a), (Kind::Unavailable, Applied::Unknown));
+    assert!(b.is_err());
     assert_eq!(begin.elapsed(), Duration::ZERO);
+    client.recover();
     acquire(&backend, "c").await.expect("on the next connection");
     assert_eq!(client.server().dials.len(), 3);
 }
@@ -114,38 +113,6 @@ async fn unsent_request_is_certain() {
     client.answer(|_| Answer::Reply(Reply::Nil));
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Protocol, Applied::Unknown));
     assert_eq!(client.server().dials.len(), 2, "none of it is the connection's fault");
-}
-
-/// The server looks at the rights on all keys of a script before it runs.
-#[tokio::test(start_paused = true)]
-async fn denied_lease_does_not_fail_the_batch() {
-    let (client, backend) = connected().await;
-    client.answer(|asked| match asked.arguments.iter().any(|argument| argument == "b") {
-        true => Answer::Error(refused("NOPERM No permissions to access a key")),
-        false => Answer::Usual,
-    });
-    let answers = backend.renew(["a", "b", "c"].map(renewal).to_vec()).await;
-    let [a, b, c] = &answers[..] else { panic!("one answer for each: {answers:?}") };
-    assert_eq!(a.as_ref().unwrap().outcome, Renewed::Renewed);
-    assert_eq!(meaning(b), (Kind::Denied, Applied::No));
-    assert_eq!(c.as_ref().unwrap().outcome, Renewed::Renewed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn failed_renewal_does_not_fail_its_neighbours() {
-    let (client, backend) = connected().await;
-    client.answer(|asked| match asked.runs("renew") {
-        true => {
-            let words = ["1767225600000000", "renewed", "WRONGTYPE Operation against a key", "gone", "late"];
-            Answer::Reply(Reply::List(words.map(text).to_vec()))
-        }
-        false => Answer::Usual,
-    });
-    let answers = backend.renew(["a", "b", "c", "d"].map(renewal).to_vec()).await;
-    let outcomes: Vec<_> =
-        answers.iter().map(|answer| answer.as_ref().map(|reply| reply.outcome).ok()).collect();
-    assert_eq!(outcomes, [Some(Renewed::Renewed), None, Some(Renewed::Gone), Some(Renewed::Late)]);
-    assert_eq!(meaning(&answers[1]), (Kind::WrongType, Applied::No));
 }
 
 #[tokio::test(start_paused = true)]

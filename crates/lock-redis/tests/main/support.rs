@@ -4,8 +4,9 @@ use crate::scripted::Scripted;
 use lock_core::{
     LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
-        LeaseNumber, MissedWakes, ProcessId, RenewRequest, Reply, Subscriptions as _, WakeListener,
+        AcquireMode, AcquireRequest, Acquired, Answer, Applied, Backend, BackendError, BackendErrorKind,
+        Completion, LeaseId, LeaseNumber, MissedWakes, NotifyWaiters, Operation, Pipeline, ProcessId,
+        ReleaseRequest, RenewRequest, Reply, Subscriptions as _, WakeListener,
     },
     clock::ServerTime,
 };
@@ -34,15 +35,29 @@ fn lease() -> LeaseId {
 
 /// One acquire, sent once.
 pub(crate) async fn acquire(backend: &Backed, lock: &str) -> Result<Reply<Acquired>, BackendError> {
-    let request = AcquireRequest {
+    backend.acquire(acquisition(lock)).await
+}
+
+pub(crate) fn acquisition(lock: &str) -> AcquireRequest {
+    AcquireRequest {
         retention: lock_core::Retention::Backend,
         name: name(lock),
         lease: lease(),
         duration: Duration::from_secs(30),
         not_after: ServerTime::from_micros(u64::MAX >> 1),
         mode: AcquireMode::New { reserve: 0, floor: None },
-    };
-    backend.acquire(request).await
+    }
+}
+
+pub(crate) fn release_request(lock: &str) -> ReleaseRequest {
+    ReleaseRequest { name: name(lock), lease: lease(), depth_left: 0, notify: NotifyWaiters::Yes }
+}
+
+/// Submits an acquire, and returns the future of its answer.
+pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
+    let (completion, answer) = Completion::channel();
+    backend.submit(Operation::Acquire(acquisition(lock), completion));
+    answer
 }
 
 pub(crate) fn renewal(lock: &str) -> RenewRequest {

@@ -7,6 +7,7 @@ mod fault;
 mod fault_plan;
 mod gate;
 mod ledger;
+mod pipeline;
 
 #[cfg(test)]
 mod tests;

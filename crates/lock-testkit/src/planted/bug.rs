@@ -172,6 +172,8 @@ planted_bugs! {
     EntersRemovedEntry: [Shuttle],
     /// Whether a call was answered is read and written in two steps.
     AnswersTwice: [Shuttle],
+    /// Whether a submitted operation was answered is read and written in two steps: its answer and its deadline both count.
+    DeliversTwice: [Shuttle],
     /// A call that ends with its runtime gets no answer.
     DropsCalls: [Shuttle],
     /// What is going on is counted in two steps.

@@ -23,7 +23,7 @@ const TURNS: usize = 2_000;
 
 /// Lets the others go on, and time go by when they wait for it, until it is true.
 #[track_caller]
-fn until(is_true: impl Fn() -> bool) {
+pub(crate) fn until(is_true: impl Fn() -> bool) {
     for _ in 0..TURNS {
         if is_true() {
             return;
@@ -66,7 +66,13 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
 
 /// When the renewals that were answered had been sent.
 #[derive(Debug, Clone, Default)]
-struct Renewals(Arc<Mutex<Vec<Duration>>>);
+pub(crate) struct Renewals(Arc<Mutex<Vec<Duration>>>);
+
+impl Renewals {
+    pub(crate) fn sent(&self) -> Vec<Duration> {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
 
 impl LockObserver for Renewals {
     fn on_event(&self, event: &LockEvent<'_>) {
@@ -92,9 +98,9 @@ fn a_call_that_is_given_up_by_two_is_answered_once() {
             move || one.shut_down()
         });
         advance(Duration::from_secs(3));
-        until(|| renewals.0.lock().unwrap().len() > 1);
+        until(|| renewals.sent().len() > 1);
         ends.join().unwrap();
-        let sent = renewals.0.lock().unwrap().clone();
+        let sent = renewals.sent();
         assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
         drop(guard);
         two.shut_down();

@@ -11,5 +11,6 @@ mod grants;
 mod guards;
 mod losses;
 mod shutdowns;
+mod submitted;
 mod time;
 mod world;

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use lock_explored::{
-    FencingToken, LockFactory, LockGuard, LockName, MemoryBackend,
+    FencingToken, LockFactory, LockGuard, LockName, MemoryBackend, Store as StoreOfLocks,
     backend::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
+        Inspected, Pipeline, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
         Subscriptions, WakeListener,
     },
     clock::ServerTime,
@@ -62,14 +62,22 @@ impl Store {
     }
 
     pub(crate) fn factory(&self, observer: impl LockObserver) -> LockFactory {
-        let numbers = AtomicU64::new(0);
-        // A sequence, and no generator: what is drawn must not depend on the schedule that is explored.
-        let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
-        let builder =
-            LockFactory::builder(Arc::new(self.clone())).clock(Arc::new(ExploredClock)).observer(observer);
-        builder.repeatable(process, random).build().expect("the options fit together")
+        build(Arc::new(self.clone()).into(), observer)
     }
+
+    /// A factory that submits to this pipeline.
+    pub(crate) fn pipelined(&self, observer: impl LockObserver, pipeline: Arc<dyn Pipeline>) -> LockFactory {
+        build(StoreOfLocks::from(Arc::new(self.clone())).pipelined(pipeline), observer)
+    }
+}
+
+fn build(store: StoreOfLocks, observer: impl LockObserver) -> LockFactory {
+    let numbers = AtomicU64::new(0);
+    // A sequence, and no generator: what is drawn must not depend on the schedule that is explored.
+    let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
+    let builder = LockFactory::builder(store).clock(Arc::new(ExploredClock)).observer(observer);
+    builder.repeatable(process, random).build().expect("the options fit together")
 }
 
 #[async_trait]

@@ -55,6 +55,33 @@ impl Arrived {
     pub(crate) fn runs(&self, script: &str) -> bool {
         self.script == Some(script)
     }
+
+    fn keys(&self) -> usize {
+        self.arguments[1].parse().unwrap()
+    }
+
+    /// The operations of a batch: script, lock, arguments.
+    pub(crate) fn batched(&self) -> Vec<(&'static str, String, Vec<String>)> {
+        let (mut keys, mut words) = {
+            let (keys, words) = self.arguments[2..].split_at(self.keys());
+            (keys.iter().cloned(), words.iter().cloned())
+        };
+        let mut operations = Vec::new();
+        while let Some(function) = words.next() {
+            let (script, count, words_of) = match function.as_str() {
+                "acquire" => ("acquire", 2, 6),
+                "release" => ("release", 1, 3),
+                "renew" => ("renew", 1, 3),
+                "reenter" => ("reenter", 1, 4),
+                other => panic!("no script has `{other}`"),
+            };
+            let lock = keys.next().unwrap();
+            (1..count).for_each(|_| assert!(keys.next().is_some()));
+            operations.push((script, lock, words.by_ref().take(words_of).collect()));
+        }
+        assert_eq!(keys.next(), None, "each key belongs to an operation");
+        operations
+    }
 }
 
 type Answers = Box<dyn FnMut(&Arrived) -> Answer + Send>;
@@ -118,6 +145,11 @@ impl Server {
         BEGIN + u64::try_from((self.begin.elapsed() + self.ahead).as_micros()).unwrap()
     }
 
+    /// As after a restart, or `SCRIPT FLUSH`.
+    pub(crate) fn forget_scripts(&mut self) {
+        self.scripts.clear();
+    }
+
     fn arrive(&mut self, connection: usize, name: &'static str, arguments: Vec<String>) -> Option<Arrived> {
         self.connections.get(&connection)?;
         let script = match name {
@@ -157,7 +189,12 @@ impl Server {
                 let token = Reply::Integer(self.last_token);
                 vec![text("granted"), token.clone(), token, Reply::Integer(0)]
             }
-            "renew" => (0..asked.arguments[1].parse().unwrap()).map(|_| text("renewed")).collect(),
+            "renew" => vec![text("renewed")],
+            "batch" => {
+                let replies = asked.batched().into_iter().map(|(script, ..)| self.run(script, asked));
+                return Reply::List(replies.collect());
+            }
+            "reenter" => vec![text("reentered")],
             "release" => vec![text("released"), Reply::Integer(0)],
             "inspect" => vec![text("free")],
             other => panic!("nobody needs `{other}` here"),
@@ -169,8 +206,11 @@ impl Server {
 /// Which script a text is, by its first comment.
 fn kind(script: &str) -> &'static str {
     let kinds = [
+        // It has the texts of the others in it.
+        ("-- Carries out operations on many locks", "batch"),
         ("-- Takes a lock,", "acquire"),
-        ("-- Extends leases", "renew"),
+        ("-- A re-entry:", "reenter"),
+        ("-- Extends a lease", "renew"),
         ("-- Lowers the depth", "release"),
         ("-- Tries every command", "probe"),
         ("-- Who holds a lock,", "inspect"),

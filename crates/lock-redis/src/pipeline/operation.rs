@@ -1,0 +1,197 @@
+//! One operation as a script runs it: its keys, its arguments, and what its reply answers.
+
+use crate::{
+    error::{RequestError, overdue, unsupported},
+    keys,
+    script::{self, Script, Words},
+    script_reply::ScriptReply,
+};
+use lock_core::{
+    backend::{AcquireMode, BackendError, NotifyWaiters, Operation, Reply},
+    clock::ServerTime,
+};
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+/// The script that carries it out; `None` for what a single server does not serve.
+pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
+    match operation {
+        Operation::Acquire(request, _) => match request.mode {
+            AcquireMode::New { .. } => Some(&script::ACQUIRE),
+            AcquireMode::Reenter { .. } => Some(&script::REENTER),
+            _ => None,
+        },
+        Operation::Renew(..) => Some(&script::RENEW),
+        Operation::Release(..) => Some(&script::RELEASE),
+        _ => None,
+    }
+}
+
+/// The function in the script of a batch that carries it out.
+pub(super) fn function(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Acquire(..) if keys(operation) == 2 => "acquire",
+        Operation::Acquire(..) => "reenter",
+        Operation::Renew(..) => "renew",
+        _ => "release",
+    }
+}
+
+/// What it is called in errors.
+pub(super) fn what(operation: &Operation) -> &'static str {
+    script(operation).map_or("acquire", |script| script.name)
+}
+
+/// The number of its keys.
+pub(super) fn keys(operation: &Operation) -> usize {
+    match operation {
+        Operation::Acquire(request, _) if matches!(request.mode, AcquireMode::New { .. }) => 2,
+        _ => 1,
+    }
+}
+
+pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
+    let name = match operation {
+        Operation::Acquire(request, _) => &request.name,
+        Operation::Renew(request, _) => &request.name,
+        Operation::Release(request, _) => &request.name,
+        _ => return,
+    };
+    words.push(Cow::Owned(name.as_str().to_owned()));
+    if keys(operation) == 2 {
+        words.push(Cow::Owned(keys::counter(name)));
+    }
+}
+
+/// Its arguments. `retention` is that of the backend.
+pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
+    let owned = |text: String| Cow::Owned(text);
+    match operation {
+        Operation::Acquire(request, _) => {
+            words.extend([owned(request.lease.to_string()), owned(millis(request.duration))]);
+            let not_after = owned(request.not_after.as_micros().to_string());
+            match request.mode {
+                AcquireMode::New { reserve, floor } => {
+                    let retention = request.retention.unless(retention);
+                    words.extend([
+                        not_after,
+                        small(reserve),
+                        floor.map_or(Cow::Borrowed(""), |floor| owned(floor.to_string())),
+                        retention.map_or(Cow::Borrowed(""), |retention| owned(millis(retention))),
+                    ]);
+                }
+                AcquireMode::Reenter { depth } => words.extend([small(depth), not_after]),
+                _ => {}
+            }
+        }
+        Operation::Renew(request, _) => words.extend([
+            owned(request.lease.to_string()),
+            owned(millis(request.duration)),
+            owned(request.not_after.as_micros().to_string()),
+        ]),
+        Operation::Release(request, _) => words.extend([
+            owned(request.lease.to_string()),
+            small(request.depth_left),
+            // An argument: as a key it would want a right to a key of its name.
+            match request.notify {
+                NotifyWaiters::Yes => owned(keys::channel(&request.name)),
+                _ => Cow::Borrowed(""),
+            },
+        ]),
+        _ => {}
+    }
+}
+
+fn small(number: u32) -> Cow<'static, str> {
+    match number {
+        0 => Cow::Borrowed("0"),
+        number => Cow::Owned(number.to_string()),
+    }
+}
+
+/// At least one: an expiry of 0 would be none.
+pub(crate) fn millis(d: Duration) -> String {
+    d.as_millis().max(1).to_string()
+}
+
+/// The server time after which it is not carried out, where it has one.
+fn not_after(operation: &Operation) -> Option<ServerTime> {
+    match operation {
+        Operation::Acquire(request, _) => Some(request.not_after),
+        Operation::Renew(request, _) => Some(request.not_after),
+        _ => None,
+    }
+}
+
+/// Whether it is still worth sending after it waited for that long: somebody wants it, and its time did not end meanwhile.
+///
+/// One that was late from the beginning is sent: the server answers *late* and what its clock shows.
+pub(super) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
+    let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
+    let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+    operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
+}
+
+/// Answers an operation with the reply of its script. It runs code of the lock, which may panic; the next operation is
+/// answered all the same.
+pub(super) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
+    fn answer<T>(
+        reply: Result<ScriptReply, RequestError>,
+        read: fn(ScriptReply) -> Result<Reply<T>, RequestError>,
+    ) -> Result<Reply<T>, BackendError> {
+        Ok(reply.and_then(read)?)
+    }
+    contained(|| match operation {
+        Operation::Acquire(_, completion) => completion.complete(answer(reply, ScriptReply::acquired)),
+        Operation::Renew(_, completion) => completion.complete(answer(reply, ScriptReply::renewed)),
+        Operation::Release(_, completion) => completion.complete(answer(reply, ScriptReply::released)),
+        other => other.fail(unsupported().into()),
+    });
+}
+
+/// Answers operations that were not sent, since nobody waits for them or their time is over.
+pub(super) fn leave_out(operations: Vec<Operation>) {
+    for operation in operations {
+        let error = overdue(what(&operation));
+        fail(operation, error);
+    }
+}
+
+/// Answers an operation with an error.
+pub(super) fn fail(operation: Operation, error: RequestError) {
+    contained(|| operation.fail(error.into()));
+}
+
+pub(super) fn contained(run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("the answer to an operation panicked");
+    }
+}
+
+/// Operations of one call. Those that are dropped here were perhaps carried out, and each is answered so.
+pub(super) struct Operations(Vec<Operation>);
+
+impl Operations {
+    pub(super) fn new(operations: Vec<Operation>) -> Self {
+        Self(operations)
+    }
+
+    pub(super) fn as_slice(&self) -> &[Operation] {
+        &self.0
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Operation> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Drop for Operations {
+    fn drop(&mut self) {
+        for operation in self.take() {
+            contained(|| drop(operation));
+        }
+    }
+}

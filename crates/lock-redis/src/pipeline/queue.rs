@@ -1,0 +1,160 @@
+//! What is sent when. Data only: the callers send.
+//!
+//! An operation is sent at once when nothing is under way. Otherwise it waits for others: until [`GATHERED`] are there, or
+//! until nothing is under way any more. No timer is involved: with few operations none waits for more than one answer, and
+//! with many they share the cost of a call.
+
+use std::{collections::VecDeque, time::Duration};
+use tokio::time::Instant;
+
+/// So many operations are sent although calls are under way.
+const GATHERED: usize = 16;
+/// The most operations of a call: it blocks the server for about 0.1 ms.
+pub(super) const MAX_BATCH: usize = 32;
+/// The most calls under way.
+const MAX_CALLS: usize = 8;
+
+/// The operations that wait, and the number of calls under way.
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    waiting: VecDeque<Queued<T>>,
+    calls: usize,
+}
+
+/// An operation, and since when it waits.
+#[derive(Debug)]
+pub(super) struct Queued<T> {
+    pub(super) operation: T,
+    pub(super) since: Instant,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), calls: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Nothing waits and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.calls == 0
+    }
+
+    /// Adds an operation. Returns `true` if it is the one that lets a call be sent: the task has to be woken for it.
+    pub(super) fn push(&mut self, operation: T, since: Instant) -> bool {
+        let before = self.may_send();
+        self.waiting.push_back(Queued { operation, since });
+        !before && self.may_send()
+    }
+
+    /// Whether a call may be sent now.
+    pub(super) fn may_send(&self) -> bool {
+        match self.calls {
+            0 => !self.waiting.is_empty(),
+            calls => calls < MAX_CALLS && self.waiting.len() >= GATHERED,
+        }
+    }
+
+    /// The operations of the next call, if one may be sent now. It counts as under way.
+    pub(super) fn next_call(&mut self) -> Option<Vec<Queued<T>>> {
+        if !self.may_send() {
+            return None;
+        }
+        self.begin_call();
+        let size = self.waiting.len().min(MAX_BATCH);
+        Some(self.waiting.drain(..size).collect())
+    }
+
+    /// A call is under way whose operation was never in the queue.
+    pub(super) fn begin_call(&mut self) {
+        self.calls += 1;
+    }
+
+    /// Calls are not under way any more.
+    pub(super) fn end_calls(&mut self, calls: usize) {
+        self.calls -= calls;
+    }
+
+    /// Since when the first one waits.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.waiting.front().map(|queued| queued.since)
+    }
+
+    /// Takes the operations out that have waited for that long.
+    pub(super) fn take_older_than(&mut self, age: Duration, now: Instant) -> Vec<T> {
+        let old = self.waiting.iter().take_while(|queued| now >= queued.since + age).count();
+        self.waiting.drain(..old).map(|queued| queued.operation).collect()
+    }
+
+    /// Takes all operations out.
+    pub(super) fn take_all(&mut self) -> Vec<T> {
+        self.waiting.drain(..).map(|queued| queued.operation).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(waiting: usize) -> Queue<usize> {
+        let mut queue = Queue::default();
+        for number in 0..waiting {
+            queue.push(number, Instant::now());
+        }
+        queue
+    }
+
+    fn next(queue: &mut Queue<usize>) -> Option<Vec<usize>> {
+        Some(queue.next_call()?.into_iter().map(|queued| queued.operation).collect())
+    }
+
+    #[tokio::test]
+    async fn first_operation_is_sent_at_once() {
+        let mut queue = queue(0);
+        assert!(queue.is_idle() && next(&mut queue).is_none());
+        assert!(queue.push(7, Instant::now()), "the task is woken");
+        assert_eq!(next(&mut queue), Some(vec![7]));
+        assert!(!queue.is_idle() && next(&mut queue).is_none());
+    }
+
+    #[tokio::test]
+    async fn others_gather_while_a_call_is_under_way() {
+        let mut queue = queue(0);
+        queue.begin_call();
+        let woken: Vec<_> = (0..40).filter(|number| queue.push(*number, Instant::now())).collect();
+        assert_eq!(woken, [GATHERED - 1], "for the sixteenth, once");
+        assert_eq!(next(&mut queue), Some((0..32).collect()));
+        assert_eq!(next(&mut queue), None, "eight are too few");
+        queue.end_calls(1);
+        assert_eq!(next(&mut queue), None, "the batch is still under way");
+        queue.end_calls(1);
+        assert_eq!(next(&mut queue), Some((32..40).collect()), "an answer lets them go");
+        queue.end_calls(1);
+        assert!(queue.is_idle());
+    }
+
+    #[tokio::test]
+    async fn many_share_eight_calls() {
+        let mut queue = queue(1_000);
+        let calls: Vec<_> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(calls.len(), MAX_CALLS);
+        assert!(calls.iter().all(|call| call.len() == MAX_BATCH));
+        assert!(!queue.push(1_000, Instant::now()), "nothing can be sent now");
+        queue.end_calls(1);
+        assert_eq!(next(&mut queue).map(|call| call[0]), Some(256), "in their order");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn operations_grow_old_in_their_order() {
+        let (mut queue, age) = (queue(0), Duration::from_millis(300));
+        for number in 0..5 {
+            queue.push(number, Instant::now());
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        let first = queue.oldest().expect("five wait");
+        assert_eq!(queue.take_older_than(age, first + age), [0]);
+        assert_eq!(queue.take_older_than(age, Instant::now()), [1, 2]);
+        assert_eq!(queue.take_all(), [3, 4]);
+        assert!(queue.is_idle() && queue.oldest().is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! The task of the connection: it finishes calls, answers operations, and sends those that were submitted meanwhile.
+
+use super::{
+    State,
+    call::Call,
+    operation::{complete, contained, fail, is_worth_sending, leave_out, script, what},
+    queue::Queued,
+};
+use crate::{
+    client::Client,
+    connection::{GRACE, NO_ANSWER_AFTER},
+    error::{not_connected, runtime_ended, unsupported},
+    shared::Shared,
+    sync::lock,
+};
+use futures_util::{future::BoxFuture, task::AtomicWaker};
+use lock_core::backend::Operation;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
+
+/// The rounds of a turn: the other tasks of the runtime have theirs in between.
+const MAX_ROUNDS: usize = 32;
+
+/// Between two looks at calls that are not answered.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Owns the calls under way. Dropped, it answers whatever is left: sent operations as unknown, others as not applied.
+pub(super) struct Task<C: Client> {
+    pub(super) shared: Arc<Shared<C>>,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) waker: Arc<AtomicWaker>,
+    calls: Vec<Call>,
+    /// Waits for the next connection while operations are queued and there is none.
+    reconnection: Option<BoxFuture<'static, Reconnection>>,
+    /// The next look at calls that are not answered.
+    look: Pin<Box<Sleep>>,
+}
+
+/// The end of a wait for a connection.
+enum Reconnection {
+    Connected,
+    /// The first operation has waited for long enough.
+    Over,
+    /// Nobody dials any more.
+    Never,
+}
+
+impl<C: Client> Task<C> {
+    pub(super) fn new(shared: Arc<Shared<C>>, state: Arc<Mutex<State>>, waker: Arc<AtomicWaker>) -> Self {
+        Self { shared, state, waker, calls: Vec::new(), reconnection: None, look: Box::pin(sleep(LOOK)) }
+    }
+
+    /// Takes over the calls that were sent in place, and answers the operations of those that are answered.
+    fn finish_calls(&mut self) {
+        self.calls.append(&mut lock(&self.state).sent_in_place);
+        let mut answered = Vec::new();
+        self.calls.retain_mut(|call| {
+            let answers = call.poll();
+            let goes_on = answers.is_none();
+            answered.extend(answers);
+            goes_on
+        });
+        lock(&self.state).queue.end_calls(answered.len());
+        for (operation, reply) in answered.into_iter().flatten() {
+            complete(operation, reply);
+        }
+    }
+
+    /// Sends what may be sent.
+    fn send(&mut self) {
+        let Some(dialled) = self.shared.connection.standing() else { return };
+        self.reconnection = None;
+        loop {
+            let Some(queued) = lock(&self.state).queue.next_call() else { return };
+            let operations = self.worth_sending(queued);
+            if operations.is_empty() {
+                lock(&self.state).queue.end_calls(1);
+                continue;
+            }
+            let mut call = Call::new(&self.shared, dialled.clone(), operations, &self.waker);
+            call.send_in_place();
+            self.calls.push(call);
+        }
+    }
+
+    /// Leaves out, and answers, what is not to be sent.
+    fn worth_sending(&self, queued: Vec<Queued<Operation>>) -> Vec<Operation> {
+        let (server, now) = (self.shared.clock.now(), Instant::now());
+        let (mut operations, mut left_out) = (Vec::with_capacity(queued.len()), Vec::new());
+        for Queued { operation, since } in queued {
+            if script(&operation).is_none() {
+                fail(operation, unsupported());
+            } else if is_worth_sending(&operation, server, now - since) {
+                operations.push(operation);
+            } else {
+                left_out.push(operation);
+            }
+        }
+        leave_out(left_out);
+        operations
+    }
+
+    /// While there is no connection: fails the operations that have waited for long enough. Returns `true` if another
+    /// connection stands.
+    fn poll_reconnection(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let reconnection = match &mut self.reconnection {
+                Some(reconnection) => reconnection,
+                None => {
+                    let Some(oldest) = lock(&self.state).queue.oldest() else { return Poll::Pending };
+                    let mut changes = self.shared.connection.changes();
+                    self.reconnection.insert(Box::pin(async move {
+                        match timeout_at(oldest + GRACE, changes.wait_for(Option::is_some)).await {
+                            Ok(Ok(_)) => Reconnection::Connected,
+                            Ok(Err(_)) => Reconnection::Never,
+                            Err(_) => Reconnection::Over,
+                        }
+                    }))
+                }
+            };
+            let end = ready!(reconnection.as_mut().poll(context));
+            self.reconnection = None;
+            let (failed, error): (_, fn(&str) -> _) = match end {
+                Reconnection::Connected => return Poll::Ready(()),
+                Reconnection::Over => {
+                    (lock(&self.state).queue.take_older_than(GRACE, Instant::now()), not_connected)
+                }
+                Reconnection::Never => (lock(&self.state).queue.take_all(), runtime_ended),
+            };
+            for operation in failed {
+                let error = error(what(&operation));
+                fail(operation, error);
+            }
+        }
+    }
+
+    /// Gives up calls that are not answered although the connection lives.
+    fn give_up_calls(&mut self, context: &mut Context<'_>) {
+        while self.look.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let is_old = |call: &mut Call| now >= call.since + NO_ANSWER_AFTER;
+            let given_up: Vec<_> = self.calls.extract_if(.., is_old).collect();
+            lock(&self.state).queue.end_calls(given_up.len());
+            drop(given_up);
+            self.look.as_mut().reset(now + LOOK);
+        }
+    }
+}
+
+impl<C: Client> Future for Task<C> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let task = &mut *self;
+        // Before anything is looked at, or a wake-up in between would be missed.
+        task.waker.register(context.waker());
+        lock(&task.state).in_turn = true;
+        for _ in 0..MAX_ROUNDS {
+            task.finish_calls();
+            task.send();
+            task.give_up_calls(context);
+            let connected = task.shared.connection.is_up() || task.poll_reconnection(context).is_ready();
+            let is_answered = task.calls.iter().any(Call::is_ready);
+            // From here on, those who submit wake the task.
+            if !is_answered && lock(&task.state).end_turn(connected, task.reconnection.is_some()) {
+                return Poll::Pending;
+            }
+        }
+        lock(&task.state).in_turn = false;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl<C: Client> Drop for Task<C> {
+    fn drop(&mut self) {
+        let (queued, sent) = lock(&self.state).close();
+        for call in sent.into_iter().chain(self.calls.drain(..)) {
+            contained(|| drop(call));
+        }
+        for operation in queued {
+            let error = runtime_ended(what(&operation));
+            fail(operation, error);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+-- The server's time in µs, read once for all that a script does.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
