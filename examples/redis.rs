@@ -1,6 +1,8 @@
 //! How do I lock across processes and machines, on Redis?
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis`, with a server of your own.
+//!
+//! Over redis-rs it is `use lock_redis_rs::RedisBackend;`, and nothing else changes.
 
 use lock_core::{LockErrorKind, LockFactory};
 use lock_fred::RedisBackend;

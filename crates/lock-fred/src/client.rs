@@ -28,7 +28,8 @@ impl Fred {
 
     #[cfg(feature = "tls")]
     fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
-        self.template.tls = Some(crate::tls::connector(tls)?.into());
+        let config = lock_redis::client::rustls_config(tls)?;
+        self.template.tls = Some(fred::types::config::TlsConnector::from(config).into());
         Ok(())
     }
 

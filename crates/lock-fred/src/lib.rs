@@ -27,8 +27,6 @@ mod connection;
 mod connector;
 mod error;
 mod reply;
-#[cfg(feature = "tls")]
-mod tls;
 
 pub use client::Fred;
 pub use config::from_config;

@@ -61,6 +61,7 @@ pub(crate) async fn run<C: Client>(
     };
     let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
     let probe = async {
+        connection.ping("ping").await?;
         subscriptions.probe(channel.clone()).await?;
         let sent = Instant::now();
         let reply = connection

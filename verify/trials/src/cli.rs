@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::client::Client;
 use clap::{Parser, Subcommand, builder::TypedValueParser as _, value_parser};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -12,6 +13,10 @@ pub struct Cli {
     /// The lease in milliseconds, kept alive by the watchdog
     #[arg(long, value_name = "MS", default_value = "30000", value_parser = value_parser!(u64).map(Duration::from_millis))]
     pub lease: Duration,
+
+    /// The client library
+    #[arg(long, value_enum, default_value = "fred")]
+    pub client: Client,
 
     /// Where a `lock-referee` listens that is told of each hold
     #[arg(long, value_name = "ADDRESS")]

@@ -2,6 +2,7 @@
 //!
 //! | module | is |
 //! | --- | --- |
+//! | [`client`] | the client library of a process under test |
 //! | [`cli`] | the command line of the executable |
 //! | [`line`](mod@line) | the reports and orders of a process; the Java one in `verify/interop/redisson` has some of them |
 //! | [`node`] | what the executable does |
@@ -11,6 +12,7 @@
 //! | [`process`] | a process under test: started, told what to do, listened to, killed when dropped |
 
 pub mod cli;
+pub mod client;
 pub mod fenced;
 pub mod line;
 pub mod node;

@@ -13,7 +13,6 @@ use crate::{
     referee::Witness,
 };
 use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
-use lock_fred::RedisBackend;
 use std::error::Error;
 
 /// Why a process ends early.
@@ -27,8 +26,8 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// # Cancel safety
 /// Dropping it leaves what is held to its lease.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
-    let backend = RedisBackend::connect(&cli.url).await?;
-    let locks = LockFactory::builder(backend.clone()).options(LockOptions::new().lease(cli.lease)).build()?;
+    let (store, ledger) = cli.client.connect(&cli.url).await?;
+    let locks = LockFactory::builder(store).options(LockOptions::new().lease(cli.lease)).build()?;
     let mut orders = Orders::from_stdin();
     match &cli.command {
         Command::Count { lock, tasks, sections, counter } => {
@@ -41,7 +40,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Cron { group, schedule, takes, adopt, fence } => {
             let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };
-            cron::run((&locks, backend), cli.lease, group, schedule, work, orders).await?;
+            cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;

@@ -8,6 +8,8 @@ mod endpoint;
 mod error;
 mod events;
 mod reply;
+#[cfg(feature = "rustls")]
+mod rustls_config;
 mod tls;
 
 pub use command::Command;
@@ -16,6 +18,8 @@ pub use error::{CallError, DialError, DialErrorKind};
 pub use events::Events;
 pub(crate) use events::Listener;
 pub use reply::Reply;
+#[cfg(feature = "rustls")]
+pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
 
 /// A client library: makes connections to Redis.

@@ -10,8 +10,7 @@ use lock_cron::{
     OnOrphan, RunContext, RunResult, Schedule, Scheduler,
     observer::{CronEvent, CronObserver},
 };
-use lock_fred::RedisBackend;
-use lock_ledger::{GroupName, RunLedger as _};
+use lock_ledger::{GroupName, RunLedger};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -41,7 +40,7 @@ impl CronObserver for Says {
 }
 
 pub(super) async fn run(
-    (locks, ledger): (&LockFactory, RedisBackend),
+    (locks, ledger): (&LockFactory, Arc<dyn RunLedger>),
     lease: Duration,
     group: &str,
     schedule: &str,

@@ -1,6 +1,6 @@
 //! Processes of ours, and the scaffolding around them.
 
-use lock_trials::process::Process;
+use lock_trials::{client::Client, process::Process};
 use std::process::Command;
 
 /// Our executable, told this.
@@ -11,6 +11,7 @@ pub(crate) fn node(url: &str, lease_ms: u64, words: &[&str]) -> Process {
 /// The same, not yet started.
 pub(crate) fn command(url: &str, lease_ms: u64, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lock-node"));
-    command.args(["--lease", &lease_ms.to_string(), url]).args(words);
+    let (lease, client) = (lease_ms.to_string(), Client::of_this_run().name());
+    command.args(["--lease", &lease, "--client", client, url]).args(words);
     command
 }

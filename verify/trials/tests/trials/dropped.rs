@@ -2,14 +2,13 @@
 
 use crate::{
     figure::{Figure, Run, ms},
-    stage::{ENDLESS, factory, lock, on_a_runtime, orphans, redis, until},
+    stage::{ENDLESS, factory, lock, on_a_runtime, orphans, store, until},
 };
 use lock_core::{LockFactory, LockOptions};
 use lock_testkit::{FaultyBackend, Op, Phase, RedisServer, Seed};
 use std::{
     future::poll_fn,
     pin::pin,
-    sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
@@ -103,7 +102,7 @@ async fn at_each_gate(rounds: usize) -> usize {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(ENDLESS);
     let holder = factory(&server.url(), options).await;
-    let faulty = FaultyBackend::new(Arc::new(redis(&server.url()).await));
+    let faulty = FaultyBackend::new(store(&server.url()).await);
     let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
     let mut dropped = 0;
     for _ in 0..rounds {

@@ -1,10 +1,9 @@
 //! What the trials share: clients of a server, conditions that are waited for, the referee.
 
 use crate::support::command;
-use lock_core::{Lock, LockFactory, LockOptions};
-use lock_fred::RedisBackend;
+use lock_core::{Lock, LockFactory, LockOptions, Store};
 use lock_testkit::RedisServer;
-use lock_trials::{line::Order, process::Process, referee::Witness};
+use lock_trials::{client::Client, line::Order, process::Process, referee::Witness};
 use std::{
     net::SocketAddr,
     process::Command,
@@ -29,13 +28,15 @@ pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
 
 /// A process's factory, with connections of its own.
 pub(crate) async fn factory(url: &str, options: LockOptions) -> LockFactory {
-    LockFactory::builder(redis(url).await).options(options).build().expect("the options fit together")
+    LockFactory::builder(store(url).await).options(options).build().expect("the options fit together")
 }
 
-pub(crate) async fn redis(url: &str) -> RedisBackend {
-    RedisBackend::connect(url)
+pub(crate) async fn store(url: &str) -> Store {
+    let (store, _) = Client::of_this_run()
+        .connect(url)
         .await
-        .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
+        .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"));
+    store
 }
 
 /// From here on the scripts are loaded, and known by their hashes.

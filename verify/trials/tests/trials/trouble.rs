@@ -2,9 +2,10 @@
 
 use crate::{
     figure::{Figure, Run},
-    stage::{HANGS, blocking, factory, lock, on_a_runtime, redis},
+    stage::{HANGS, blocking, factory, lock, on_a_runtime},
 };
 use lock_core::{LockErrorKind, LockFactory, LockOptions, LostReason};
+use lock_fred::RedisBackend;
 use lock_testkit::RedisServer;
 use std::{
     sync::Arc,
@@ -229,7 +230,7 @@ async fn eviction_is_a_loss_that_is_told() {
             .config("lfu-log-factor", "0")
             .start();
         let options = LockOptions::new().lease(LEASE).outage_budget(Duration::from_secs(60));
-        let backend = redis(&server.url()).await;
+        let backend = RedisBackend::connect(&server.url()).await.unwrap();
         assert_eq!(backend.warnings().len(), 1, "{policy}");
         let locks = LockFactory::builder(backend).options(options).build().unwrap();
         let guard = lock(&locks, "held").acquire().await.unwrap();

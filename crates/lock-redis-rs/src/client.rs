@@ -1,0 +1,95 @@
+//! redis-rs as a client: it gets a stream that is open, and never dials itself.
+
+use crate::{connection::RedisRsConnection, error};
+use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
+use redis::{ProtocolVersion, RedisConnectionInfo};
+use std::fmt;
+use tokio::net::{TcpStream, UnixStream};
+
+/// The client library `redis`, as [`lock_redis`] uses it.
+#[derive(Clone, Default)]
+pub struct RedisRs {
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl RedisRs {
+    #[cfg(feature = "tls")]
+    fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
+        let config = lock_redis::client::rustls_config(tls)?;
+        self.tls = Some(std::sync::Arc::new(config).into());
+        Ok(())
+    }
+}
+
+impl Client for RedisRs {
+    type Connection = RedisRsConnection;
+
+    #[cfg(feature = "tls")]
+    const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
+    #[cfg(not(feature = "tls"))]
+    const TLS: TlsSupport<Self> = TlsSupport::Missing("the feature `tls` of lock-redis-rs");
+
+    #[cfg(feature = "tls")]
+    fn is_secured(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn is_secured(&self) -> bool {
+        false
+    }
+
+    async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        credentials: &Credentials,
+        events: Events,
+    ) -> Result<RedisRsConnection, DialError> {
+        let login = login(endpoint, credentials);
+        match &endpoint.server {
+            Server::Unix { path } => {
+                let stream = UnixStream::connect(path).await.map_err(|error| error::of_io(&error))?;
+                RedisRsConnection::open(stream, &login, events).await
+            }
+            Server::Tcp { host, port } => {
+                let tcp = tcp(host, *port).await.map_err(|error| error::of_io(&error))?;
+                #[cfg(feature = "tls")]
+                if let Some(tls) = &self.tls {
+                    let stream = crate::tls::secured(tls, host, tcp).await?;
+                    return RedisRsConnection::open(stream, &login, events).await;
+                }
+                RedisRsConnection::open(tcp, &login, events).await
+            }
+        }
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo {
+    // Messages come as pushes, on the same connection as replies.
+    let mut login = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        // It is not among the rights that `docs/protocol.md` lists.
+        .set_skip_set_lib_name()
+        .set_db(endpoint.database.unwrap_or_default().into());
+    if let Some(username) = &credentials.username {
+        login = login.set_username(username);
+    }
+    if let Some(password) = &credentials.password {
+        login = login.set_password(password);
+    }
+    login
+}
+
+impl fmt::Debug for RedisRs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the settings of TLS: they may have a key.
+        f.debug_struct("RedisRs").finish_non_exhaustive()
+    }
+}

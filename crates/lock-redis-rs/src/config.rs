@@ -1,0 +1,48 @@
+//! A client of redis-rs that a program has already.
+
+use crate::{RedisBackendBuilder, client::RedisRs};
+use lock_core::LockError;
+use lock_redis::{
+    Address,
+    client::{Credentials, Endpoint, Server, Tls},
+};
+use redis::{Client, ConnectionAddr};
+
+/// The settings of a backend whose server, user, password and database are those of a client of redis-rs.
+///
+/// The backend opens connections of its own: one of yours cannot be shared, since locks need their own rules for time
+/// limits and reconnecting. `rediss://` trusts the system's authorities.
+///
+/// # Errors
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a client that verifies no certificate, and for
+/// one with certificates of its own, which redis-rs does not give away: take
+/// [`from_url`](RedisBackendBuilder::from_url) and [`tls`](RedisBackendBuilder::tls).
+pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
+    let info = client.get_connection_info();
+    let tcp = |host: &str, port| Server::Tcp { host: host.to_owned(), port };
+    let (server, tls) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => (tcp(host, *port), None),
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None } => {
+            (tcp(host, *port), Some(Tls::system()))
+        }
+        ConnectionAddr::TcpTls { insecure: true, .. } => {
+            return Err(LockError::invalid_url("certificates are always verified: leave out `#insecure`"));
+        }
+        ConnectionAddr::TcpTls { .. } => {
+            return Err(LockError::invalid_url(
+                "the certificates of a redis-rs client cannot be read: give them to `RedisBackendBuilder::tls`",
+            ));
+        }
+        ConnectionAddr::Unix(path) => (Server::Unix { path: path.clone() }, None),
+        _ => return Err(LockError::invalid_url("its address is of a kind that is not known here")),
+    };
+    let login = info.redis_settings();
+    let database = u8::try_from(login.db())
+        .map_err(|_| LockError::invalid_url("its database is no number from 0 to 255"))?;
+    let credentials = Credentials {
+        username: login.username().map(str::to_owned),
+        password: login.password().map(str::to_owned),
+    };
+    let endpoint = Endpoint { server, database: Some(database) };
+    Ok(RedisBackendBuilder::new(RedisRs::default(), Address { endpoint, credentials, tls }))
+}

@@ -1,0 +1,113 @@
+//! One connection: a stream, and the task of redis-rs that reads and writes it.
+
+use crate::{
+    error,
+    reply::{channel, reply},
+};
+use lock_redis::client::{CallError, Command, Connection, DialError, Events, Reply};
+use redis::{
+    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisConnectionInfo, RedisError,
+    aio::MultiplexedConnection,
+};
+use std::{convert::Infallible, future::Future, sync::Arc};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    task::{JoinHandle, coop::unconstrained},
+};
+
+/// More requests than that wait for others before they are sent: a factory has one for each name at most.
+const REQUESTS: usize = 200_000;
+
+/// A connection of redis-rs, which closes when it is dropped.
+pub struct RedisRsConnection {
+    connection: MultiplexedConnection,
+    carrier: JoinHandle<()>,
+}
+
+impl RedisRsConnection {
+    /// Logs in over a stream that is open.
+    pub(crate) async fn open<S>(
+        stream: S,
+        login: &RedisConnectionInfo,
+        events: Events,
+    ) -> Result<Self, DialError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let events = Arc::new(events);
+        let config = AsyncConnectionConfig::new()
+            // Each dial and each request has a limit already.
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(REQUESTS)
+            .set_push_sender(report(events.clone()));
+        let opened = MultiplexedConnection::new_with_config(login, stream, config).await;
+        let (connection, driver) = opened.map_err(|error| error::of_dial(&error))?;
+        Ok(Self { connection, carrier: tokio::spawn(carry(driver, events)) })
+    }
+
+    /// The outcome of a request, which is sent when this is first polled: also by a task that has used up its budget of
+    /// tokio's.
+    async fn request<T>(&self, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, CallError> {
+        if self.carrier.is_finished() {
+            return Err(CallError::NotSent("the connection has ended".to_owned()));
+        }
+        unconstrained(request).await.map_err(|error| error::of_call(&error))
+    }
+}
+
+impl Connection for RedisRsConnection {
+    async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        let command = packed(&command);
+        let mut connection = self.connection.clone();
+        reply(self.request(connection.send_packed_command(&command)).await?)
+    }
+
+    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        let mut connection = self.connection.clone();
+        self.request(connection.subscribe(channels)).await
+    }
+
+    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        let mut connection = self.connection.clone();
+        self.request(connection.unsubscribe(channels)).await
+    }
+}
+
+impl Drop for RedisRsConnection {
+    fn drop(&mut self) {
+        self.carrier.abort();
+    }
+}
+
+fn packed(command: &Command) -> Cmd {
+    let (name, arguments) = (command.name(), command.arguments());
+    let size = arguments.iter().map(|argument| argument.len()).sum::<usize>();
+    let mut packed = Cmd::with_capacity(1 + arguments.len(), name.len() + size);
+    packed.arg(name);
+    for argument in arguments {
+        packed.arg(argument.as_bytes());
+    }
+    packed
+}
+
+/// Reports messages from within the task that reads them: none waits in a queue, none is dropped.
+fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
+    move |push| {
+        if push.kind == PushKind::Message
+            && let Some(channel) = push.data.first().and_then(channel)
+        {
+            events.message(channel);
+        }
+        Ok(())
+    }
+}
+
+/// Reads and writes until the connection ends, and reports the end.
+async fn carry(driver: impl Future<Output = ()>, events: Arc<Events>) {
+    driver.await;
+    // The driver has gone, and its share of the events with it.
+    if let Some(events) = Arc::into_inner(events) {
+        events.ended("it was closed by the other side, or broke");
+    }
+}

@@ -1,0 +1,32 @@
+//! Redis by URL, where the kind of store is a matter of configuration.
+
+use crate::RedisBackend;
+use async_trait::async_trait;
+use lock_core::{LockError, Store, backend::Connector};
+use lock_ledger::{LedgerConnector, RunLedger};
+use std::sync::Arc;
+
+/// The connector for Redis: `Connectors::default().with(lock_redis_rs::Redis).connect("redis://…")`.
+///
+/// [`Address`](crate::Address) says which URLs it takes. `rediss://` needs the feature `tls`.
+#[derive(Debug, Clone, Copy)]
+pub struct Redis;
+
+#[async_trait]
+impl Connector for Redis {
+    fn schemes(&self) -> &[&'static str] {
+        &lock_redis::SCHEMES
+    }
+
+    async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        Ok(RedisBackend::connect(url).await?.into())
+    }
+}
+
+#[async_trait]
+impl LedgerConnector for Redis {
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let redis = RedisBackend::connect(url).await?;
+        Ok((redis.clone().into(), Arc::new(redis)))
+    }
+}

@@ -1,0 +1,69 @@
+//! Locks of [`lock_core`] on Redis, through the `redis` client (redis-rs).
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
+//! use lock_core::LockFactory;
+//! use lock_redis_rs::RedisBackend;
+//!
+//! let locks = LockFactory::new(RedisBackend::connect("redis://127.0.0.1:6379").await?);
+//! let guard = locks.named("stock:42")?.acquire().await?;
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! This crate dials, secures connections and translates errors. What is stored, when a connection is replaced, what one
+//! Redis promises and which servers will do is described in [`lock_redis`], on which it is built. Locks, ledger and
+//! stored bytes are those of lock-fred; both crates have the same names, so that one line of a program changes the client.
+//!
+//! # Which client
+//! Take lock-fred unless there is a reason: it was tried for longer, and it logs in without `HELLO`. Take this crate when
+//! the program uses redis-rs already, or takes and releases very many locks a second: a call costs less here. A
+//! connection is one task. A call wakes it once, and is woken once by it; a message reaches the waiters of a lock from
+//! within that task.
+//!
+//! The connections log in with `HELLO 3` (RESP3), so that requests and messages share one kind of connection. Servers and
+//! proxies without `HELLO` are refused.
+//!
+//! # Features
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `tls` | off | `rediss://`, by rustls on ring |
+
+mod client;
+mod config;
+mod connection;
+mod connector;
+mod error;
+mod reply;
+#[cfg(feature = "tls")]
+mod tls;
+
+pub use client::RedisRs;
+pub use config::from_client;
+pub use connector::Redis;
+#[cfg(feature = "tls")]
+pub use lock_redis::Tls;
+pub use lock_redis::{Address, ConnectWarning};
+/// The client underneath, for [`from_client`].
+pub use redis;
+
+/// Locks on one Redis server, in the layout of Redisson.
+///
+/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their two connections,
+/// which close with the last clone; they live in the tokio runtime in which they were made.
+pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
+
+/// The settings of a [`RedisBackend`].
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
+/// use lock_redis_rs::RedisBackendBuilder;
+/// use std::time::Duration;
+///
+/// let backend = RedisBackendBuilder::from_url("redis://:secret@cache:6379/2")?
+///     .connect_timeout(Duration::from_secs(2))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
+pub type RedisBackendBuilder = lock_redis::RedisBackendBuilder<RedisRs>;

@@ -1,0 +1,70 @@
+//! TLS by rustls on ring. Verification cannot be turned off.
+
+use super::Tls;
+use lock_core::backend::{Applied, BackendError, BackendErrorKind};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use rustls_native_certs::load_native_certs;
+use std::sync::Arc;
+
+/// Returns these settings for a client that uses rustls.
+///
+/// # Errors
+/// [`BackendErrorKind::Misconfigured`] if a certificate or the key cannot be used, or if the system trusts no authority.
+pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
+    // The provider is named: a process-wide default would depend on what else is linked.
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused("the TLS versions are not usable", error))?
+        .with_root_certificates(roots(tls)?);
+    match tls.shown() {
+        None => Ok(config.with_no_client_auth()),
+        Some(client) => {
+            let chain = certificates(&client.certificate, "the client certificate")?;
+            let key = PrivateKeyDer::from_pem_slice(&client.key)
+                .map_err(|error| refused("the private key is no PEM text of a key", error))?;
+            config
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| refused("the client certificate and its key do not fit", error))
+        }
+    }
+}
+
+fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
+    let mut roots = RootCertStore::empty();
+    match tls.trusted() {
+        Some(pem) => {
+            for certificate in certificates(pem, "the authority")? {
+                roots.add(certificate).map_err(|error| refused("the authority is not usable", error))?;
+            }
+        }
+        // Some systems list a certificate or two that cannot be read; the rest will do.
+        None => drop(roots.add_parsable_certificates(load_native_certs().certs)),
+    }
+    match roots.is_empty() {
+        true => Err(misconfigured("the system trusts no authority: install its certificates, or give one")),
+        false => Ok(roots),
+    }
+}
+
+fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>, BackendError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let read = read.map_err(|error| refused(&format!("{whose} is no PEM text"), error))?;
+    match read.is_empty() {
+        true => Err(misconfigured(&format!("{whose} has no certificate in it: give PEM text"))),
+        false => Ok(read),
+    }
+}
+
+fn refused(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> BackendError {
+    let message = format!("connect to redis: {what}");
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message).with_source(error)
+}
+
+fn misconfigured(what: &str) -> BackendError {
+    let message = format!("connect to redis: {what}");
+    BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
+}

@@ -1,0 +1,284 @@
+//! Redis and the rules of the run ledger answer alike, over random sequences of operations.
+
+use crate::client::RedisBackend;
+use crate::suite::support::{name, redis};
+use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
+use lock_ledger::{
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
+    FleetControls, GroupLedger, GroupName, JobCommand, JobId, OverlapRule, Registration, RenewRun, RetryOf,
+    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+};
+use lock_testkit::{RedisServer, Seed, Stream};
+use std::{collections::BTreeMap, time::Duration};
+
+const STEPS: usize = 10_000;
+/// Of answers.
+const KINDS: usize = 24;
+/// The length of a history.
+const HISTORY: u32 = 60;
+
+struct Run {
+    ledger: RedisBackend,
+    model: GroupLedger,
+    random: Stream,
+    group: GroupName,
+    jobs: Vec<LockName>,
+    /// What was claimed lately, for repeats, retries and ends.
+    recent: Vec<ClaimRequest>,
+    triggers: Vec<RunId>,
+    now: ServerTime,
+    seen: BTreeMap<&'static str, u32>,
+}
+
+impl Run {
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        let at = self.random.below(from.len() as u64);
+        from[usize::try_from(at).unwrap()].clone()
+    }
+
+    fn job(&mut self) -> JobId {
+        let known = if self.random.chance(0.05) { self.jobs.len() } else { self.jobs.len() - 1 };
+        let jobs = self.jobs[..known].to_vec();
+        JobId { group: self.group.clone(), name: self.pick(&jobs) }
+    }
+
+    /// Mostly long; now and then one that ends before the sequence does.
+    fn lease(&mut self) -> Duration {
+        Duration::from_millis(if self.random.chance(0.8) { 1 + self.random.below(20) } else { 60_000 })
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    /// The job's revision, and now and then another.
+    fn revision(&mut self, job: &LockName) -> u64 {
+        let FleetControls::Changed { jobs, .. } = self.model.controls(u64::MAX) else { return 0 };
+        let known = jobs.iter().find(|(name, _)| name == job).map_or(0, |(_, orders)| orders.revision);
+        if self.random.chance(0.1) { known + 1 } else { known }
+    }
+
+    fn fresh_claim(&mut self) -> ClaimRequest {
+        let job = self.job();
+        let around = self.now.as_millis() - 20 + self.random.below(25);
+        let run = match self.random.below(5) {
+            0 if !self.triggers.is_empty() => {
+                let triggers = self.triggers.clone();
+                self.pick(&triggers)
+            }
+            _ => RunId::at_millis(around),
+        };
+        let overlap = match self.random.below(8) {
+            0 => OverlapRule::Skip,
+            1 => OverlapRule::Queue,
+            2 => OverlapRule::Replace,
+            n => OverlapRule::Allow { max: u32::try_from(n).unwrap() },
+        };
+        let count = u32::try_from(1 + self.random.below(9)).unwrap();
+        let detail = self.pick(&["missed", "a later run took its place"]).to_owned();
+        let is_row = run.scheduled().is_some() && self.random.chance(0.1);
+        ClaimRequest {
+            revision: self.revision(&job.name),
+            job,
+            run,
+            claim: ClaimId::random(),
+            retry_of: None,
+            skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
+            schedule: self.random.below(12),
+            overlap,
+            lease: self.lease(),
+            node: self.pick(&["a", "b ü"]).to_owned(),
+            catch_up: if self.random.chance(0.5) { CatchUp::Yes } else { CatchUp::No },
+            history: HISTORY,
+        }
+    }
+
+    async fn claim(&mut self) {
+        let recent = self.recent.clone();
+        let request = match self.random.below(10) {
+            0..=1 if !recent.is_empty() => self.pick(&recent),
+            2..=4 if !recent.is_empty() => {
+                let before = self.pick(&recent);
+                let [failures, orphanings] = [(); 2].map(|()| u32::try_from(self.random.below(4)).unwrap());
+                let retry_of = Some(RetryOf { claim: before.claim, failures, orphanings });
+                let (claim, lease) = (ClaimId::random(), self.lease());
+                ClaimRequest { retry_of, skip: None, claim, lease, ..before }
+            }
+            _ => self.fresh_claim(),
+        };
+        let reply = self.ledger.claim(request.clone()).await.unwrap();
+        self.now = reply.now;
+        let expected = self.model.claim(reply.now, &request);
+        assert_eq!(reply.outcome, expected, "{request:?}");
+        self.count(match expected {
+            ClaimReply::Claimed { attempt: 1, .. } => "claimed",
+            ClaimReply::Claimed { .. } => "claimed again",
+            ClaimReply::Duplicate => "duplicate",
+            ClaimReply::Superseded => "superseded",
+            ClaimReply::Early { .. } => "early",
+            ClaimReply::Skipped if request.skip.is_some() => "row skipped",
+            ClaimReply::Skipped => "skipped",
+            ClaimReply::Expired => "expired",
+            ClaimReply::Busy { .. } => "busy",
+            ClaimReply::Paused => "paused",
+            ClaimReply::Outdated => "outdated",
+            ClaimReply::Gone => "gone",
+            _ => "unregistered",
+        });
+        // What was granted is what most can be asked of.
+        if matches!(reply.outcome, ClaimReply::Claimed { .. }) || self.random.chance(0.1) {
+            self.recent.push(request);
+        }
+        if self.recent.len() > 8 {
+            self.recent.remove(0);
+        }
+    }
+
+    async fn renew(&mut self) {
+        let mut runs = Vec::new();
+        for request in self.recent.clone().into_iter().rev().take(3) {
+            let lease = self.lease();
+            runs.push(RenewRun { job: request.job.name, run: request.run, claim: request.claim, lease });
+        }
+        let reply = self.ledger.renew(self.group.clone(), runs.clone()).await.unwrap();
+        let expected: Vec<_> = runs.iter().map(|item| self.model.renew(reply.now, item)).collect();
+        assert_eq!(reply.outcome, expected);
+        for renewal in expected {
+            self.count(match renewal {
+                RunRenewal::Renewed => "renewed",
+                RunRenewal::Replaced => "replaced",
+                _ => "not renewed",
+            });
+        }
+    }
+
+    async fn end(&mut self) {
+        let recent = self.recent.clone();
+        if recent.is_empty() {
+            return;
+        }
+        let request = self.pick(&recent);
+        let outcome = self.pick(&[RunOutcome::Succeeded, RunOutcome::Failed, RunOutcome::TimedOut]);
+        let end = EndRequest {
+            job: request.job,
+            run: request.run,
+            claim: request.claim,
+            outcome,
+            detail: "why".to_owned(),
+            then: self.pick(&[
+                AfterAttempt::Finish,
+                AfterAttempt::Finish,
+                AfterAttempt::Retry,
+                AfterAttempt::Reassign,
+                AfterAttempt::Requeue,
+            ]),
+            history: HISTORY,
+        };
+        let reply = self.ledger.end(end.clone()).await.unwrap();
+        let expected = self.model.end(reply.now, &end);
+        assert_eq!(reply.outcome, expected);
+        self.count(match (expected, end.then) {
+            (EndReply::Recorded, AfterAttempt::Reassign) => "reassigned",
+            (EndReply::Recorded, AfterAttempt::Requeue) => "requeued",
+            (EndReply::Recorded, _) => "ended",
+            _ => "not there to end",
+        });
+    }
+
+    async fn command(&mut self) {
+        let (mut job, mut id) = (self.job(), *ProcessId::random().as_uuid());
+        if let (true, Some(RunId::Triggered(before))) = (self.random.chance(0.3), self.triggers.last()) {
+            id = *before;
+        }
+        if self.random.chance(0.2) {
+            job.name = self.jobs[2].clone();
+        }
+        let text = self.pick(&["@daily", "@hourly"]).to_owned();
+        let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
+        let command = match self.random.below(14) {
+            0 => JobCommand::Pause,
+            1..=3 => JobCommand::Resume,
+            4 => JobCommand::Replace(text),
+            5 => JobCommand::Restore,
+            6 => JobCommand::Reset,
+            7 => JobCommand::CancelTrigger(id),
+            _ => JobCommand::Trigger { id, life },
+        };
+        if matches!(command, JobCommand::Trigger { .. }) {
+            self.triggers.push(RunId::Triggered(id));
+            self.triggers.drain(..self.triggers.len().saturating_sub(4));
+        }
+        let reply = self.ledger.command(job.clone(), command.clone()).await.unwrap();
+        let expected = self.model.command(reply.now, &job.name, &command);
+        assert_eq!(reply.outcome, expected);
+        self.count(match (expected, command) {
+            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "cancelled",
+            (CommandReply::Accepted { .. }, _) => "commanded",
+            _ => "not commanded",
+        });
+    }
+
+    async fn register(&mut self) {
+        let registration =
+            |run: &mut Self| Registration { job: run.job().name, schedule: run.random.below(12) };
+        let jobs = vec![registration(self), registration(self)];
+        let read = self.ledger.watermarks(self.group.clone(), jobs.clone()).await.unwrap();
+        assert_eq!(read.outcome, self.model.watermarks(&jobs));
+        if jobs.iter().all(|registration| registration.job != self.jobs[2]) {
+            let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
+            assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
+            self.count("registered");
+        }
+    }
+
+    async fn read(&mut self) {
+        let FleetControls::Changed { revision, .. } = self.model.controls(u64::MAX) else {
+            panic!("no group has that revision")
+        };
+        let known = self.pick(&[0, revision, revision.saturating_sub(1)]);
+        let orders = self.ledger.controls(self.group.clone(), known).await.unwrap();
+        assert_eq!(orders.outcome, self.model.controls(known));
+        let open = self.ledger.open_runs(self.group.clone()).await.unwrap();
+        assert_eq!(open.outcome, self.model.open_runs(open.now));
+        let job = self.job();
+        let history = self.ledger.history(job.clone(), 50).await.unwrap();
+        assert_eq!(history.outcome, self.model.history(&job.name, 50));
+    }
+
+    async fn step(&mut self) {
+        match self.random.below(20) {
+            0..=9 => self.claim().await,
+            10..=12 => self.renew().await,
+            13..=17 => self.end().await,
+            18 => self.command().await,
+            _ if self.random.chance(0.5) => self.register().await,
+            _ => self.read().await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn random_operations_on_runs_are_answered_by_the_rules() {
+    let (server, seed) = (RedisServer::start(), Seed::of_this_run());
+    let ledger = redis(&server.url()).await;
+    let jobs: Vec<_> = ["a", "b", "never-registered"].into_iter().map(name).collect();
+    let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
+    let (random, model) = (seed.stream(), GroupLedger::default());
+    let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let mut run = Run { ledger, model, random, group, jobs, recent, triggers, now, seen };
+    let known: Vec<_> =
+        run.jobs[..2].iter().map(|job| Registration { job: job.clone(), schedule: 0 }).collect();
+    let reply = run.ledger.register(run.group.clone(), known.clone()).await.unwrap();
+    assert_eq!(reply.outcome, run.model.register(reply.now, &known));
+    run.now = reply.now;
+    let every_kind_came = |run: &Run| run.seen.len() == KINDS && run.seen.values().all(|&times| times >= 10);
+    // The rare ones depend on how fast the machine is, too.
+    for step in 0..10 * STEPS {
+        if step >= STEPS && every_kind_came(&run) {
+            break;
+        }
+        run.step().await;
+    }
+    run.read().await;
+    assert!(every_kind_came(&run), "every kind of answer came, and not by chance: {:?}", run.seen);
+}

@@ -1,0 +1,28 @@
+//! Secrets over the client fred.
+
+#[path = "../canaries/mod.rs"]
+mod canaries;
+mod without_hello;
+
+/// The client under test.
+mod client {
+    pub(crate) use lock_fred::{
+        Address, ConnectWarning, Fred as Library, Redis, RedisBackend, RedisBackendBuilder,
+    };
+    use lock_fred::{fred::types::config::Config, from_config};
+
+    pub(crate) const LIBRARY: &str = "Fred";
+    /// The text that exports its public types.
+    pub(crate) const SOURCE: &str = include_str!("../../../../crates/lock-fred/src/lib.rs");
+    /// The command with which it logs in.
+    pub(crate) const LOGIN: &str = "AUTH";
+    /// In its log records.
+    pub(crate) const TARGET: &str = " fred::";
+    /// Beginnings of records that it writes in any life.
+    pub(crate) const RECORDS: &[&str] = &["log TRACE fred::", "log DEBUG fred::"];
+
+    /// The settings of a configuration that a program has already.
+    pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
+        from_config(Config::from_url(url).expect("a URL of both")).expect("nothing is refused")
+    }
+}

@@ -1,0 +1,15 @@
+//! Locks and ledger over the client redis-rs.
+
+mod own;
+#[path = "../suite/mod.rs"]
+mod suite;
+
+/// The client under test.
+mod client {
+    #[cfg(feature = "tls")]
+    pub(crate) use lock_redis_rs::Tls;
+    pub(crate) use lock_redis_rs::{ConnectWarning, Redis, RedisBackend, RedisBackendBuilder};
+
+    /// The errors of a server before Redis 6: without a login, with a password, with a user.
+    pub(crate) const BEFORE_REDIS_6: [&str; 3] = ["it does not know HELLO: is it older than 6.0"; 3];
+}

@@ -1,0 +1,28 @@
+//! Secrets over the client redis-rs.
+
+#[path = "../canaries/mod.rs"]
+mod canaries;
+mod without_hello;
+
+/// The client under test.
+mod client {
+    pub(crate) use lock_redis_rs::{
+        Address, ConnectWarning, Redis, RedisBackend, RedisBackendBuilder, RedisRs as Library,
+    };
+    use lock_redis_rs::{from_client, redis::Client};
+
+    pub(crate) const LIBRARY: &str = "RedisRs";
+    /// The text that exports its public types.
+    pub(crate) const SOURCE: &str = include_str!("../../../../crates/lock-redis-rs/src/lib.rs");
+    /// The command with which it logs in.
+    pub(crate) const LOGIN: &str = "HELLO";
+    /// In its log records.
+    pub(crate) const TARGET: &str = " redis::";
+    /// Beginnings of records that it writes in any life: none.
+    pub(crate) const RECORDS: &[&str] = &[];
+
+    /// The settings of a client that a program has already.
+    pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
+        from_client(&Client::open(url).expect("a URL of both")).expect("nothing is refused")
+    }
+}

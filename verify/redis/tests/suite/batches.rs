@@ -1,0 +1,269 @@
+//! Batches on a real server: each item is answered as by its own script, and none is lost while scripts and connections are.
+
+use super::support::{answered, assert_no_lock_is_left, client, factory, long, name, redis};
+use futures_util::future::join_all;
+use lock_core::{
+    FencingToken,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
+        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Retention,
+    },
+    clock::ServerTime,
+};
+use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const LEASE: Duration = Duration::from_secs(60);
+
+/// One operation that fails, or finds something, in a way of its own.
+#[derive(Debug, Clone)]
+enum Item {
+    Acquire(AcquireRequest),
+    Renew(RenewRequest),
+    Release(ReleaseRequest),
+}
+
+/// The nature of an answer, by which it is compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Nature {
+    Failed(BackendErrorKind, Applied),
+    Acquired(&'static str),
+    Renewed(Renewed),
+    Released(Released),
+}
+
+impl Item {
+    async fn ask(self, store: &dyn Backend) -> Nature {
+        let answer = async {
+            Ok::<_, BackendError>(match self {
+                Self::Acquire(request) => Nature::Acquired(match store.acquire(request).await?.outcome {
+                    Acquired::Granted { .. } => "granted",
+                    Acquired::Busy { .. } => "busy",
+                    Acquired::Late => "late",
+                    Acquired::Gone => "gone",
+                    other => panic!("{other:?}"),
+                }),
+                Self::Renew(request) => Nature::Renewed(store.renew(vec![request]).await.remove(0)?.outcome),
+                Self::Release(request) => Nature::Released(store.release(request).await?.outcome),
+            })
+        };
+        answer.await.unwrap_or_else(|error| Nature::Failed(error.kind(), error.applied()))
+    }
+}
+
+fn acquire(lock: &str, mode: AcquireMode, not_after: ServerTime) -> Item {
+    let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(1));
+    let retention = Retention::Backend;
+    Item::Acquire(AcquireRequest { name: name(lock), lease, duration: LEASE, not_after, mode, retention })
+}
+
+/// One of each kind, on locks of these prefixes, and how each is answered.
+fn one_of_each(lease: LeaseId) -> Vec<(Item, Nature)> {
+    let new = AcquireMode::New { reserve: 0, floor: None };
+    let floor = AcquireMode::New { reserve: 0, floor: Some(FencingToken::new(1 << 53)) };
+    let (later, earlier) = (ServerTime::from_micros(1 << 52), ServerTime::from_micros(1));
+    let renew = |lock: &str, not_after| {
+        Item::Renew(RenewRequest { name: name(lock), lease, duration: LEASE, not_after })
+    };
+    let release = |lock: &str, depth_left| {
+        let notify = NotifyWaiters::Yes;
+        Item::Release(ReleaseRequest { name: name(lock), lease, depth_left, notify })
+    };
+    use BackendErrorKind::{Denied, Misconfigured, WrongType};
+    let certain = |kind| Nature::Failed(kind, Applied::No);
+    vec![
+        (acquire("may:string", new, later), certain(WrongType)),
+        (acquire("may:counter", new, later), certain(WrongType)),
+        (acquire("may:high", floor, later), certain(Misconfigured)),
+        (acquire("may:held", new, later), Nature::Acquired("busy")),
+        (acquire("may:late", new, earlier), Nature::Acquired("late")),
+        (acquire("may:free", AcquireMode::Reenter { depth: 2 }, later), Nature::Acquired("gone")),
+        (acquire("never:1", new, later), certain(Denied)),
+        (renew("may:string", later), certain(WrongType)),
+        (renew("may:free", later), Nature::Renewed(Renewed::Gone)),
+        (renew("may:held", later), Nature::Renewed(Renewed::Renewed)),
+        (renew("may:held", earlier), Nature::Renewed(Renewed::Late)),
+        (release("may:string", 0), certain(WrongType)),
+        (release("may:free", 0), Nature::Released(Released::Gone { held_by_other: false })),
+        (release("may:held", 1), Nature::Released(Released::Kept)),
+    ]
+}
+
+async fn alone(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
+    let mut natures = Vec::new();
+    for item in items {
+        natures.push(item.ask(store).await);
+    }
+    natures
+}
+
+/// In one call, behind an operation that goes alone.
+async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
+    let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1));
+    let items = [first].into_iter().chain(items);
+    join_all(items.map(|item| item.ask(store))).await.split_off(1)
+}
+
+fn calls(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+const RIGHTS: &str = "shop on >secret resetkeys ~may:* ~redisson_lock_token:* ~distlock:* allchannels +@all";
+
+async fn stage() -> (RedisServer, Arc<dyn Backend>, Vec<(Item, Nature)>) {
+    let server = RedisServer::builder().user(RIGHTS).start();
+    let store = client(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
+    server.command(&["SET", "may:string", "no lock"]);
+    server.command(&["SET", "redisson_lock_token:{may:counter}", "1e15"]);
+    let holder = Contender::new(&store);
+    holder.take(&name("may:held"), LEASE).await;
+    let items = one_of_each(holder.lease());
+    // Every script is loaded.
+    alone(&*store, items.iter().map(|(item, _)| item.clone()).collect()).await;
+    together(&*store, items.iter().take(2).map(|(item, _)| item.clone()).collect()).await;
+    (server, store, items)
+}
+
+#[tokio::test]
+async fn one_of_each_kind_is_answered_for_itself() {
+    let (server, store, items) = stage().await;
+    let (items, natures): (Vec<_>, Vec<_>) = items.into_iter().unzip();
+    assert_eq!(alone(&*store, items.clone()).await, natures);
+    let before = calls(&server);
+    assert_eq!(together(&*store, items.clone()).await, natures);
+    // Two are refused before they run: the batch, for the key that is denied, and that item alone.
+    assert_eq!(calls(&server) - before, 1 + (items.len() as u64 - 1));
+    let (items, natures): (Vec<_>, Vec<_>) =
+        items.into_iter().zip(natures).filter(|(_, nature)| !is_denied(nature)).unzip();
+    let before = calls(&server);
+    assert_eq!(together(&*store, items).await, natures);
+    assert_eq!(calls(&server) - before, 2, "the first, and all others in one call");
+    assert!(!server.keys().contains(&"may:free".to_owned()));
+}
+
+fn is_denied(nature: &Nature) -> bool {
+    matches!(nature, Nature::Failed(BackendErrorKind::Denied, _))
+}
+
+/// The script of the batch goes on behind a command that it may not run.
+#[tokio::test]
+async fn missing_right_is_reported_as_by_the_script_alone() {
+    for command in ["-pexpire", "-hset", "-set", "-hdel", "-pttl", "-hexists"] {
+        let (server, store, items) = stage().await;
+        server.command(&["ACL", "SETUSER", "shop", command]);
+        let new = AcquireMode::New { reserve: 0, floor: None };
+        let free = acquire("may:free", new, ServerTime::from_micros(1 << 52));
+        let items: Vec<_> =
+            items.into_iter().map(|(item, _)| item).filter(|item| !is_elsewhere(item)).collect();
+        let items = [vec![free.clone()], items, vec![free]].concat();
+        let expected = alone(&*store, items.clone()).await;
+        assert!(expected.iter().any(is_denied), "{command}: {expected:?}");
+        let before = calls(&server);
+        assert_eq!(together(&*store, items).await, expected, "{command}");
+        assert_eq!(calls(&server) - before, 2);
+        let left = server.command(&["PTTL", "may:free"]).integer();
+        assert_ne!(left, -1, "{command}: nothing is left without an expiry");
+    }
+}
+
+fn is_elsewhere(item: &Item) -> bool {
+    matches!(item, Item::Acquire(request) if request.name.as_str().starts_with("never:"))
+}
+
+#[tokio::test]
+async fn full_memory_is_reported_as_by_the_script_alone() {
+    let (server, store, items) = stage().await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1 << 52));
+    let frees = ["may:free", "may:too"].map(|lock| acquire(lock, new, later));
+    // Behind the first write of a script, the server refuses nothing for its memory.
+    let items: Vec<_> = frees.into_iter().chain(items.into_iter().map(|(item, _)| item).take(1)).collect();
+    let expected = alone(&*store, items.clone()).await;
+    let full = Nature::Failed(BackendErrorKind::Unavailable, Applied::No);
+    assert_eq!(expected[..2], [full.clone(), full]);
+    assert_eq!(together(&*store, items).await, expected);
+}
+
+/// Scripts are forgotten every 10 ms and connections end all the time: every operation is answered, and no lock is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgotten_scripts_and_cut_connections_lose_nothing() {
+    let cycles = if long() { 2_000 } else { 100 };
+    let server = Arc::new(RedisServer::start());
+    let proxy = Arc::new(TcpProxy::start(server.address()));
+    let locks = factory(&proxy.url(), Duration::from_secs(30)).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let disturbing = {
+        let (server, proxy, done) = (server.clone(), proxy.clone(), done.clone());
+        tokio::spawn(async move {
+            for round in 1.. {
+                if done.load(Ordering::SeqCst) {
+                    return round;
+                }
+                server.command(&["SCRIPT", "FLUSH"]);
+                if round % 30 == 0 {
+                    proxy.cut();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            0
+        })
+    };
+    let working: Vec<_> = (0..64)
+        .map(|number| {
+            let lock = locks.named(format!("x:{number}")).unwrap();
+            tokio::spawn(async move {
+                let mut token = None;
+                for _ in 0..cycles {
+                    let guard = answered("an acquire", lock.acquire()).await.expect("the server is there");
+                    assert!(token < Some(guard.fencing_token()), "tokens grow");
+                    token = Some(guard.fencing_token());
+                    // Lost with its connection, perhaps; the factory repeats it.
+                    let _ = answered("a release", guard.release()).await;
+                }
+            })
+        })
+        .collect();
+    for work in working {
+        work.await.unwrap();
+    }
+    done.store(true, Ordering::SeqCst);
+    let rounds = disturbing.await.unwrap();
+    eprintln!("{} cycles, scripts forgotten {rounds} times", 64 * cycles);
+    locks.shutdown().await;
+    assert_no_lock_is_left(&server);
+}
+
+/// The future of an operation needs no runtime of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_of_many_threads_share_the_connection() {
+    let server = RedisServer::start();
+    let backend = redis(&server.url()).await;
+    let threads: Vec<_> = (0..8)
+        .map(|thread| {
+            let backend = backend.clone();
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    let later = ServerTime::from_micros(1 << 52);
+                    let new = AcquireMode::New { reserve: 0, floor: None };
+                    for number in 0..50 {
+                        let item = acquire(&format!("x:{thread}:{number}"), new, later);
+                        assert_eq!(item.ask(&backend).await, Nature::Acquired("granted"));
+                    }
+                });
+            })
+        })
+        .collect();
+    tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| thread.join().unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(server.clients(), 2);
+}

@@ -1,0 +1,56 @@
+//! Redis conforms, in real time: each property on a server of its own, as a user who may do no more than
+//! `docs/protocol.md` lists.
+
+use super::support::redis;
+use crate::client::RedisBackend;
+use lock_core::Store;
+use lock_ledger::RunLedger;
+use lock_testkit::{
+    RedisServer,
+    conformance::{Harness, LedgerHarness},
+};
+use std::sync::Arc;
+
+/// The document is the source: what it says is what runs here.
+fn least_rights() -> String {
+    let document = include_str!("../../../../docs/protocol.md");
+    let line = document.lines().find(|line| line.starts_with("user locks "));
+    line.expect("the document has the line").replace("~stock:*", "~conformance:*")
+}
+
+struct OwnRedis(RedisServer);
+
+impl OwnRedis {
+    fn start() -> Self {
+        Self(RedisServer::builder().user(&least_rights()).start())
+    }
+
+    async fn client(&self) -> RedisBackend {
+        redis(&format!("redis://locks:change-me@127.0.0.1:{}", self.0.port())).await
+    }
+}
+
+impl Harness for OwnRedis {
+    async fn store(&self) -> Store {
+        self.client().await.into()
+    }
+    async fn another(&self, _: &Store) -> Store {
+        self.client().await.into()
+    }
+}
+
+impl LedgerHarness for OwnRedis {
+    async fn ledger(&self) -> Arc<dyn RunLedger> {
+        Arc::new(self.client().await)
+    }
+    async fn another_ledger(&self, _: &Arc<dyn RunLedger>) -> Arc<dyn RunLedger> {
+        Arc::new(self.client().await)
+    }
+}
+
+lock_testkit::conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
+
+mod ledger {
+    use super::OwnRedis;
+    lock_testkit::ledger_conformance!(OwnRedis::start(), flavor = "multi_thread", worker_threads = 1);
+}

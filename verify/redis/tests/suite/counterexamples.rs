@@ -1,0 +1,299 @@
+//! Rules of the scripts, each with the case that made it a rule.
+
+use super::support::{assert_no_lock_is_left, client, factory, name, redis, until};
+use crate::client::RedisBackendBuilder;
+use lock_core::{
+    FencingToken, LockErrorKind, LockFactory, LockOptions,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind, ForceReleaseRequest,
+        ForceReleased,
+    },
+    inspect::ForceReleaseOutcome,
+};
+use lock_testkit::{
+    ClockShift, RedisServer, ThreadLog,
+    contender::{Contender, next},
+};
+use std::{sync::Arc, time::Duration};
+use tracing::level_filters::LevelFilter;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn asked(
+    store: &Arc<dyn Backend>,
+    of: &Contender,
+    lock: &str,
+    lease: Duration,
+    mode: AcquireMode,
+) -> Result<Acquired, (BackendErrorKind, Applied)> {
+    let request: AcquireRequest = of.request(&name(lock), lease, mode).await;
+    store.acquire(request).await.map(|reply| reply.outcome).map_err(|error| (error.kind(), error.applied()))
+}
+
+const COUNTER: &str = "redisson_lock_token:{x}";
+const HOUR: i64 = 3_600_000;
+
+/// A counter in use never ends, whoever made it: Redisson restarts a missing one at 1.
+#[tokio::test]
+async fn each_grant_sets_the_retention_of_the_counter() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    a.take(&name("x"), LEASE).await;
+    server.command(&["PEXPIRE", COUNTER, "500000"]);
+    a.free(&name("x")).await;
+    a.take(&name("x"), LEASE).await;
+    let kept = server.command(&["PTTL", COUNTER]).integer();
+    assert!((HOUR - 10_000..=HOUR).contains(&kept), "{kept} ms");
+    // As Java makes it: without an expiry.
+    a.free(&name("x")).await;
+    server.command(&["SET", COUNTER, "7"]);
+    a.take(&name("x"), LEASE).await;
+    let kept = server.command(&["PTTL", COUNTER]).integer();
+    assert!((HOUR - 10_000..=HOUR).contains(&kept), "{kept} ms");
+}
+
+/// Without the right to expire, a lock would be left behind for ever: others would wait without limit, and Java's
+/// fenced lock takes such a key for a grant.
+#[tokio::test]
+async fn a_lock_without_an_expiry_is_never_left_behind() {
+    let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
+    let url = format!("redis://shop:secret@127.0.0.1:{}", server.port());
+    let store = client(&url).await;
+    server.command(&["ACL", "SETUSER", "shop", "-pexpire"]);
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
+    assert_eq!(answer, Err((BackendErrorKind::Denied, Applied::Unknown)));
+    assert_no_lock_is_left(&server);
+
+    // The same of a re-entry and of a renewal: an error, and the lease as it was.
+    server.command(&["ACL", "SETUSER", "shop", "+pexpire"]);
+    a.take(&name("x"), LEASE).await;
+    server.command(&["ACL", "SETUSER", "shop", "-pexpire"]);
+    let renewed = store.renew(vec![a.renewal(&name("x"), 2 * LEASE)]).await.remove(0).unwrap_err();
+    assert_eq!((renewed.kind(), renewed.applied()), (BackendErrorKind::Denied, Applied::Unknown));
+    a.must_last(&name("x"), 1, LEASE).await;
+}
+
+/// `PEXPIRE` refuses what does not fit; the lock was set by then.
+#[tokio::test]
+async fn a_lease_beyond_all_bounds_leaves_nothing() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", Duration::from_millis(u64::MAX >> 1), next(0, None)).await;
+    assert!(matches!(answer, Err((_, Applied::Unknown))), "{answer:?}");
+    assert_no_lock_is_left(&server);
+}
+
+#[tokio::test]
+async fn what_is_no_lock_is_refused_before_anything_is_written() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let refused = Err((BackendErrorKind::WrongType, Applied::No));
+    server.command(&["SET", "greeting", "hello"]);
+    assert_eq!(asked(&store, &a, "greeting", LEASE, next(0, None)).await, refused);
+    assert_eq!(asked(&store, &a, "greeting", LEASE, AcquireMode::Reenter { depth: 2 }).await, refused);
+    for counter in ["hello", "-1", "1e15", "9007199254740993", "99999999999999999999"] {
+        server.command(&["SET", "redisson_lock_token:{x}", counter]);
+        assert_eq!(asked(&store, &a, "x", LEASE, next(0, None)).await, refused, "{counter}");
+        assert_eq!(server.command(&["GET", "redisson_lock_token:{x}"]).text(), counter);
+    }
+    server.command(&["DEL", "redisson_lock_token:{x}"]);
+    server.command(&["RPUSH", "redisson_lock_token:{x}", "1"]);
+    assert_eq!(asked(&store, &a, "x", LEASE, next(0, None)).await, refused);
+    assert_eq!(server.keys(), ["greeting", "redisson_lock_token:{x}"]);
+}
+
+/// An acquire writes the counter while it reads it.
+#[tokio::test]
+async fn a_counter_that_is_refused_is_put_back() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let keeps = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(None);
+    let keeps: Arc<dyn Backend> = Arc::new(keeps.connect().await.unwrap());
+    let a = Contender::new(&store);
+    let last = ((1_u64 << 53) - 1).to_string();
+    for (counter, kind) in [
+        ("", BackendErrorKind::WrongType),
+        ("1784000000.00000", BackendErrorKind::WrongType),
+        ("0x1f", BackendErrorKind::WrongType),
+        (last.as_str(), BackendErrorKind::Misconfigured),
+    ] {
+        for reserve in [0, 64] {
+            let refused = Err((kind, Applied::No));
+            server.command(&["SET", COUNTER, counter, "PX", "500000"]);
+            assert_eq!(asked(&keeps, &a, "x", LEASE, next(reserve, None)).await, refused, "{counter:?}");
+            assert_eq!(server.command(&["GET", COUNTER]).text(), counter);
+            let kept = server.command(&["PTTL", COUNTER]).integer();
+            assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+            assert_eq!(asked(&store, &a, "x", LEASE, next(reserve, None)).await, refused, "{counter:?}");
+            assert_eq!(server.command(&["GET", COUNTER]).text(), counter);
+            assert_eq!(server.command(&["PTTL", COUNTER]).integer(), -1, "it does not end by the retention");
+        }
+    }
+    assert_eq!(server.keys(), [COUNTER]);
+}
+
+/// A floor is looked at before anything is written.
+#[tokio::test]
+async fn a_floor_that_is_refused_leaves_the_counter_alone() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    let beyond = || next(0, Some(FencingToken::new((1 << 53) - 1)));
+    let refused = Err((BackendErrorKind::Misconfigured, Applied::No));
+    assert_eq!(asked(&store, &a, "x", LEASE, beyond()).await, refused);
+    assert_eq!(server.keys(), Vec::<String>::new());
+    server.command(&["SET", COUNTER, "7", "PX", "500000"]);
+    assert_eq!(asked(&store, &a, "x", LEASE, beyond()).await, refused);
+    assert_eq!(server.command(&["GET", COUNTER]).text(), "7");
+    let kept = server.command(&["PTTL", COUNTER]).integer();
+    assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+}
+
+/// `DEL` on a user's string of that name succeeds.
+#[tokio::test]
+async fn a_forced_release_deletes_no_data_of_others() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    server.command(&["SET", "greeting", "hello"]);
+    let forced =
+        store.force_release(ForceReleaseRequest { name: name("greeting"), seen: "anybody".into() }).await;
+    assert_eq!(forced.unwrap_err().kind(), BackendErrorKind::WrongType);
+    let locks = factory(&server.url(), LEASE).await;
+    let error = locks.force_release(&name("greeting")).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Backend);
+    assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
+}
+
+/// Redisson's read-write lock enters over our hold.
+#[tokio::test]
+async fn a_release_leaves_the_fields_of_others() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    a.take(&name("x"), LEASE).await;
+    let reader = "b983c153-7421-469a-addb-44fb92259a1b:1";
+    server.command(&["HSET", "x", "mode", "read", reader, "1"]);
+    a.free(&name("x")).await;
+    let left = server.command(&["HGETALL", "x"]);
+    let left: Vec<_> = left.list().iter().map(|part| part.text().to_owned()).collect();
+    assert_eq!(left, ["mode", "read", reader, "1"]);
+    assert!(server.command(&["PTTL", "x"]).integer() > 0, "with the expiry that it had");
+}
+
+/// A repeat after a lost reply must not free the next holder.
+#[tokio::test]
+async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
+    let server = RedisServer::start();
+    let (locks, others) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    until("the other waits for messages", async || server.subscriptions() == 1).await;
+    let forced = others.force_release(&name("x")).await.unwrap();
+    let ForceReleaseOutcome::Released { lease } = forced else { panic!("{forced:?}") };
+    let next = waiting.await.unwrap().expect("it is free now");
+    let store = client(&server.url()).await;
+    let again = store.force_release(ForceReleaseRequest { name: name("x"), seen: lease }).await.unwrap();
+    assert_eq!(again.outcome, ForceReleased::HolderChanged);
+    assert!(next.is_held());
+    assert!(next.fencing_token() > guard.fencing_token());
+    assert!(!guard.release().await.unwrap().was_held());
+    assert!(next.release().await.unwrap().was_held());
+}
+
+/// Redisson reads a key without expiry as "granted" in its fenced lock; ours says *unknown* and asks again.
+#[tokio::test]
+async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    server.command(&["HSET", "x", "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
+    let a = Contender::new(&store);
+    let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
+    assert_eq!(answer, Ok(Acquired::Busy { remaining: None, counter: None }));
+}
+
+/// 16 digits do not survive Lua's own formatting of numbers.
+#[tokio::test]
+async fn large_tokens_are_exact() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    for counter in [4_763_640_000_123_456_u64, (1 << 53) - 3] {
+        server.command(&["SET", "redisson_lock_token:{x}", &counter.to_string()]);
+        let tokens = a.take(&name("x"), LEASE).await;
+        assert_eq!(tokens.first.get(), counter + 1, "one after the counter, which is ahead of the clock");
+        assert_eq!(server.command(&["GET", "redisson_lock_token:{x}"]).text(), (counter + 1).to_string());
+        a.free(&name("x")).await;
+    }
+}
+
+/// For a fleet that shares fenced locks with Redisson. A plain `SET` would drop an expiry that somebody gave it.
+#[tokio::test]
+async fn without_a_retention_a_counter_keeps_its_expiry() {
+    let server = RedisServer::start();
+    let backend = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(None);
+    let store: Arc<dyn Backend> = Arc::new(backend.connect().await.unwrap());
+    let a = Contender::new(&store);
+    a.take(&name("x"), LEASE).await;
+    assert_eq!(server.command(&["PTTL", COUNTER]).integer(), -1);
+    a.free(&name("x")).await;
+    server.command(&["PEXPIRE", COUNTER, "500000"]);
+    a.take(&name("x"), LEASE).await;
+    let kept = server.command(&["PTTL", COUNTER]).integer();
+    assert!((400_000..=500_000).contains(&kept), "{kept} ms");
+}
+
+/// Redisson counts from 1 where the counter is missing; ours counts microseconds.
+#[tokio::test]
+async fn a_counter_that_redisson_restarted_is_warned_of_once() {
+    let heard = ThreadLog::listen(LevelFilter::INFO);
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let a = Contender::new(&store);
+    for _ in 0..3 {
+        a.take(&name("x"), LEASE).await;
+        a.free(&name("x")).await;
+    }
+    assert_eq!(heard.count("fencing counter"), 0);
+    for restarted in ["1", "2"] {
+        server.command(&["SET", COUNTER, restarted]);
+        a.take(&name("x"), LEASE).await;
+        a.free(&name("x")).await;
+    }
+    assert_eq!(heard.count("fencing counter"), 1);
+    assert_eq!(heard.count("retention(None)"), 1, "with the remedy");
+}
+
+#[tokio::test]
+async fn tokens_go_on_rising_over_the_end_of_a_counter_that_began_with_a_floor() {
+    let server = RedisServer::start();
+    let builder = RedisBackendBuilder::from_url(&server.url()).unwrap();
+    let backend = builder.retention(Some(Duration::from_secs(1))).connect().await.unwrap();
+    let locks = LockFactory::new(backend);
+    let lock = locks.named("x").unwrap();
+    let now = locks.named("y").unwrap().acquire().await.unwrap().fencing_token().get();
+    let floor = FencingToken::new(now + 3_600_000_000);
+    let first = lock.with_options(lock.options().token_floor(floor)).unwrap().acquire().await.unwrap();
+    let first_token = first.fencing_token();
+    first.release().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let second = lock.acquire().await.unwrap();
+    assert!(second.fencing_token() > first_token, "{} after {first_token}", second.fencing_token());
+}
+
+#[tokio::test]
+async fn one_try_re_enters_a_valid_hold_after_the_servers_clock_stepped_a_little() {
+    let clock = ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let locks = LockFactory::builder(redis(&server.url()).await).options(LockOptions::new()).build().unwrap();
+    let lock = locks.named("x").unwrap();
+    let outer = lock.acquire().await.unwrap();
+    clock.set(5);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let inner = lock.with_owner(outer.hold().owner()).unwrap().try_acquire().await;
+    assert!(outer.is_held());
+    assert!(inner.is_ok(), "{inner:?}");
+}

@@ -1,0 +1,23 @@
+//! Redis as a backend, against real servers: each test has its own. The client is that of the binary, `crate::client`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod batches;
+mod callers;
+mod conformance;
+mod connecting;
+mod counterexamples;
+mod golden;
+mod links;
+mod no_lock;
+mod outage;
+mod records;
+mod renewing;
+mod replicas;
+mod restarts;
+mod rounds;
+mod same_answers;
+pub(crate) mod support;
+#[cfg(feature = "tls")]
+mod tls;
+mod waking;

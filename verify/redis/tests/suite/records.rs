@@ -1,0 +1,197 @@
+//! The records of the run ledger: fields and words of other versions are kept, and rights are tried once.
+
+use super::support::{name, redis};
+use crate::client::RedisBackend;
+use lock_core::clock::ServerTime;
+use lock_ledger::{
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
+    FleetControls, GroupName, JobCommand, JobId, OverlapRule, Registration, RenewRun, RetryOf, RunId,
+    RunLedger, RunOutcome, RunRenewal, RunState, Skip,
+};
+use lock_testkit::RedisServer;
+use std::time::Duration;
+
+const OPEN: &str = "distlock:ledger:2:open:{g}";
+const LEASE: Duration = Duration::from_secs(30);
+
+struct Ledger {
+    server: RedisServer,
+    ledger: RedisBackend,
+    job: JobId,
+    begin: ServerTime,
+}
+
+impl Ledger {
+    async fn new() -> Self {
+        let server = RedisServer::start();
+        let ledger = redis(&server.url()).await;
+        let job = JobId { group: GroupName::new("g").expect("a good name"), name: name("job") };
+        let registration = Registration { job: job.name.clone(), schedule: 7 };
+        let reply = ledger.register(job.group.clone(), vec![registration]).await.expect("it answers");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Self { server, job, begin: reply.outcome[0].watermark, ledger }
+    }
+
+    async fn claim(&self) -> ClaimRequest {
+        let request = ClaimRequest {
+            job: self.job.clone(),
+            run: RunId::Scheduled(self.begin + Duration::from_millis(1)),
+            claim: ClaimId::random(),
+            retry_of: None,
+            skip: None,
+            schedule: 7,
+            revision: 0,
+            overlap: OverlapRule::Skip,
+            lease: LEASE,
+            node: "a".to_owned(),
+            catch_up: CatchUp::No,
+            history: DEFAULT_HISTORY,
+        };
+        let reply = self.ledger.claim(request.clone()).await.expect("it answers");
+        assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "{reply:?}");
+        request
+    }
+
+    /// Adds a field to the open run, as a later version might.
+    fn extend(&self, field: &str, more: &str) -> String {
+        let open = self.server.command(&["HGET", OPEN, field]).text().to_owned();
+        let extended = open.replacen('{', &format!("{{{more},"), 1);
+        self.server.command(&["HSET", OPEN, field, &extended]);
+        open
+    }
+}
+
+#[tokio::test]
+async fn unknown_fields_are_kept() {
+    let ledger = Ledger::new().await;
+    let r = ledger.claim().await;
+    let field = format!("job\n{}", r.run);
+    ledger.extend(&field, r#""pool":{"name":"heavy"}"#);
+    let item = RenewRun { job: r.job.name.clone(), run: r.run, claim: r.claim, lease: LEASE * 2 };
+    let kept = ledger.ledger.renew(r.job.group.clone(), vec![item]).await.expect("it answers");
+    assert_eq!(kept.outcome, [RunRenewal::Renewed]);
+    let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
+    assert!(open.contains("heavy"), "{open}");
+    let (outcome, detail, then) = (RunOutcome::Succeeded, String::new(), AfterAttempt::Finish);
+    let end = EndRequest {
+        job: r.job.clone(),
+        run: r.run,
+        claim: r.claim,
+        outcome,
+        detail,
+        then,
+        history: DEFAULT_HISTORY,
+    };
+    assert_eq!(ledger.ledger.end(end).await.expect("it answers").outcome, EndReply::Recorded);
+    let history = ledger.server.command(&["LRANGE", "distlock:ledger:2:history:{g}:job", "0", "-1"]);
+    assert!(format!("{history:?}").contains("heavy"), "{history:?}");
+}
+
+#[tokio::test]
+async fn unknown_words_and_records_make_no_answer_unreadable() {
+    let ledger = Ledger::new().await;
+    let r = ledger.claim().await;
+    let open = ledger.extend(&format!("job\n{}", r.run), r#""x":1"#);
+    let strange = open.replace("\"running\"", "\"dancing\"");
+    ledger.server.command(&["HSET", OPEN, &format!("job\n{}", r.run), &strange]);
+    ledger.server.command(&["HSET", OPEN, "job\nbackfill:1", r#"{"run":"backfill:1"}"#]);
+    let runs = ledger.ledger.open_runs(r.job.group.clone()).await.expect("it answers").outcome;
+    assert_eq!(runs.iter().map(|run| (run.run, run.state)).collect::<Vec<_>>(), [(r.run, RunState::Running)]);
+    ledger.ledger.command(r.job.clone(), JobCommand::Pause).await.expect("it answers");
+    ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "later", "word"]);
+    ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "trigger:x", "{}"]);
+    let orders = ledger.ledger.controls(r.job.group.clone(), 0).await.expect("it answers").outcome;
+    let FleetControls::Changed { jobs, triggers, .. } = orders else {
+        panic!("they have changed: {orders:?}")
+    };
+    assert!(jobs.len() == 1 && jobs[0].1.paused && triggers.is_empty(), "{jobs:?}, {triggers:?}");
+}
+
+#[tokio::test]
+async fn rights_are_tried_once_and_watermarks_are_only_read() {
+    let ledger = Ledger::new().await;
+    let calls = || {
+        let statistics = ledger.server.command(&["INFO", "commandstats"]);
+        let of = |command: &str| {
+            let line =
+                statistics.text().lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
+            line.map(|line| line.split(',').next().expect("a count").to_owned())
+        };
+        (of("ltrim"), of("publish"), of("hset"))
+    };
+    let before = calls();
+    let registration = || vec![Registration { job: ledger.job.name.clone(), schedule: 8 }];
+    let read = ledger.ledger.watermarks(ledger.job.group.clone(), registration()).await;
+    assert_eq!(read.expect("it answers").outcome, [Some(ledger.begin)]);
+    assert_eq!(calls(), before);
+    ledger.ledger.register(ledger.job.group.clone(), registration()).await.expect("it answers");
+    assert_eq!((calls().0, calls().1), (before.0, before.1), "only the registration itself");
+}
+
+fn end(r: &ClaimRequest, then: AfterAttempt) -> EndRequest {
+    let (outcome, detail) = (RunOutcome::Cancelled, String::new());
+    let (job, run, claim) = (r.job.clone(), r.run, r.claim);
+    EndRequest { job, run, claim, outcome, detail, then, history: DEFAULT_HISTORY }
+}
+
+#[tokio::test]
+async fn unknown_fields_are_kept_by_the_next_attempt() {
+    for then in [AfterAttempt::Requeue, AfterAttempt::Reassign] {
+        let ledger = Ledger::new().await;
+        let r = ledger.claim().await;
+        let field = format!("job\n{}", r.run);
+        ledger.extend(&field, r#""pool":{"name":"heavy"}"#);
+        ledger.ledger.end(end(&r, then)).await.expect("it answers");
+        let retry_of = Some(RetryOf { claim: r.claim, failures: 3, orphanings: 3 });
+        let next = ClaimRequest { retry_of, claim: ClaimId::random(), ..r };
+        let claimed = ledger.ledger.claim(next).await.expect("it answers").outcome;
+        assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
+        let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
+        assert!(open.contains("heavy"), "{then:?}: {open}");
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_history_stops_no_run() {
+    let rows = ["not JSON", "7", r#"{"outcome":"skipped","detail":"missed"}"#];
+    for row in rows {
+        let ledger = Ledger::new().await;
+        ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
+        let r = ledger.claim().await;
+        ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("it answers");
+        let repeated = ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("it answers");
+        assert_eq!(repeated.outcome, EndReply::Recorded);
+        ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
+        let trigger = *lock_core::backend::ProcessId::random().as_uuid();
+        let command = JobCommand::Trigger { id: trigger, life: LEASE };
+        ledger.ledger.command(r.job.clone(), command).await.expect("it answers");
+        let run = RunId::Triggered(trigger);
+        let skip = Some(Skip { first: run, count: 2, detail: "missed".to_owned() });
+        let skipped = ClaimRequest { run, skip, claim: ClaimId::random(), ..r };
+        assert_eq!(
+            ledger.ledger.claim(skipped).await.expect("it answers").outcome,
+            ClaimReply::Skipped,
+            "{row}"
+        );
+    }
+}
+
+/// As after an operator removed the key of a job, or a server evicted it.
+#[tokio::test]
+async fn an_open_run_outlives_the_loss_of_its_job() {
+    let ledger = Ledger::new().await;
+    let r = ledger.claim().await;
+    ledger.ledger.end(end(&r, AfterAttempt::Reassign)).await.expect("it answers");
+    ledger.server.command(&["DEL", "distlock:ledger:2:job:{g}:job"]);
+    let registration = Registration { job: r.job.name.clone(), schedule: 7 };
+    ledger.ledger.register(r.job.group.clone(), vec![registration]).await.expect("it answers");
+    let retry_of = Some(RetryOf { claim: r.claim, failures: 3, orphanings: 3 });
+    let next = ClaimRequest { retry_of, claim: ClaimId::random(), ..r.clone() };
+    let claimed = ledger.ledger.claim(next).await.expect("it answers").outcome;
+    assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let later =
+        RunId::Scheduled(ledger.ledger.register(r.job.group.clone(), vec![]).await.expect("it answers").now);
+    let other = ClaimRequest { run: later, claim: ClaimId::random(), ..r };
+    assert_eq!(ledger.ledger.claim(other).await.expect("it answers").outcome, ClaimReply::Skipped);
+}

@@ -1,0 +1,53 @@
+//! Renewals: many leases in one round trip, and each for itself.
+
+use super::support::{client, factory, name};
+use lock_core::backend::{Applied, BackendErrorKind, Renewed};
+use lock_testkit::{RedisServer, contender::Contender};
+use std::time::Duration;
+
+/// How many scripts the server has run.
+fn scripts_run(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let calls = stats.text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_leases_are_renewed_in_few_round_trips() {
+    const LEASES: usize = 300;
+    const LEASE: Duration = Duration::from_secs(6);
+    let server = RedisServer::start();
+    let locks = factory(&server.url(), LEASE).await;
+    let taking: Vec<_> = (0..LEASES)
+        .map(|number| tokio::spawn(locks.named(format!("x:{number}")).unwrap().acquire()))
+        .collect();
+    let mut guards = Vec::new();
+    for taking in taking {
+        guards.push(taking.await.unwrap().unwrap());
+    }
+    let before = scripts_run(&server);
+    tokio::time::sleep(2 * LEASE).await;
+    let renewals = scripts_run(&server) - before;
+    assert!(guards.iter().all(lock_core::LockGuard::is_held));
+    eprintln!("{LEASES} leases over two leases' time: {renewals} requests instead of about {}", 6 * LEASES);
+    assert!((6..=6 * LEASES as u64 / 10).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test]
+async fn a_lease_that_cannot_be_renewed_does_not_touch_its_neighbours() {
+    let server = RedisServer::start();
+    let store = client(&server.url()).await;
+    let (a, b, c) = (Contender::new(&store), Contender::new(&store), Contender::new(&store));
+    let (short, long) = (Duration::from_secs(10), Duration::from_secs(60));
+    a.take(&name("a"), short).await;
+    c.take(&name("c"), short).await;
+    server.command(&["SET", "b", "no lock"]);
+    let items = vec![a.renewal(&name("a"), long), b.renewal(&name("b"), long), c.renewal(&name("c"), long)];
+    let answers = store.renew(items).await;
+    assert_eq!(answers[0].as_ref().unwrap().outcome, Renewed::Renewed);
+    let error = answers[1].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.applied()), (BackendErrorKind::WrongType, Applied::No));
+    assert_eq!(answers[2].as_ref().unwrap().outcome, Renewed::Renewed);
+    a.must_last(&name("a"), 1, long).await;
+    c.must_last(&name("c"), 1, long).await;
+}

@@ -1,0 +1,162 @@
+//! TLS: an authority of one's own, client certificates, and everything that must be refused.
+
+use super::support::until;
+use crate::client::{RedisBackendBuilder, Tls};
+use lock_core::{Connectors, LockFactory, backend::BackendErrorKind};
+use lock_testkit::{RedisServer, TlsFiles};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use std::path::PathBuf;
+
+/// An authority and what it signs, made for one test.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    directory: tempfile::TempDir,
+}
+
+/// A certificate and its key, as PEM text and in files.
+struct Identity {
+    certificate: String,
+    key: String,
+    files: (PathBuf, PathBuf),
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("ca.pem"), &pem).unwrap();
+        Self { pem, issuer: Issuer::new(params, key), directory }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("ca.pem")
+    }
+
+    fn signs(&self, name: &str) -> Identity {
+        self.signs_with(name, |_| {})
+    }
+
+    fn signs_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        // Or it has the authority's own name, and is taken for self-signed.
+        params.distinguished_name.push(DnType::CommonName, name);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
+        let file = |kind: &str, text: &str| {
+            let path = self.directory.path().join(format!("{name}.{kind}"));
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let files = (file("pem", &certificate), file("key", &key.serialize_pem()));
+        Identity { certificate, key: key.serialize_pem(), files }
+    }
+
+    fn server(&self, identity: &Identity, wants_clients: bool) -> RedisServer {
+        let (certificate, key) = identity.files.clone();
+        let client_authority = wants_clients.then(|| self.file());
+        RedisServer::builder()
+            .tls(TlsFiles { certificate, key, authority: self.file(), client_authority })
+            .start()
+    }
+}
+
+fn url(server: &RedisServer) -> String {
+    format!("rediss://127.0.0.1:{}", server.tls_port().expect("it was started with TLS"))
+}
+
+async fn refused(url: &str, tls: Tls) {
+    let builder = RedisBackendBuilder::from_url(url).unwrap().tls(tls);
+    let error = builder.connect().await.map(drop).expect_err("it must not be trusted");
+    let kind = error.backend_error().expect("the server's fault").kind();
+    // A server that refuses our certificate just closes the connection.
+    assert!(matches!(kind, BackendErrorKind::Misconfigured | BackendErrorKind::Unavailable), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own_is_trusted_and_no_other() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let server = ours.server(&ours.signs("127.0.0.1"), false);
+    let backend = RedisBackendBuilder::from_url(&url(&server))
+        .unwrap()
+        .tls(Tls::authority(ours.pem.as_bytes()))
+        .connect();
+    let locks = LockFactory::new(backend.await.unwrap());
+    locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
+    refused(&url(&server), Tls::authority(theirs.pem.as_bytes())).await;
+    refused(&url(&server), Tls::system()).await;
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_or_out_of_date_is_refused() {
+    let ours = Authority::new();
+    let other = ours.server(&ours.signs("cache.example"), false);
+    refused(&url(&other), Tls::authority(ours.pem.as_bytes())).await;
+    let expired = ours.signs_with("127.0.0.1", |params| {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    });
+    let expired = ours.server(&expired, false);
+    refused(&url(&expired), Tls::authority(ours.pem.as_bytes())).await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_where_the_server_wants_one() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let server = ours.server(&ours.signs("127.0.0.1"), true);
+    refused(&url(&server), Tls::authority(ours.pem.as_bytes())).await;
+    let stranger = theirs.signs("stranger");
+    let trusting = Tls::authority(ours.pem.as_bytes());
+    refused(&url(&server), trusting.clone().client_certificate(stranger.certificate, stranger.key)).await;
+
+    let client = ours.signs("client");
+    let tls = trusting.client_certificate(client.certificate, client.key);
+    assert!(!format!("{tls:?}").contains("PRIVATE KEY"));
+    RedisBackendBuilder::from_url(&url(&server)).unwrap().tls(tls).connect().await.unwrap();
+
+    // The same by URL, as a program's configuration has it.
+    let (certificate, key) = client.files;
+    let by_url = format!(
+        "{}?authority={}&certificate={}&key={}",
+        url(&server),
+        ours.file().display(),
+        certificate.display(),
+        key.display()
+    );
+    let connectors = Connectors::default().with(crate::client::Redis);
+    let locks = LockFactory::new(connectors.connect(&by_url).await.unwrap());
+    let others = LockFactory::new(connectors.connect(&by_url).await.unwrap());
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    // Wake-ups come over TLS as well.
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    until("it waits for messages", async || server.subscriptions() == 1).await;
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_certificate_is_refused_before_connecting() {
+    let ours = Authority::new();
+    let client = ours.signs("client");
+    let cases = [
+        (Tls::authority("hello"), "no certificate in it"),
+        (Tls::authority(client.key.as_bytes()), "no certificate in it"),
+        (Tls::system().client_certificate("hello", client.key.as_bytes()), "no certificate in it"),
+        (Tls::system().client_certificate(client.certificate.as_bytes(), "hello"), "no PEM text of a key"),
+        (
+            Tls::system().client_certificate(client.certificate.as_bytes(), ours.signs("other").key),
+            "do not fit",
+        ),
+    ];
+    for (tls, says) in cases {
+        let error = RedisBackendBuilder::from_url("rediss://127.0.0.1:1").unwrap().tls(tls).connect().await;
+        let error = error.map(drop).unwrap_err();
+        let cause = error.backend_error().expect("the configuration's fault");
+        assert_eq!(cause.kind(), BackendErrorKind::Misconfigured);
+        assert!(cause.to_string().contains(says), "{cause}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
+
+use super::support::{WakeUps, answered, assert_no_lock_is_left, factory, long, name, redis, until};
+use lock_core::{LockFactory, observer::WakeSource};
+use lock_testkit::{RedisServer, Seed};
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Two processes hand the lock to one another; each waits while the other holds. Messages wake them: hardly
+/// a waiter has to look for itself. The long tier bounds how long that takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_wakes_the_waiter_of_another_process() {
+    let hand_overs = if long() { 1_000 } else { 100 };
+    let (server, wake_ups) = (RedisServer::start(), WakeUps::default());
+    let locks = [wake_ups.of(&server.url(), LEASE).await, wake_ups.of(&server.url(), LEASE).await];
+    let lock = |turn: usize| locks[turn % 2].named("x").unwrap();
+    let mut held = lock(0).acquire().await.unwrap();
+    let mut took = Vec::with_capacity(hand_overs);
+    for turn in 1..=hand_overs {
+        let waiting = tokio::spawn(lock(turn).acquire());
+        // Until its try was answered: then it waits for a message.
+        while locks[turn % 2].inspect(&name("x")).await.unwrap().local.is_none_or(|local| local.waiters == 0)
+        {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let released = Instant::now();
+        let releasing = tokio::spawn(held.release());
+        held = answered("the waiter", waiting).await.unwrap().unwrap();
+        took.push(released.elapsed());
+        releasing.await.unwrap().unwrap();
+    }
+    took.sort_unstable();
+    let (p50, p99) = (took[hand_overs / 2], took[hand_overs * 99 / 100]);
+    eprintln!(
+        "from release to the grant of another process, {hand_overs} times: p50 {p50:?}, p99 {p99:?}, max {:?}",
+        took[hand_overs - 1]
+    );
+    let (pushes, polls) = (wake_ups.count("x", WakeSource::Push), wake_ups.count("x", WakeSource::Poll));
+    assert!(
+        pushes > hand_overs / 2 && polls < hand_overs / 10,
+        "{hand_overs} hand-overs: {pushes} by message, {polls} by polling"
+    );
+    assert!(!long() || p99 <= Duration::from_millis(20), "p99 {p99:?}");
+}
+
+/// The key goes away and nobody says so.
+#[tokio::test]
+async fn without_any_message_a_waiter_looks_for_itself() {
+    let server = RedisServer::start();
+    let mut waits = Vec::new();
+    for (lock, pttl) in [("short", 1_500), ("long", 600_000)] {
+        server.command(&["HSET", lock, "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
+        server.command(&["PEXPIRE", lock, &pttl.to_string()]);
+        let locks = factory(&server.url(), LEASE).await;
+        let waiting = tokio::spawn(locks.named(lock).unwrap().acquire());
+        until("it waits for messages", async || server.subscriptions() == waits.len() + 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        server.command(&["DEL", lock]);
+        waits.push((Instant::now(), waiting, locks));
+    }
+    // After 1.5 s and 5 s, and a little jitter. The hold of the second would have lasted for ten minutes.
+    for (gone, waiting, _locks) in waits {
+        let guard = answered("a waiter that nobody wakes", waiting).await.unwrap().unwrap();
+        eprintln!("a waiter that nobody woke got on after {:?}", gone.elapsed());
+        guard.release().await.unwrap();
+    }
+}
+
+/// With the reader of one process lagging or not, a released name is heard by every factory of the backend once
+/// it has been subscribed to, and its channel is given up when nobody waits.
+#[tokio::test]
+async fn channels_are_given_up_when_nobody_waits() {
+    let server = RedisServer::start();
+    let backend = redis(&server.url()).await;
+    let locks = [LockFactory::new(backend.clone()), LockFactory::new(backend)];
+    let holder = factory(&server.url(), LEASE).await;
+    let guard = holder.named("x").unwrap().acquire().await.unwrap();
+    let waiting = locks.each_ref().map(|locks| {
+        let lock = locks.named("x").unwrap();
+        tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
+    });
+    until("both wait on one channel", async || server.subscriptions() == 1).await;
+    guard.release().await.unwrap();
+    for waiting in waiting {
+        assert!(waiting.await.unwrap().was_held());
+    }
+    until("the channel is given up", async || server.subscriptions() == 0).await;
+    assert_no_lock_is_left(&server);
+}
+
+/// The order of random names' releases does not matter to anybody: all names share one connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_names_share_one_subscriber() {
+    let (server, mut random) = (RedisServer::start(), Seed::of_this_run().stream());
+    let (holder, waiter) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
+    let mut held = Vec::new();
+    for number in 0..1_000 {
+        held.push(holder.named(format!("x:{number}")).unwrap().acquire().await.unwrap());
+    }
+    let waiting: Vec<_> = (0..1_000)
+        .map(|number| tokio::spawn(waiter.named(format!("x:{number}")).unwrap().acquire()))
+        .collect();
+    until("all wait for messages", async || server.subscriptions() == 1_000).await;
+    assert_eq!(server.clients(), 4, "two connections for each process");
+    while !held.is_empty() {
+        let guard = held.swap_remove(usize::try_from(random.below(held.len() as u64)).unwrap());
+        guard.release().await.unwrap();
+    }
+    let begin = Instant::now();
+    for waiting in waiting {
+        answered("a waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
+    }
+    eprintln!("a thousand waiters were served after {:?}", begin.elapsed());
+    until("all channels are given up", async || server.subscriptions() == 0).await;
+}
+
+#[tokio::test]
+async fn a_holder_without_an_expiry_does_not_make_waiters_poll_quickly() {
+    let server = RedisServer::start();
+    server.command(&["HSET", "x", "somebody", "1"]);
+    let locks = factory(&server.url(), Duration::from_secs(30)).await;
+    let calls = |server: &RedisServer| {
+        let stats = server.command(&["INFO", "commandstats"]).text().to_owned();
+        let of = |command: &str| -> u64 {
+            let line = stats.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{command}:calls=")));
+            line.map_or(0, |l| l.split(',').next().unwrap().parse().unwrap())
+        };
+        of("evalsha")
+    };
+    let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
+    until("it waits for messages", async || server.subscriptions() == 1).await;
+    let before = calls(&server);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let asked = calls(&server) - before;
+    waiting.abort();
+    assert!(asked <= 3, "{asked} requests in 5 s for one name");
+}
