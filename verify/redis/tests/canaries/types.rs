@@ -41,7 +41,6 @@ const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Connector",
     "LockObserver",
     "WakeListener",
-    "Pipeline",
     "Subscriptions",
     "SCHEMES",
     "MAX_BYTES",
