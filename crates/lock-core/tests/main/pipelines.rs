@@ -2,14 +2,17 @@
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
-    LockErrorKind, LockFactory, MemoryBackend, Store,
+    LockErrorKind, LockFactory, LockOptions, MemoryBackend, Store,
     backend::{Backend, BackendErrorKind, Operation, Pipeline},
     clock::TestClock,
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 /// The world whose driver submits.
@@ -150,7 +153,10 @@ async fn answers_come_from_any_thread() {
     let store = MemoryBackend::new();
     let threads = Arc::new(Threads { backend: Arc::new(store.clone()), answered: AtomicUsize::new(0) });
     let faulty = FaultyBackend::new(store.clone());
-    let locks = LockFactory::new(Store::from(faulty).pipelined(threads.clone()));
+    // Each hold is asked for in the store.
+    let options = LockOptions::default().hand_off(0, Duration::ZERO);
+    let store_of_locks = Store::from(faulty).pipelined(threads.clone());
+    let locks = LockFactory::builder(store_of_locks).options(options).build().unwrap();
     let working: Vec<_> = (0..8)
         .map(|_| {
             let lock = locks.named("x").unwrap();

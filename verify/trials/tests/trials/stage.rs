@@ -41,7 +41,8 @@ pub(crate) async fn store(url: &str) -> Store {
 
 /// From here on the scripts are loaded, and known by their hashes.
 pub(crate) async fn warm_up(locks: &LockFactory) {
-    let lock = lock(locks, "warm").with_options(LockOptions::new().lease(Duration::from_millis(300)));
+    let options = LockOptions::new().lease(Duration::from_secs(5)).renew_every(Duration::from_millis(100));
+    let lock = lock(locks, "warm").with_options(options);
     let guard = lock.unwrap().acquire().await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     guard.release().await.unwrap();
