@@ -100,7 +100,8 @@ impl Machine {
         match outcome {
             RenewalOutcome::Renewed => {
                 renewal.failures = 0;
-                renewal.suspect = false;
+                // One that was sent before a suspicion says nothing about the time after it.
+                renewal.suspect &= renewal.in_flight > 0;
                 renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
                 hold.deadline = hold.deadline.max(deadline(sent, &hold.terms));
                 if !hold.ended {

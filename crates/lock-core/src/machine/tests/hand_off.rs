@@ -158,6 +158,19 @@ fn confirmed_hold_is_passed_on_again() {
 }
 
 #[test]
+fn renewal_from_before_a_suspicion_confirms_nothing() {
+    let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
+    story.at(10.0);
+    let (_, before) = story.renews();
+    // The server restarts without its data; the renewal was carried out before, and its answer was on the way.
+    story.at(10.5).tell(Event::Suspicion).renews();
+    story.renewed(lease, before, Renewed::Renewed);
+    story.says(Command::Extended { hold, deadline: at(39.698) });
+    assert!(story.machine.is_suspect(), "nobody knows yet whether the store still keeps the lease");
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
 fn waiter_with_other_terms_goes_to_the_store() {
     let (mut story, _, hold) = Story::with_a_holding_in_a_chain();
     story.enters_with(C, |entry| entry.terms = bounded(Duration::from_secs(60)));
