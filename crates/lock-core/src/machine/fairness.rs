@@ -29,6 +29,8 @@ pub(super) struct Fairness {
     freed_at: Moment,
     /// No acquire before that.
     pub(super) others_until: Moment,
+    /// Until then the row goes on with the next acquire, so a machine with nothing else to do is kept.
+    remembered_until: Option<Moment>,
     /// Our own release will wake us, too, if we are subscribed; that is no turn of somebody else.
     echo_expected: bool,
 }
@@ -92,5 +94,17 @@ impl Fairness {
             // Nobody was bypassed.
             self.passes = 0;
         }
+        let until = self.others_until.max(s.now + STEP_BACK);
+        self.remembered_until = (others_listen != Some(false)).then_some(until);
+    }
+
+    /// When a machine with nothing else to do may be forgotten. A lone task that takes the lock again and again would
+    /// otherwise begin a new row with each turn, and keep others out for ever.
+    pub(super) fn remembered_until(&self) -> Option<Moment> {
+        self.remembered_until
+    }
+
+    pub(super) fn pass_time(&mut self, now: Moment) {
+        self.remembered_until.take_if(|until| *until <= now);
     }
 }

@@ -118,14 +118,17 @@ impl Machine {
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
         let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
-        let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at()];
+        let forget = self.fairness.remembered_until().filter(|_| self.is_quiet() && !self.closed);
+        let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at(), forget];
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
 
-    /// Nothing is held, wanted or under way, no guard is left: the machine may be forgotten.
+    /// Nothing is held, wanted or under way, no guard is left, and no other process is to be let in first: the machine may be
+    /// forgotten.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.is_quiet() && self.lost_holds.is_empty() && self.watch.is_off()
+        let is_remembered = !self.closed && self.fairness.remembered_until().is_some();
+        self.is_quiet() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
     }
 
     /// Nothing is held, wanted or to be undone: after a close, the work is done.
@@ -155,6 +158,7 @@ impl Machine {
 
     /// What ends by the mere passing of time.
     fn pass_time(&mut self, s: &mut Ctx<'_>) {
+        self.fairness.pass_time(s.now);
         self.pass_time_for_hold(s);
         self.pass_time_for_cleanups(s);
         let asked_for = self.queue.front().map(|front| front.waiter);

@@ -30,6 +30,7 @@ mod replies;
 mod runtimes;
 mod scale;
 mod shutdowns;
+mod starvation;
 mod store_answers;
 mod suspended_idle;
 mod unclaimed;
