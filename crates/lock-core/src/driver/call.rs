@@ -6,6 +6,7 @@ use super::{
     entry::LockEntry,
     op::{Answers, Op, timed_out},
     shared::Shared,
+    waker_set::contained,
     work_queue::{Answered, StartedCall},
 };
 use crate::{
@@ -112,7 +113,9 @@ impl Call {
         }
         let answers = answers.unwrap_or_else(|| {
             // Ended before the machine hears of it, or a second request would begin beside this one.
-            self.future = Box::pin(std::future::pending());
+            let future = std::mem::replace(&mut self.future, Box::pin(std::future::pending()));
+            // With a panic, the answer would be lost.
+            contained("a store", || drop(future));
             self.state.timed_out()
         });
         (answers, self.state.take_active())

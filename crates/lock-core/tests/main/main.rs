@@ -11,6 +11,7 @@ mod cancellation;
 mod drop_anywhere;
 mod exclusion;
 mod gauge;
+mod given_up_calls;
 mod hand_off;
 mod held_up;
 mod imports;
