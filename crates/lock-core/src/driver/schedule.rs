@@ -2,7 +2,7 @@
 
 use super::entry::LockEntry;
 use crate::time::Moment;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
@@ -35,9 +35,10 @@ impl Schedule {
         std::mem::replace(&mut self.wakes, later).into_values().collect()
     }
 
-    /// The entries that wake up until then. They stay in the schedule.
-    pub(super) fn waking_by(&self, at: Moment) -> Vec<Arc<LockEntry>> {
-        self.wakes.range(..=(at, u64::MAX)).map(|(_, entry)| entry.clone()).collect()
+    /// The entries that wake up later than `after`, and by `to`. They stay in the schedule.
+    pub(super) fn waking_between(&self, after: Moment, to: Moment) -> Vec<Arc<LockEntry>> {
+        let between = self.wakes.range((Bound::Excluded((after, u64::MAX)), Bound::Unbounded));
+        between.take_while(|((at, _), _)| *at <= to).map(|(_, entry)| entry.clone()).collect()
     }
 
     pub(super) fn clear(&mut self) {

@@ -44,12 +44,13 @@ impl Timekeeper {
         let shared = &self.shared;
         let mut calls = Calls::new();
         let mut drift = shared.wall_drift();
+        let mut gathered_to = Moment::START;
         loop {
             self.alarm.begin_turn();
             drift = shared.notice_jump(drift);
             shared.expire_calls(runtime);
             shared.tick_due_entries();
-            shared.send_renewals(&calls);
+            shared.send_renewals(&calls, &mut gathered_to);
             // The worker is held up, or about to do this itself: the first that comes does it.
             shared.do_queued_work(runtime, &calls);
             if shared.is_closed() {
@@ -94,9 +95,9 @@ impl Shared {
         }
     }
 
-    fn send_renewals(self: &Arc<Self>, calls: &Calls) {
+    fn send_renewals(self: &Arc<Self>, calls: &Calls, gathered_to: &mut Moment) {
         let mut left = Vec::new();
-        for (entry, op) in self.gather_renewals() {
+        for (entry, op) in self.gather_renewals(gathered_to) {
             left.extend(self.submit(&entry, op).map(|op| (entry, op)));
         }
         for call in self.renewal_calls(left) {
@@ -104,12 +105,14 @@ impl Shared {
         }
     }
 
-    /// The renewals that are due and, if there is any, those of other entries that are due soon, to be sent together.
-    fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Op)> {
+    /// The renewals that are due and, if there is any, those of other entries that are due soon, to be sent together. Each
+    /// entry is asked once for each of its wake-ups: in an outage, thousands wait for their next try at any time.
+    fn gather_renewals(self: &Arc<Self>, gathered_to: &mut Moment) -> Vec<(Arc<LockEntry>, Op)> {
         let mut renewals = self.work.take_renewals();
         if let (false, Ok(terms)) = (renewals.is_empty(), &self.default_terms) {
             let soon = self.clock.now() + terms.lease / 20;
-            let waking = lock(&self.schedule).waking_by(soon);
+            let waking = lock(&self.schedule).waking_between(*gathered_to, soon);
+            *gathered_to = soon.max(*gathered_to);
             waking.iter().for_each(|entry| self.dispatch(entry, Event::RenewEarly, IoPolicy::Inline));
             renewals.extend(self.work.take_renewals());
         }

@@ -26,6 +26,7 @@ mod operations;
 mod outages;
 mod pipelines;
 mod reentry;
+mod renewal_cost;
 mod repeated_tokens;
 mod replies;
 mod runtimes;
