@@ -39,6 +39,10 @@ impl Deadlines {
         let later = self.calls.split_off(&(now + Duration::from_micros(1), 0));
         std::mem::replace(&mut self.calls, later).into_values().collect()
     }
+
+    pub(super) fn take_all(&mut self) -> Vec<Arc<dyn TimedCall>> {
+        std::mem::take(&mut self.calls).into_values().collect()
+    }
 }
 
 impl fmt::Debug for Deadlines {

@@ -78,7 +78,7 @@ impl Shared {
         }
         self.work.give_up();
         lock(&self.schedule).clear();
-        let calls = std::mem::take(&mut *lock(&self.deadlines));
+        let calls = lock(&self.deadlines).take_all();
         drop(calls);
     }
 }

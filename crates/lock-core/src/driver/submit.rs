@@ -11,10 +11,7 @@ use super::{
 use crate::{
     backend::{Acquired, BackendError, Complete, Completion, Operation, Released, Renewed, Reply},
     machine::{Event, Failure},
-    sync::{
-        Id,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Id, Mutex, lock},
     time::Moment,
 };
 use std::{sync::Arc, time::Duration};
@@ -22,19 +19,19 @@ use std::{sync::Arc, time::Duration};
 /// An operation under way. It becomes exactly one event: with its answer, with the drop of its completion, or when its
 /// time is over.
 struct Submitted {
-    shared: Arc<Shared>,
+    /// Gone with the answer: an operation whose time is over may stay in the pipeline for ever, and the factory must not.
+    shared: Mutex<Option<Arc<Shared>>>,
     entry: Arc<LockEntry>,
     op: Op,
     id: u64,
     due: Moment,
     timeout: Duration,
-    answered: AtomicBool,
 }
 
 impl Submitted {
-    /// `true` for the one that answers.
-    fn answer(&self) -> bool {
-        !self.answered.swap(true, Ordering::AcqRel)
+    /// The factory, for the one that answers.
+    fn answer(&self) -> Option<Arc<Shared>> {
+        lock(&self.shared).take()
     }
 
     /// Delivers the answer, in the task of the pipeline.
@@ -43,17 +40,15 @@ impl Submitted {
         answer: Result<Reply<T>, BackendError>,
         event: fn(&Op, Result<Reply<T>, Failure>) -> Event,
     ) {
-        if !self.answer() {
-            return;
-        }
-        let _active = self.shared.activity.adopt();
-        self.shared.clear_deadline(self.due, self.id);
+        let Some(shared) = self.answer() else { return };
+        let _active = shared.activity.adopt();
+        shared.clear_deadline(self.due, self.id);
         let outcome = self.op.outcome(&self.entry, answer);
-        self.shared.dispatch(&self.entry, event(&self.op, outcome), IoPolicy::Inline);
+        shared.dispatch(&self.entry, event(&self.op, outcome), IoPolicy::Inline);
     }
 
     fn is_unanswered(&self) -> bool {
-        !self.answered.load(Ordering::Acquire)
+        lock(&self.shared).is_some()
     }
 }
 
@@ -89,12 +84,10 @@ impl Complete<Released> for Submitted {
 
 impl TimedCall for Submitted {
     fn expire(&self, _: Id) -> Option<Answered> {
-        if !self.answer() {
-            return None;
-        }
+        let shared = self.answer()?;
         self.op.keep_error(&self.entry, &timed_out(self.timeout));
         let answers = vec![(self.entry.clone(), self.op.unknown())];
-        Some((answers, Some(self.shared.activity.adopt())))
+        Some((answers, Some(shared.activity.adopt())))
     }
 }
 
@@ -109,13 +102,12 @@ impl Shared {
         let (id, due) = (self.fresh_id(), now + timeout);
         self.activity.begin();
         let submitted = Arc::new(Submitted {
-            shared: self.clone(),
+            shared: Mutex::new(Some(self.clone())),
             entry: entry.clone(),
             op,
             id,
             due,
             timeout,
-            answered: AtomicBool::new(false),
         });
         self.set_deadline(due, id, submitted.clone(), now);
         let operation = match request {

@@ -47,6 +47,7 @@ impl Drop for Worker {
         self.shared.wake_everybody();
         if self.shared.is_closed() && !runtimes.any() {
             work.give_up();
+            self.shared.give_up_calls(self.runtime);
         }
         activity.notify();
     }

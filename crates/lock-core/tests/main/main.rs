@@ -32,6 +32,7 @@ mod replies;
 mod runtimes;
 mod scale;
 mod shutdowns;
+mod silent_pipelines;
 mod starvation;
 mod store_answers;
 mod suspended_idle;

@@ -1,0 +1,280 @@
+//! Stores with a pipeline that answers late, panics, or never answers.
+
+use crate::support::{HANGS, World, millis, secs, until};
+use async_trait::async_trait;
+use lock_core::{
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
+    backend::{
+        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+    },
+    clock::ServerTime,
+};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::pin,
+    sync::{Arc, Mutex},
+};
+
+/// Keeps what is submitted until the test carries it out.
+#[derive(Debug)]
+struct Queued {
+    memory: MemoryBackend,
+    queue: Mutex<VecDeque<Operation>>,
+    panics: Mutex<u32>,
+}
+
+impl Pipeline for Queued {
+    fn submit(&self, operation: Operation) {
+        let mut panics = self.panics.lock().unwrap();
+        if *panics > 0 {
+            *panics -= 1;
+            drop(panics);
+            panic!("the pipeline panics");
+        }
+        self.queue.lock().unwrap().push_back(operation);
+    }
+}
+
+#[async_trait]
+impl Backend for Queued {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.memory.server_now(name)
+    }
+    async fn acquire(&self, _: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        panic!("past the pipeline")
+    }
+    async fn renew(&self, _: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        panic!("past the pipeline")
+    }
+    async fn release(&self, _: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        panic!("past the pipeline")
+    }
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.memory.inspect(name).await
+    }
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
+        self.memory.force_release(r).await
+    }
+}
+
+impl Queued {
+    fn next(&self) -> Option<Operation> {
+        self.queue.lock().unwrap().pop_front()
+    }
+    fn len(&self) -> usize {
+        self.queue.lock().unwrap().len()
+    }
+}
+
+async fn carry_out(memory: &MemoryBackend, operation: Operation) {
+    match operation {
+        Operation::Acquire(request, completion) => completion.complete(memory.acquire(request).await),
+        Operation::Renew(request, completion) => {
+            completion.complete(memory.renew(vec![request]).await.remove(0));
+        }
+        Operation::Release(request, completion) => completion.complete(memory.release(request).await),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn drain(queued: &Arc<Queued>) {
+    while let Some(operation) = queued.next() {
+        carry_out(&queued.memory, operation).await;
+    }
+}
+
+/// Carries out all that is queued, from a thread without a runtime.
+fn drain_elsewhere(queued: &Arc<Queued>) {
+    let queued = queued.clone();
+    std::thread::spawn(move || {
+        while let Some(operation) = queued.next() {
+            futures_util::FutureExt::now_or_never(carry_out(&queued.memory, operation)).unwrap();
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+fn piped(world: &World, options: LockOptions) -> (Arc<Queued>, LockFactory) {
+    let memory = world.store.clone();
+    let queued =
+        Arc::new(Queued { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() });
+    let store = Store::pushing(queued.clone(), Arc::new(memory)).pipelined(queued.clone());
+    let locks = LockFactory::builder(store).clock(world.clock.clone()).options(options).build().unwrap();
+    (queued, locks)
+}
+
+/// Until this is done, carries out what is submitted, at once.
+async fn with_answers<T>(queued: &Arc<Queued>, done: impl Future<Output = T>) -> T {
+    let mut done = pin!(done);
+    loop {
+        tokio::select! {
+            biased;
+            value = &mut done => return value,
+            () = tokio::time::sleep(millis(1)) => drain(queued).await,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_tasks_take_turns_through_the_pipeline() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let lock = locks.named("x").unwrap();
+    let tasks: Vec<_> = (0..200)
+        .map(|_| {
+            let lock = lock.clone();
+            tokio::spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                assert!(guard.is_held());
+                tokio::task::yield_now().await;
+                guard.release().await.unwrap();
+            })
+        })
+        .collect();
+    with_answers(&queued, async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+        tokio::time::sleep(secs(3)).await;
+    })
+    .await;
+    assert_eq!((world.store.held(), world.store.watched(), locks.active_locks()), (vec![], 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_lock_is_renewed_through_the_pipeline() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let guard = with_answers(&queued, locks.named("x").unwrap().acquire()).await.unwrap();
+    with_answers(&queued, tokio::time::sleep(secs(95))).await;
+    assert!(guard.is_held());
+    with_answers(&queued, guard.release()).await.unwrap();
+    assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_operations_and_panics_are_unknown_and_repeated() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    *queued.panics.lock().unwrap() = 3;
+    let waiter = tokio::spawn(locks.named("x").unwrap().acquire());
+    for _ in 0..2000 {
+        tokio::time::sleep(millis(1)).await;
+        if queued.len() > 0 {
+            break;
+        }
+    }
+    drop(queued.next().unwrap());
+    let guard = with_answers(&queued, waiter).await.unwrap().unwrap();
+    drop(guard);
+    with_answers(&queued, tokio::time::sleep(secs(10))).await;
+    assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_answers_change_nothing_and_are_undone() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let lock = locks.named("x").unwrap();
+    let refused = lock.acquire_timeout(millis(100)).await.unwrap_err();
+    assert_eq!(refused.kind(), LockErrorKind::Unavailable, "{refused}");
+    let late = queued.next().unwrap();
+    tokio::time::sleep(millis(2_000)).await;
+    carry_out(&world.store, late).await;
+    with_answers(&queued, tokio::time::sleep(secs(10))).await;
+    assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
+    // And one that is past its time.
+    let waiter = tokio::spawn(lock.acquire());
+    tokio::time::sleep(secs(1)).await;
+    let late = queued.next().unwrap();
+    tokio::time::sleep(millis(3_000)).await;
+    assert!(!late.is_wanted());
+    carry_out(&world.store, late).await;
+    let guard = with_answers(&queued, waiter).await.unwrap().unwrap();
+    assert!(guard.is_held());
+    with_answers(&queued, guard.release()).await.unwrap();
+    with_answers(&queued, tokio::time::sleep(secs(10))).await;
+    assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_operations_under_way() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let lock = locks.named("x").unwrap();
+    let guard = with_answers(&queued, lock.acquire()).await.unwrap();
+    let waiter = tokio::spawn(lock.acquire());
+    tokio::time::sleep(millis(1)).await;
+    let shutdown = locks.shutdown();
+    let report = with_answers(&queued, shutdown).await;
+    assert!(report.is_clean(), "{report:?}");
+    drop(guard);
+    assert!(waiter.await.unwrap().is_err());
+    world.settle().await;
+    assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_with_a_silent_pipeline_ends_and_says_so() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let lock = locks.named("x").unwrap();
+    let guard = with_answers(&queued, lock.acquire()).await.unwrap();
+    let report = locks.shutdown().await;
+    assert!(!report.is_clean());
+    drop((guard, lock, locks));
+    tokio::time::sleep(secs(60)).await;
+    assert!(queued.queue.lock().unwrap().iter().all(|operation| !operation.is_wanted()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn factory_with_unanswered_operations_is_freed() {
+    let world = World::new();
+    let (queued, locks) = piped(&world, LockOptions::new());
+    let weak = Arc::downgrade(&queued);
+    drop(queued);
+    let waiter = tokio::spawn(locks.named("x").unwrap().acquire());
+    tokio::time::sleep(millis(10)).await;
+    waiter.abort();
+    drop(locks);
+    tokio::time::sleep(secs(600)).await;
+    assert!(
+        weak.upgrade().is_none(),
+        "operations that nobody waits for keep the factory, which keeps their store"
+    );
+}
+
+#[test]
+fn completions_go_on_when_the_runtime_of_the_worker_is_gone() {
+    let memory = MemoryBackend::new();
+    let queued =
+        Arc::new(Queued { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() });
+    let store = Store::pushing(queued.clone(), Arc::new(memory.clone())).pipelined(queued.clone());
+    let locks = LockFactory::builder(store).build().unwrap();
+    let lock = locks.named("x").unwrap();
+    let first = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let waiter = first.spawn(lock.acquire());
+    until("submitted", || queued.len() > 0);
+    drop(first);
+    drop(waiter);
+    drain_elsewhere(&queued);
+    let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    second.block_on(async {
+        let mut round = pin!(async {
+            lock.acquire().await.unwrap().release().await.unwrap();
+        });
+        let round = std::future::poll_fn(|cx| {
+            drain_elsewhere(&queued);
+            cx.waker().wake_by_ref();
+            round.as_mut().poll(cx)
+        });
+        tokio::time::timeout(HANGS, round).await.unwrap();
+    });
+    assert_eq!(memory.held(), vec![]);
+}
