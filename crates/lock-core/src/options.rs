@@ -189,8 +189,8 @@ impl LockOptions {
     ///
     /// When a guard is released while another task of this process waits for the same lock under equal options, the waiter
     /// gets the lease with the next fencing token and without a request to the store. Such a release answers
-    /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 64 tokens for this, so a contended process
-    /// asks the store once for up to 65 holds.
+    /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 256 tokens for this, so a contended process
+    /// asks the store once for up to 257 holds.
     ///
     /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent and
     /// another process is subscribed to the lock, this process lets the others go first for 10 ms. Fixed leases, holds whose

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The tokens that an acquire asks to set aside. A store keeps the counter at most 1 ms, 1,000 tokens, ahead of its clock.
-const RESERVE: u32 = 64;
+const RESERVE: u32 = 256;
 
 impl Chain {
     pub(super) fn begin(granted_at: Moment) -> Self {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::terms::{HandOffBudget, TermValues};
 
-const LOT: u64 = 64;
+const LOT: u64 = 256;
 
 /// With this budget for hand-offs.
 fn budget(passes: u32, within: Duration) -> Terms {
@@ -95,7 +95,7 @@ fn acquire_reserves_tokens_only_if_somebody_waits_behind_the_front() {
         reserve_of(&story.next())
     };
     assert_eq!(reserved(&terms(), 1), 0);
-    assert_eq!(reserved(&terms(), 2), 64);
+    assert_eq!(reserved(&terms(), 2), 256);
     let ms = Duration::from_millis(1);
     assert_eq!(reserved(&budget(3, ms), 2), 3);
     assert_eq!((reserved(&budget(0, ms), 2), reserved(&budget(3, Duration::ZERO), 2)), (0, 0));
