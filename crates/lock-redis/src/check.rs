@@ -64,9 +64,8 @@ pub(crate) async fn run<C: Client>(
         connection.ping("ping").await?;
         subscriptions.probe(channel.clone()).await?;
         let sent = Instant::now();
-        let reply = connection
-            .run(&script::PROBE, vec![lock.clone(), counter.clone()], vec![channel.clone(), String::new()])
-            .await?;
+        let (keys, arguments) = (vec![lock.clone(), counter.clone()], vec![channel.clone(), String::new()]);
+        let reply = script::PROBE.run_on(connection, keys, arguments).await?;
         clock.learn(sent, reply.now);
         reply.probed()
     };

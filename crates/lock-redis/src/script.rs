@@ -1,9 +1,10 @@
 //! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
 
 use crate::{
-    client::{Command, Connection, Reply},
-    connection::Dialled,
-    error::Unanswered,
+    client::{Client, Command, Connection, Reply},
+    connection::{Dialled, ManagedConnection, answered},
+    error::{RequestError, Unanswered},
+    script_reply::ScriptReply,
 };
 use sha1::{Digest, Sha1};
 use std::{borrow::Cow, fmt::Write, sync::LazyLock};
@@ -143,6 +144,19 @@ impl Script {
             Err(error) if error.is_unknown_script() => connection.call(command("EVAL", self.text)).await,
             answer => answer,
         }
+    }
+
+    /// Runs it on the connection that stands. It is not sent while there is none.
+    pub(crate) async fn run_on<C: Client>(
+        &'static self,
+        connection: &ManagedConnection<C>,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Result<ScriptReply, RequestError> {
+        let dialled = connection.connected(self.name).await?;
+        let write = |words: &mut Words| words.extend(keys.iter().chain(&arguments).cloned().map(Cow::Owned));
+        let reply = answered(self.name, self.run(&dialled, keys.len(), write)).await?;
+        ScriptReply::read(self.name, reply)
     }
 }
 

@@ -41,7 +41,7 @@ impl<C: Client> Shared<C> {
         arguments: Vec<String>,
     ) -> Result<ScriptReply, RequestError> {
         let sent = Instant::now();
-        let reply = self.connection.run(script, keys, arguments).await;
+        let reply = script.run_on(&self.connection, keys, arguments).await;
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }

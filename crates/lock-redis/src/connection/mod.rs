@@ -10,12 +10,10 @@ use crate::{
     client::{CallError, Client, Command, Connection, Reply},
     error::{self, RequestError, Unanswered},
     liveness::Liveness,
-    script::{Script, Words},
-    script_reply::ScriptReply,
     secret::Secrets,
 };
 use lock_core::backend::BackendError;
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use supervisor::Supervisor;
 use tokio::{
     sync::{SetOnce, watch},
@@ -77,19 +75,6 @@ impl<C: Client> ManagedConnection<C> {
         answered(what, dialled.call(command)).await
     }
 
-    /// Runs a script with these keys and arguments. It is not sent while there is no connection.
-    pub(crate) async fn run(
-        &self,
-        script: &'static Script,
-        keys: Vec<String>,
-        arguments: Vec<String>,
-    ) -> Result<ScriptReply, RequestError> {
-        let dialled = self.connected(script.name).await?;
-        let write = |words: &mut Words| words.extend(keys.iter().chain(&arguments).cloned().map(Cow::Owned));
-        let reply = answered(script.name, script.run(&dialled, keys.len(), write)).await?;
-        ScriptReply::read(script.name, reply)
-    }
-
     /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
     pub(crate) async fn subscribe(
         &self,
@@ -141,7 +126,7 @@ impl<C: Client> ManagedConnection<C> {
     }
 
     /// The connection that stands, or one that comes soon.
-    async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
+    pub(crate) async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
         self.current.has_changed().map_err(gone)?;
         if let Some(dialled) = self.standing() {
@@ -185,7 +170,7 @@ impl<T: Connection> Dialled<T> {
 }
 
 /// Limits the time of a request that nobody else watches.
-async fn answered<R>(
+pub(crate) async fn answered<R>(
     what: &str,
     request: impl Future<Output = Result<R, Unanswered>>,
 ) -> Result<R, RequestError> {
