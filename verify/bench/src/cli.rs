@@ -1,9 +1,9 @@
 //! The command line.
 
 use crate::{
-    Result,
-    child::Order,
+    Result, child,
     measure::Machine,
+    order::Order,
     report::{CaseReport, Report, Style, WorkloadReport},
     workloads::{Effort, Workload},
 };
@@ -51,7 +51,7 @@ enum Command {
 impl Cli {
     pub(crate) fn run(self) -> Result<()> {
         match &self.command {
-            Command::Child { order } => serde_json::from_str::<Order>(order)?.execute(),
+            Command::Child { order } => child::execute(&serde_json::from_str::<Order>(order)?),
             Command::All => self.measure(&Workload::ALL),
             Command::One(workload) => self.measure(&[*workload]),
         }

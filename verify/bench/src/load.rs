@@ -3,7 +3,7 @@
 use crate::{
     Result,
     contestants::{Lock, Locks},
-    measure::{Section, now},
+    measure::{Section, nanos, now},
 };
 use serde::{Deserialize, Serialize};
 use std::{hint::spin_loop, sync::Arc, time::Duration};
@@ -107,7 +107,7 @@ impl Work {
         match self {
             Self::Nothing => {}
             Self::Spin(time) => {
-                while now() < began + super::nanos(time) {
+                while now() < began + nanos(time) {
                     spin_loop();
                 }
             }

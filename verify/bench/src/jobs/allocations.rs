@@ -3,24 +3,12 @@
 
 use crate::{
     Result,
-    child::{Answer, Order, wait_for_start},
     contestants::{Lock, Locks},
+    order::{Answer, Order, Subject, wait_for_start},
 };
 use allocation_counter::{AllocationInfo, measure};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
 use tokio::{runtime::Builder, task::JoinSet, time::sleep};
-
-/// What is done while allocations are counted.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Subject {
-    /// So many tasks, each with a name of its own, make so many cycles each.
-    Cycles { tasks: usize, each: usize },
-    /// So many tasks begin to wait for a lock that stays held.
-    Waiters { count: usize, settle: Duration },
-    /// So many locks are acquired.
-    Held { count: usize },
-}
 
 /// The allocations of a subject.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
 //! Cycles of acquire and release on a runtime of two threads.
 
-use super::{Load, OVERTIME, Used, load::cycle, nanos, runtime};
+use super::{OVERTIME, Used, runtime};
 use crate::{
     Result,
-    child::{Answer, Order, wait_for_start},
     contestants::Locks,
-    measure::write,
+    load::{Load, cycle},
+    measure::{nanos, write},
+    order::{Answer, Order, wait_for_start},
 };
 use tokio::{task::JoinSet, time::timeout};
 

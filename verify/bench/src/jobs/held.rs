@@ -3,9 +3,9 @@
 use super::{Used, runtime};
 use crate::{
     Result,
-    child::{Answer, Order, wait_for_start},
     contestants::{Lock, Locks},
     measure::{now, resident_bytes},
+    order::{Answer, Order, wait_for_start},
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

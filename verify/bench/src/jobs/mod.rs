@@ -3,36 +3,18 @@
 pub(crate) mod allocations;
 pub(crate) mod cycles;
 pub(crate) mod held;
-mod load;
 pub(crate) mod requests;
 pub(crate) mod waiters;
 
-pub(crate) use load::{Load, Names, Work};
-
 use crate::{
     Result,
-    child::Order,
-    measure::{Usage, now},
+    measure::{Usage, nanos, now},
+    order::Order,
 };
 use lock_testkit::RawRedis;
 use serde::{Deserialize, Serialize};
 use std::{process, thread, time::Duration};
 use tokio::runtime::{Builder, Runtime};
-
-/// A job, with its size.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Job {
-    /// Acquire and release, again and again.
-    Cycles(Load),
-    /// Count allocations, on one thread.
-    Allocations(allocations::Subject),
-    /// Wait for a lock that stays held.
-    Waiters { count: usize, window: Duration },
-    /// Hold locks, which the watchdog renews.
-    Held { count: usize, window: Duration },
-    /// Answer requests, without a server.
-    Requests { window: Duration },
-}
 
 /// The threads of a runtime, also where the process has one processor.
 pub(crate) const RUNTIME_THREADS: usize = 2;
@@ -69,10 +51,6 @@ impl Used {
 
 fn sleep_until(instant: u64) {
     thread::sleep(Duration::from_nanos(instant.saturating_sub(now())));
-}
-
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Counts the commands that the server has executed, also those inside of scripts, without those of this function.

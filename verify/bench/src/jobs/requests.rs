@@ -1,12 +1,11 @@
 //! Requests under a free in-memory lock, one after the other: through `LockLayer`, in a handler that acquires and releases
 //! the lock itself, and in one without a lock.
 
-use super::nanos;
 use crate::{
     Result,
-    child::{Answer, Order, wait_for_start},
     contestants::Contestant,
-    measure::now,
+    measure::{nanos, now},
+    order::{Answer, Order, wait_for_start},
 };
 use bytes::Bytes;
 use http::{Method, Request, Response};

@@ -1,11 +1,11 @@
 //! Tasks that wait for a lock which another process holds: they should cost Redis nothing.
 
-use super::{allocations::wait, commands, nanos, runtime, sleep_until};
+use super::{allocations::wait, commands, runtime, sleep_until};
 use crate::{
     Result,
-    child::{Answer, Order, wait_for_start},
     contestants::{Lock, Locks},
-    measure::{now, resident_bytes},
+    measure::{nanos, now, resident_bytes},
+    order::{Answer, Order, wait_for_start},
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -13,10 +13,16 @@ pub(crate) use summary::summarize;
 pub(crate) use usage::{Usage, resident_bytes};
 
 use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Reads the monotonic clock, which all processes of the machine share, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     // Neither part of a monotonic time is negative.
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// The length of a time in nanoseconds, as [`now`] counts.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -4,16 +4,11 @@ use super::session::{Placement, Session};
 use crate::{
     Result,
     contestants::Contestant,
-    jobs::{
-        Job, Load, Used,
-        allocations::{Allocations, Subject},
-        held::Kept,
-        nanos,
-        requests::Answered,
-        waiters::Waited,
-    },
-    measure::{exclusion, summarize},
+    jobs::{Used, allocations::Allocations, held::Kept, requests::Answered, waiters::Waited},
+    load::Load,
+    measure::{exclusion, nanos, summarize},
     metric::{Figures, Metric},
+    order::{Job, Subject},
 };
 use std::time::Duration;
 

@@ -3,10 +3,9 @@
 use super::worker::Worker;
 use crate::{
     Result,
-    child::{Answer, Order},
     contestants::Contestant,
-    jobs::{Job, nanos},
-    measure::{Section, now, pinning, read},
+    measure::{Section, nanos, now, pinning, read},
+    order::{Answer, Job, Order},
 };
 use lock_testkit::RedisServer;
 use serde::de::DeserializeOwned;

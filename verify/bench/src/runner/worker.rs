@@ -2,7 +2,7 @@
 
 use crate::{
     Result,
-    child::{Answer, Order},
+    order::{Answer, Order},
 };
 use std::{
     env,

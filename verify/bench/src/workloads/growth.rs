@@ -3,7 +3,7 @@
 use super::Effort;
 use crate::{
     contestants::Contestant,
-    jobs::{Load, Names},
+    load::{Load, Names},
     metric::Metric,
     runner::{Case, Measurement, Placement, Ratio},
 };

@@ -3,7 +3,7 @@
 use super::Effort;
 use crate::{
     contestants::Contestant,
-    jobs::Load,
+    load::Load,
     metric::Metric,
     runner::{Case, Measurement, Placement, Ratio},
 };
