@@ -21,7 +21,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 ///
 /// # Fairness
 /// Waiters of one process are served in the order of their first poll. Between processes the store decides:
-/// whoever asks first after a release. A process asks with one request at a time however many tasks wait in it, and passes
+/// the first request after a release wins. A process asks with one request at a time however many tasks wait in it, and passes
 /// the lease from one to the next within the budget of [`LockOptions::hand_off`].
 ///
 /// # Exclusion

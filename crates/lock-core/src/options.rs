@@ -24,7 +24,7 @@ pub use limits::Limits;
 /// | [`renew_every`](Self::renew_every) | a third of the lease | the watchdog's interval |
 /// | [`operation_timeout`](Self::operation_timeout) | a tenth of the lease, at most 3 s | how long one request to the store may take |
 /// | [`margin`](Self::margin) | 1 % of the lease + 2 ms | by how much the local deadline precedes the end of the lease |
-/// | [`outage_budget`](Self::outage_budget) | one lease | how long the store may fail before a waiter is told |
+/// | [`outage_budget`](Self::outage_budget) | one lease | how long backend failures are tolerated before a waiting acquire fails with `Unavailable` |
 /// | [`poll_interval`](Self::poll_interval) | 30 s | how often a waiter asks although nothing woke it |
 /// | [`max_hold`](Self::max_hold) | none | when a hold ends although the watchdog could go on |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |

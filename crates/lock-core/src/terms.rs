@@ -21,7 +21,7 @@ pub struct TermValues {
     pub operation_timeout: Duration,
     /// By how much the local deadline precedes the end of the lease.
     pub margin: Duration,
-    /// How long the backend may fail before a waiter is told.
+    /// How long backend failures are tolerated before a waiting acquire fails.
     pub outage_budget: Duration,
     /// The longest time between two tries of a waiter with a subscription.
     pub poll_interval: Duration,

@@ -17,9 +17,9 @@ use std::{fmt, sync::Arc, time::Duration};
 /// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
 /// Below it, counters in use would be lost.
-const SHORTEST_RETENTION: Duration = Duration::from_secs(1);
+const MIN_RETENTION: Duration = Duration::from_secs(1);
 /// Above it, servers refuse an expiry some day.
-const LONGEST_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
+const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// The default time limit of a dial, and of the checks after it.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -102,7 +102,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Dropping it closes the connections.
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
         let retention = self.retention;
-        if retention.is_some_and(|retention| !(SHORTEST_RETENTION..=LONGEST_RETENTION).contains(&retention)) {
+        if retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
             let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
             return Err(misconfigured(why).into());
         }

@@ -71,7 +71,7 @@ fn counter_of(name: &str) -> String {
     wrap("redisson_lock_token", name)
 }
 
-/// Where the releases of a lock are told.
+/// The channel on which the releases of a lock are published.
 pub(crate) fn channel(name: &LockName) -> String {
     channel_of(name.as_str())
 }

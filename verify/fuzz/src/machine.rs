@@ -306,7 +306,7 @@ impl World {
             if let Some(hold) = self.guards.keys().next().copied() {
                 self.guards.remove(&hold);
                 self.feed(Event::Drop { hold });
-            } else if self.machine.is_quiet() && self.tickets.is_empty() {
+            } else if self.machine.is_drained() && self.tickets.is_empty() {
                 return;
             } else {
                 self.tick();

@@ -95,7 +95,7 @@ impl Client {
             max_waiters: 8,
             push: true,
             linger: Duration::from_secs(2),
-            unsubscribed_poll: LONGEST_WAIT,
+            unsubscribed_poll: MAX_WAIT,
         };
         Self {
             machine: Machine::new(rules),
@@ -168,10 +168,13 @@ impl Client {
     }
 
     /// Nothing is held, wanted or under way.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.machine.is_quiet() && self.calls.is_empty() && self.waiting.is_empty() && self.beliefs.is_empty()
+    pub(crate) fn is_drained(&self) -> bool {
+        self.machine.is_drained()
+            && self.calls.is_empty()
+            && self.waiting.is_empty()
+            && self.beliefs.is_empty()
     }
 }
 
 /// The longest time between two tries of a waiter.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);

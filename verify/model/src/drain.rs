@@ -6,7 +6,7 @@
 
 use crate::{
     act::Act,
-    client::LONGEST_WAIT,
+    client::MAX_WAIT,
     config::{Config, LONG, TIMEOUT},
     laws::{Broken, Law},
     message::{Body, Message},
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Within this, the world is calm: what was lost has timed out and was repeated.
 const CALM: Duration = Duration::from_secs(3);
 /// Within this, everybody is granted: who heard of no release asks again, with a little jitter.
-const BOUND: Duration = LONGEST_WAIT.saturating_add(Duration::from_millis(500));
+const BOUND: Duration = MAX_WAIT.saturating_add(Duration::from_millis(500));
 /// Within this, if old data came back: the lease of somebody who is gone, and the requests before and after.
 const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
 /// More steps than any end needs.
@@ -98,7 +98,7 @@ impl Run<'_> {
     /// Nobody wants anything, nothing is under way, or it went wrong.
     fn is_over(&self) -> bool {
         !self.world.broken.is_none()
-            || self.world.clients.iter().all(|client| client.is_quiet()) && self.world.net.is_empty()
+            || self.world.clients.iter().all(|client| client.is_drained()) && self.world.net.is_empty()
     }
 
     /// There is something to do before that time.

@@ -1,7 +1,7 @@
 //! What must hold in every state, by looking at it.
 
 use crate::{
-    client::LONGEST_WAIT,
+    client::MAX_WAIT,
     config::Config,
     laws::{Broken, Law},
     message::Ask,
@@ -81,7 +81,7 @@ impl World {
             if client.machine.holder().is_some() {
                 continue; // they wait for their own process
             }
-            broken.unless(wakes_by(now + LONGEST_WAIT + SOON), Law::NoDeadWait);
+            broken.unless(wakes_by(now + MAX_WAIT + SOON), Law::NoDeadWait);
             let hears = self.net.iter().any(|message| message.process == process);
             if announced && client.watching && !hears {
                 broken.unless(wakes_by(now + SOON), Law::NoDeadWait);

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;
 
 /// A run that does not come to its end by then never will.
-const MOST_EVENTS: u64 = 50_000;
+const MAX_EVENTS: u64 = 50_000;
 
 #[derive(Debug)]
 pub(crate) struct State {
@@ -118,8 +118,8 @@ impl State {
 
     pub(crate) fn note(&mut self, who: Who, what: &'static str, numbers: (u64, u64)) {
         self.trace.note(self.now, who, what, numbers);
-        let endless = self.trace.len() > MOST_EVENTS;
-        self.oracle.must(!endless, || format!("{MOST_EVENTS} events, and no end"));
+        let endless = self.trace.len() > MAX_EVENTS;
+        self.oracle.must(!endless, || format!("{MAX_EVENTS} events, and no end"));
     }
 
     pub(crate) fn count(&mut self, what: &'static str) {

@@ -79,7 +79,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// What is stored under a name.
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError>;
 
-    /// Frees a lock whoever holds it, if the holder is still the one that was seen.
+    /// Frees a lock of any holder, if the holder is still the one that was seen.
     async fn force_release(&self, request: ForceReleaseRequest)
     -> Result<Reply<ForceReleased>, BackendError>;
 }

@@ -1,4 +1,4 @@
-//! What a store is asked. Requests are owned, so that a call outlives whoever started it.
+//! Requests to a store. They are owned, so that a call outlives its caller.
 
 use crate::{ids::LeaseId, name::LockName, time::ServerTime, token::FencingToken};
 use std::time::Duration;
@@ -108,7 +108,7 @@ pub struct ReleaseRequest {
     pub lease: LeaseId,
     /// The absolute depth that is left; 0 frees the lock.
     pub depth_left: u32,
-    /// Whether waiters are told.
+    /// Whether the store notifies waiters.
     pub notify: NotifyWaiters,
 }
 
@@ -122,7 +122,7 @@ pub enum NotifyWaiters {
     No,
 }
 
-/// Free a lock whoever holds it.
+/// Frees a lock, whichever lease holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForceReleaseRequest {
     /// The lock.

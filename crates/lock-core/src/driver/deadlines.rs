@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// A call whose time may be over before it is answered.
 pub(super) trait TimedCall: Send + Sync {
-    /// The time is over. Returns the answers that are now to be delivered; `None` if the call is answered, or if its own
-    /// runtime, which is not this one, delivers them.
+    /// The time is over. Returns the answers that the caller has to deliver; `None` if the call is answered already, or if
+    /// a task of this runtime waits for it, which then delivers them itself.
     fn expire(&self, here: Id) -> Option<Answered>;
 }
 

@@ -140,7 +140,7 @@ impl Shared {
             self.apply(entry, &mut state, command, now, &mut effects);
         }
         self.reschedule(entry, &mut state, now);
-        let busy = !state.machine.is_quiet();
+        let busy = !state.machine.is_drained();
         effects.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
         effects
     }

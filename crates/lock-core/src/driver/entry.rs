@@ -153,7 +153,7 @@ impl EntryState {
 
     /// Whether nothing would be lost with this entry.
     pub(super) fn is_removable(&self, entry: &LockEntry) -> bool {
-        self.machine.is_idle()
+        self.machine.is_removable()
             && self.waiters.is_empty()
             && self.releases.is_empty()
             && !entry.has_dropped_guards()

@@ -66,7 +66,7 @@ impl HoldState {
         HoldId { lease: self.lease.number(), token: self.token }
     }
 
-    /// Compares the clock, since a timer may fire late. Whoever sees the deadline pass ends the hold for
+    /// Compares the clock, since a timer may fire late. The first task that sees the deadline pass ends the hold for
     /// everybody: no later answer of the store can make it valid again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {

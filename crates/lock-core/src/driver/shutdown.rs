@@ -64,7 +64,7 @@ impl Shared {
 
     fn undrained(&self) -> Vec<LockName> {
         let mut entries = self.table.all();
-        entries.retain(|entry| !lock(&entry.state).machine.is_quiet());
+        entries.retain(|entry| !lock(&entry.state).machine.is_drained());
         let mut names: Vec<_> = entries.iter().map(|entry| entry.name.clone()).collect();
         names.sort();
         names

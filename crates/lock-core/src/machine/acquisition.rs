@@ -20,10 +20,10 @@ use crate::{
 use std::time::Duration;
 
 /// Answers *late* in a row that are taken for a wrong clock estimate; more count as failures.
-pub(super) const LATES_AT_ONCE: u32 = 3;
-/// When the lease of the other is not told, or is over at once.
-const ASK_SOON: Duration = Duration::from_millis(50);
-/// Each further time that it is not told takes so many times as long: it may have no end.
+pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
+/// The wait after a busy answer that does not say how long the other lease lasts, or that says it is over.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The factor by which each further wait of that kind grows: the other lease may have no end.
 const SLOWER: u32 = 10;
 /// An attempt that is unanswered for this part of the operation timeout is taken for a sign of an outage.
 const SILENT_PART: u32 = 10;
@@ -33,7 +33,7 @@ const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
 impl Acquisition {
-    /// Whether an attempt may be carried out, or may have been, that nobody was told of.
+    /// Returns whether the outcome of an attempt is unknown, or may become so.
     fn is_in_doubt(&self) -> bool {
         self.attempt.is_some() || self.outstanding.not_after.is_some()
     }
@@ -258,12 +258,15 @@ impl Machine {
         acquisition.next_try = if attempt.woken {
             s.now
         } else {
-            let untold = || ASK_SOON * SLOWER.pow(acquisition.busies.min(4) - 1);
-            let mut wait =
-                remaining.map_or_else(untold, |left| left.saturating_add(Duration::from_millis(1))).min(most);
+            let unknown = || MIN_POLL_INTERVAL * SLOWER.pow(acquisition.busies.min(4) - 1);
+            let mut wait = remaining
+                .map_or_else(unknown, |left| left.saturating_add(Duration::from_millis(1)))
+                .min(most);
             if polls {
-                wait = wait
-                    .min((ASK_SOON * 2u32.saturating_pow(acquisition.busies.min(8) - 1)).min(SLOWEST_POLL));
+                wait = wait.min(
+                    (MIN_POLL_INTERVAL * 2u32.saturating_pow(acquisition.busies.min(8) - 1))
+                        .min(SLOWEST_POLL),
+                );
             }
             s.now + wait + s.jitter(Duration::from_millis(5) + wait / 20)
         };
@@ -287,7 +290,7 @@ impl Machine {
         acquisition.unknown(attempt);
         acquisition.lates += 1;
         acquisition.next_try = s.now;
-        if acquisition.lates > LATES_AT_ONCE {
+        if acquisition.lates > MAX_CONSECUTIVE_LATE {
             self.on_failed(s, attempt, Failure { applied: Applied::No, retryable: true });
         }
     }

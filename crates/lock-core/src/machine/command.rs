@@ -42,7 +42,7 @@ pub enum Command {
         lease: LeaseNumber,
         /// The depth that is left.
         depth_left: u32,
-        /// Whether others are told.
+        /// Whether the store notifies waiters.
         notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,

@@ -1,11 +1,11 @@
-//! The re-entrancy depth: how many guards the hold has, and what the store was told of it.
+//! The re-entrancy depth: how many guards the hold has, and which number the store keeps.
 //!
 //! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from
-//! a settled answer. Whoever comes or goes meanwhile waits for that answer; then one operation brings the store
+//! a settled answer. Guards that come or go meanwhile wait for that answer; then one operation brings the store
 //! up to date.
 
 use super::{
-    acquisition::LATES_AT_ONCE,
+    acquisition::MAX_CONSECUTIVE_LATE,
     backoff,
     command::{Command, Grant, GrantSource, LostReason, Refusal},
     context::Ctx,
@@ -21,7 +21,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The shortest lease that a store can be told. An expiry never falls, so it lengthens none.
+/// The shortest lease that a request can carry. An expiry never falls, so it lengthens none.
 const NO_LONGER: Duration = Duration::from_millis(1);
 
 impl Depth {
@@ -137,7 +137,7 @@ impl Machine {
             }
             Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
             // Our estimate of the server's clock was wrong; the answer brought the right one, and it is asked again.
-            Ok(Acquired::Late) if hold.depth.lates < LATES_AT_ONCE => {
+            Ok(Acquired::Late) if hold.depth.lates < MAX_CONSECUTIVE_LATE => {
                 hold.depth.lates += 1;
                 return;
             }
@@ -157,7 +157,7 @@ impl Machine {
         }
     }
 
-    /// Whoever left meanwhile is not counted; the next operation lowers the depth again.
+    /// A waiter that left meanwhile is not counted; the next operation lowers the depth again.
     fn grant_entrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
         let Some(hold) = &mut self.hold else { return };
         for waiter in waiters {

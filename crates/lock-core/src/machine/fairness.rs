@@ -75,7 +75,7 @@ impl Fairness {
         }
     }
 
-    /// The lock is free again. `listeners` as far as the store told, `subscribed` if we are one of them.
+    /// The lock is free again. `listeners` is the store's count, if it counts them; `subscribed` says that this process is one of them.
     pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
         let others_listen = listeners.map(|all| all > u32::from(subscribed));
         self.echo_expected = subscribed;

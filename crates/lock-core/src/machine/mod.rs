@@ -118,7 +118,7 @@ impl Machine {
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
         let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
-        let forget = self.fairness.remembered_until().filter(|_| self.is_quiet() && !self.closed);
+        let forget = self.fairness.remembered_until().filter(|_| self.is_drained() && !self.closed);
         let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at(), forget];
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
@@ -126,14 +126,14 @@ impl Machine {
     /// Nothing is held, wanted or under way, no guard is left, and no other process is to be let in first: the machine may be
     /// forgotten.
     #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub fn is_removable(&self) -> bool {
         let is_remembered = !self.closed && self.fairness.remembered_until().is_some();
-        self.is_quiet() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
+        self.is_drained() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
     }
 
     /// Nothing is held, wanted or to be undone: after a close, the work is done.
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.hold.is_none() && self.acquisition.is_none() && self.cleanups.is_empty() && self.queue.is_empty()
     }
 

@@ -81,16 +81,16 @@ impl Machine {
         outcome: Result<Reply<Renewed>, Failure>,
     ) {
         let outcome = outcome.map(|reply| reply.outcome);
-        let told = match outcome {
+        let outcome = match outcome {
             Ok(Renewed::Renewed) => RenewalOutcome::Renewed,
             Ok(Renewed::Gone) => RenewalOutcome::Gone,
             Ok(Renewed::Late) | Err(_) => RenewalOutcome::Failed,
         };
-        self.apply_renewal(s, lease, sent, told);
+        self.apply_renewal(s, lease, sent, outcome);
         let remaining = self.hold.as_ref().filter(|hold| hold.id.lease == lease && !hold.ended);
         let remaining =
             remaining.map_or(Moment::START, |hold| hold.deadline.min(hold.max_hold_at)).since(s.now);
-        s.emit(Command::Notice(Notice::Renewal { outcome: told, took: s.now.since(sent), remaining }));
+        s.emit(Command::Notice(Notice::Renewal { outcome, took: s.now.since(sent), remaining }));
     }
 
     fn apply_renewal(&mut self, s: &mut Ctx<'_>, lease: LeaseNumber, sent: Moment, outcome: RenewalOutcome) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Ends of a subscription that fail in a row, after which the connection that carries it is taken for dead and
 /// the subscription with it.
-const MOST_FAILURES: u32 = 10;
+const MAX_FAILURES: u32 = 10;
 
 impl Watch {
     pub(super) fn want(&mut self) {
@@ -68,7 +68,7 @@ impl Machine {
 
     pub(super) fn on_unwatched(&mut self, s: &mut Ctx<'_>, answer: WatchAnswer) {
         match answer {
-            WatchAnswer::Failed if self.watch.failures < MOST_FAILURES => self.watch.failed(s),
+            WatchAnswer::Failed if self.watch.failures < MAX_FAILURES => self.watch.failed(s),
             WatchAnswer::Acknowledged | WatchAnswer::Failed => {
                 self.watch.state = WatchState::Off;
                 self.watch.failures = 0;

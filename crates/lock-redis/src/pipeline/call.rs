@@ -1,4 +1,4 @@
-//! A call under way: a future of the client library, polled once by whoever sends it and from then on by the task of the
+//! A call under way: a future of the client library, polled once by its sender and from then on by the task of the
 //! connection.
 
 use super::{

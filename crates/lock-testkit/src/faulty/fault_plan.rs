@@ -91,7 +91,7 @@ pub(super) struct Dice {
 }
 
 /// The longest random delay: longer than an operation timeout of tests, shorter than their patience.
-const LONGEST_MS: u64 = 3_000;
+const MAX_MILLIS: u64 = 3_000;
 
 impl Dice {
     pub(super) fn new(seed: Seed, probability: f64) -> Self {
@@ -106,7 +106,7 @@ impl Dice {
         if !self.stream.chance(self.probability) {
             return None;
         }
-        let time = Duration::from_millis(self.stream.below(LONGEST_MS));
+        let time = Duration::from_millis(self.stream.below(MAX_MILLIS));
         Some(match self.stream.below(10) {
             0 => Fault::Delay(time),
             1 => Fault::SlowAnswer(time),

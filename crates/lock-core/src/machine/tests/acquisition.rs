@@ -54,7 +54,7 @@ fn giving_up_after_an_unknown_outcome_releases_until_no_late_acquire_can_leave_a
     assert_eq!(story.releases(0), lease);
     // Carried out at second 1, but the attempt is valid until second 3.
     story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
-    assert!(!story.machine.is_quiet());
+    assert!(!story.machine.is_drained());
     assert_eq!(story.at(3.1).releases(0), lease);
     story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
     story.ends_idle();

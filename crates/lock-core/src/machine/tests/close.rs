@@ -12,9 +12,9 @@ fn a_close_refuses_waiters_ends_the_hold_and_releases_it() {
     story.enters(C).refuses(C, Refusal::ShutDown);
     story.released(lease, 0, Released::Released { listeners: None });
     story.ends_idle();
-    assert!(!story.machine.is_idle(), "the guard is still about");
+    assert!(!story.machine.is_removable(), "the guard is still about");
     story.tell(Event::Drop { hold });
-    assert!(story.machine.is_idle());
+    assert!(story.machine.is_removable());
 }
 
 #[test]
@@ -37,5 +37,5 @@ fn a_close_ends_the_subscription_without_lingering() {
     story.tell(Event::Shutdown).refuses(A, Refusal::ShutDown);
     story.says(Command::Unwatch);
     story.tell(Event::Unwatched(WatchAnswer::Acknowledged));
-    assert!(story.machine.is_idle());
+    assert!(story.machine.is_removable());
 }

@@ -277,7 +277,7 @@ impl Story {
 
     #[track_caller]
     fn ends_idle(&self) {
-        assert!(self.machine.is_quiet(), "something is left: {:#?}", self.machine);
+        assert!(self.machine.is_drained(), "something is left: {:#?}", self.machine);
     }
 }
 /// Each is moved several times for every step of every lock, so its size is a cost of the hot path.
