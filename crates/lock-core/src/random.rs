@@ -1,24 +1,48 @@
 //! Where lease ids and jitter come from: the operating system, or, in a simulation, a seed.
 
+use crate::sync::{Mutex, lock};
 use std::fmt;
 #[cfg(feature = "__internal")]
 use std::sync::Arc;
 
-#[derive(Clone, Default)]
 pub(crate) enum Random {
-    #[default]
-    System,
+    System(Mutex<Drawn>),
     #[cfg(feature = "__internal")]
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
+}
+
+/// Numbers that were drawn together, since each draw is a system call.
+#[derive(Default)]
+pub(crate) struct Drawn(Vec<u64>);
+
+/// How many numbers are drawn at a time.
+const DRAWN_TOGETHER: usize = 64;
+
+impl Drawn {
+    fn next(&mut self) -> u64 {
+        self.0.pop().unwrap_or_else(|| {
+            let mut bytes = [[0; 8]; DRAWN_TOGETHER];
+            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system gives random numbers");
+            let [first, rest @ ..] = bytes.map(u64::from_ne_bytes);
+            self.0.extend(rest);
+            first
+        })
+    }
 }
 
 impl Random {
     pub(crate) fn number(&self) -> u64 {
         match self {
-            Self::System => getrandom::u64().expect("the operating system gives random numbers"),
+            Self::System(drawn) => lock(drawn).next(),
             #[cfg(feature = "__internal")]
             Self::Given(number) => number(),
         }
+    }
+}
+
+impl Default for Random {
+    fn default() -> Self {
+        Self::System(Mutex::default())
     }
 }
 

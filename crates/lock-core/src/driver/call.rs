@@ -18,14 +18,7 @@ use crate::{
     time::Moment,
 };
 use futures_util::FutureExt;
-use std::{
-    future::Future,
-    panic::AssertUnwindSafe,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
+use std::{future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 /// A call, and the runtime in which it was polled first: its timers and sockets belong there, so it stays there.
@@ -81,17 +74,6 @@ impl TimedCall for CallState {
 }
 
 impl Call {
-    /// Polls once in place: the answers, if they are there at once.
-    pub(super) fn poll_in_place(&mut self) -> Option<Answers> {
-        match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answers) => {
-                self.state.answer();
-                Some(answers)
-            }
-            Poll::Pending => None,
-        }
-    }
-
     /// From now on the time of the call counts, and a worker may wait for its answer.
     pub(super) fn started(mut self) -> StartedCall {
         let now = self.shared.clock.now();

@@ -24,6 +24,8 @@ use std::{collections::VecDeque, sync::Arc, task::Waker};
 /// What is left to do when the mutex of the entry is let go.
 #[derive(Default)]
 struct PendingEffects {
+    /// Empty between two events: here for its room alone.
+    commands: Vec<Command>,
     wakers: Vec<Waker>,
     /// Holds that ended, whose watchers are woken.
     ended: Vec<Arc<HoldState>>,
@@ -33,6 +35,8 @@ struct PendingEffects {
     expired: Option<HoldId>,
     /// The machine became busy, or drained.
     busy: Option<bool>,
+    /// Nothing would be lost with the entry. What else keeps an entry, a waiting future, looks for itself when it goes.
+    removable: bool,
 }
 
 /// What the machine asks of the world.
@@ -72,12 +76,15 @@ impl Shared {
             Some(_) => events.push_back(event),
             None => next = Some(event),
         }
+        let mut effects = PendingEffects::default();
         while let Some(event) = next {
-            let effects = self.handle(entry, event);
-            self.carry_out(entry, effects, policy, &mut events);
+            self.handle(entry, event, &mut effects);
+            self.carry_out(entry, &mut effects, policy, &mut events);
             next = self.next_deferred(entry).or_else(|| events.pop_front());
         }
-        self.table.remove_if_idle(entry);
+        if effects.removable {
+            self.table.remove_if_idle(entry);
+        }
     }
 
     /// Dropped guards and wake-ups come first, so that a task that drops a guard and tries again finds the lock free.
@@ -96,28 +103,27 @@ impl Shared {
     fn carry_out(
         self: &Arc<Self>,
         entry: &Arc<LockEntry>,
-        effects: PendingEffects,
+        effects: &mut PendingEffects,
         policy: IoPolicy,
         events: &mut VecDeque<Event>,
     ) {
-        if let Some(busy) = effects.busy {
+        if let Some(busy) = effects.busy.take() {
             self.activity.entry_is_busy(busy);
         }
         // Before anybody is woken: an observer hears of a grant before its holder can end it.
-        effects.notifications.into_iter().for_each(|notification| self.notify(entry, notification));
-        effects.wakers.into_iter().for_each(wake);
-        effects.ended.iter().for_each(|hold| hold.wake_waiting());
-        if let Some(hold) = effects.expired {
+        effects.notifications.drain(..).for_each(|notification| self.notify(entry, notification));
+        effects.wakers.drain(..).for_each(wake);
+        effects.ended.drain(..).for_each(|hold| hold.wake_waiting());
+        if let Some(hold) = effects.expired.take() {
             events.push_back(Event::Expired { hold });
         }
-        for op in effects.ops {
+        for op in effects.ops.drain(..) {
             events.extend(self.start(entry, op, policy));
         }
     }
 
-    fn handle(&self, entry: &Arc<LockEntry>, event: Event) -> PendingEffects {
-        let mut effects = PendingEffects::default();
-        let mut commands = Vec::new();
+    fn handle(&self, entry: &Arc<LockEntry>, event: Event, effects: &mut PendingEffects) {
+        let mut commands = std::mem::take(&mut effects.commands);
         let mut state = lock(&entry.state);
         // Read under the mutex: a machine's time does not go back.
         let now = self.clock.now();
@@ -133,16 +139,17 @@ impl Shared {
             let mut env = DriverEnv { shared: self, name: &entry.name, waiters };
             machine.handle(now, event, &mut env, &mut commands);
         }
-        for command in commands {
+        for command in commands.drain(..) {
             if polled && matches!(command, Command::TryAcquire { .. }) {
                 effects.notifications.push(Notification::Wake(WakeSource::Poll));
             }
-            self.apply(entry, &mut state, command, now, &mut effects);
+            self.apply(entry, &mut state, command, now, effects);
         }
+        effects.commands = commands;
         self.reschedule(entry, &mut state, now);
         let busy = !state.machine.is_drained();
         effects.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
-        effects
+        effects.removable = state.is_removable(entry);
     }
 
     fn apply(

@@ -5,6 +5,7 @@ use super::{
     entry::LockEntry,
     op::{Answers, IoPolicy, Op, Request},
     shared::Shared,
+    waker_set::contained,
 };
 use crate::{
     backend::BackendError,
@@ -12,7 +13,13 @@ use crate::{
     sync::Handle,
     time::Moment,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 /// The longest time that a subscription may take. It has no lease of its own that would say so.
 const MAX_WATCH: Duration = Duration::from_secs(3);
@@ -44,11 +51,10 @@ impl Shared {
             self.defer(|work| work.ops.push((entry.clone(), op)));
             return None;
         };
-        let mut call = self.new_call(entry, op);
-        if let Some(answers) = call.poll_in_place() {
-            return answers.into_iter().next().map(|(_, event)| event);
-        }
-        let call = call.started();
+        let call = match self.begin(entry, op) {
+            Ok(event) => return Some(event),
+            Err(call) => call.started(),
+        };
         self.defer(|work| work.calls.push(call));
         // Its worker may have gone meanwhile, with its runtime: then nobody waits for the call, and its name need not wait
         // until its time is over.
@@ -59,17 +65,39 @@ impl Shared {
     }
 
     pub(super) fn timeout_of(&self, op: &Op) -> Duration {
-        op.timeout(self.options.terms().map_or(MAX_WATCH, |terms| terms.operation_timeout.min(MAX_WATCH)))
+        let terms = self.default_terms.as_ref();
+        op.timeout(terms.map_or(MAX_WATCH, |terms| terms.operation_timeout.min(MAX_WATCH)))
+    }
+
+    /// Polls an operation once. Returns its event if it is answered at once, as a store in memory does, and otherwise the
+    /// call that goes on with it.
+    fn begin(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Result<Event, Call> {
+        let mut work = Box::pin(self.clone().perform(entry.clone(), op.clone()));
+        let mut polled = None;
+        contained("a store", || polled = Some(work.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
+        if let Some(Poll::Pending) = polled {
+            return Err(self.call_of(entry, op, work));
+        }
+        contained("a store", || drop(work));
+        match polled {
+            Some(Poll::Ready(event)) => Ok(event),
+            _ => Ok(op.unknown()),
+        }
     }
 
     pub(super) fn new_call(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Call {
-        let timeout = self.timeout_of(&op);
-        let (shared, at, asked) = (self.clone(), entry.clone(), op.clone());
-        let work = async move {
-            let event = shared.perform(&at, op).await;
-            vec![(at, event)]
-        };
-        self.call(vec![(entry.clone(), asked)], timeout, work)
+        let work = self.clone().perform(entry.clone(), op.clone());
+        self.call_of(entry, op, work)
+    }
+
+    fn call_of(
+        self: &Arc<Self>,
+        entry: &Arc<LockEntry>,
+        op: Op,
+        work: impl Future<Output = Event> + Send + 'static,
+    ) -> Call {
+        let (timeout, at) = (self.timeout_of(&op), entry.clone());
+        self.call(vec![(entry.clone(), op)], timeout, async move { vec![(at, work.await)] })
     }
 
     /// Due renewals, together: one call for those of the same operation timeout, since nobody's renewal may be given up
@@ -89,13 +117,13 @@ impl Shared {
         calls
     }
 
-    async fn perform(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Event {
-        match op.request(self.process, entry) {
+    async fn perform(self: Arc<Self>, entry: Arc<LockEntry>, op: Op) -> Event {
+        match op.request(self.process, &entry) {
             Some(Request::Acquire(request)) => {
-                op.acquired(op.outcome(entry, self.backend.acquire(request).await))
+                op.acquired(op.outcome(&entry, self.backend.acquire(request).await))
             }
             Some(Request::Release(request)) => {
-                op.released(op.outcome(entry, self.backend.release(request).await))
+                op.released(op.outcome(&entry, self.backend.release(request).await))
             }
             Some(Request::Renew(_)) => {
                 match self.perform_renewals(vec![(entry.clone(), op.clone())]).await.pop() {
@@ -103,7 +131,7 @@ impl Shared {
                     None => op.unknown(),
                 }
             }
-            None => self.perform_subscription(entry, op).await,
+            None => self.perform_subscription(&entry, op).await,
         }
     }
 

@@ -41,6 +41,10 @@ impl LockTable {
 
     /// Takes the entry out if nothing would be lost with it.
     pub(super) fn remove_if_idle(&self, entry: &Arc<LockEntry>) {
+        // Nearly always it is in use, and the shard need not be looked up.
+        if !lock(&entry.state).is_removable(entry) {
+            return;
+        }
         let mut shard = lock(self.shard(&entry.name));
         let mut state = lock(&entry.state);
         if state.is_removable(entry) && !state.removed {
