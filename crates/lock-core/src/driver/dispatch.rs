@@ -222,7 +222,7 @@ impl Shared {
                 let who = (entry.name.clone(), Owner::new(self.process, grant.owner));
                 let what = (grant.hold.token, lease);
                 let times = (now, grant.deadline, grant.max_hold_at);
-                let hold = HoldState::new(who, what, times, self.watchdog.clone(), self.clock.clone());
+                let hold = HoldState::new(who, what, times, self.me.clone(), self.clock.clone());
                 let granted = Notification::Granted { token: grant.hold.token, lease, source: grant.by };
                 effects.notifications.push(granted);
                 state.hold.insert(Arc::new(hold)).clone()

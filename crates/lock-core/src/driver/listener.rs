@@ -1,16 +1,21 @@
-//! Wake-ups from the reader of the store: left with the entry, never worked on in the thread of the reader.
+//! Wake-ups, in the task of the store that reads them.
 
-use super::shared::Shared;
+use super::{op::IoPolicy, shared::Shared};
 use crate::{
     backend::{MissedWakes, WakeListener},
+    machine::Event,
     name::LockName,
     observer::{LockEvent, WakeSource},
 };
 
 impl WakeListener for Shared {
     fn released(&self, name: &LockName) {
-        if let Some(entry) = self.table.get(name) {
-            self.defer_event(&entry, |deferred| deferred.woken = true);
+        let Some(entry) = self.table.get(name) else { return };
+        match self.me.upgrade().filter(|_| self.pipeline.is_some() && !self.is_closed()) {
+            // A pipeline takes the request over at once, and the worker would be one task switch more.
+            Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
+            // A call that is polled once in place may take its time.
+            None => self.defer_event(&entry, |deferred| deferred.woken = true),
         }
     }
 

@@ -5,7 +5,6 @@ use super::{
     alarm::Alarms,
     deadlines::{Deadlines, TimedCall},
     entry::{DeferredEvents, LockEntry, QueueKind},
-    hold_state::Watchdog,
     schedule::Schedule,
     table::LockTable,
     work_queue::{Work, WorkQueue},
@@ -54,8 +53,8 @@ pub(crate) struct Shared {
     pub(super) random: Random,
     /// The clock is the real one, so that a thread may watch the alarms.
     pub(super) has_backstop: bool,
-    /// Gives holds a way to their watchdog.
-    pub(super) watchdog: Weak<dyn Watchdog>,
+    /// For holds, whose watchdog it is, and for wake-ups.
+    pub(super) me: Weak<Self>,
     pub(super) table: LockTable,
     pub(super) schedule: Mutex<Schedule>,
     pub(super) deadlines: Mutex<Deadlines>,
@@ -105,7 +104,7 @@ impl Runtimes {
 }
 
 impl Shared {
-    pub(super) fn new(parts: Parts, watchdog: Weak<dyn Watchdog>) -> Self {
+    pub(super) fn new(parts: Parts, me: Weak<Self>) -> Self {
         let Store { backend, subscriptions, pipeline } = parts.store;
         Self {
             process: parts.process,
@@ -121,7 +120,7 @@ impl Shared {
             config: parts.config,
             random: parts.random,
             has_backstop: parts.has_backstop,
-            watchdog,
+            me,
             table: LockTable::default(),
             schedule: Mutex::default(),
             deadlines: Mutex::default(),
