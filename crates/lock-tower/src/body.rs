@@ -12,6 +12,7 @@ use std::{
 };
 
 pin_project! {
+    #[project = LockedBodyProj]
     /// The body of the handler with the lock that it needs, or the ready-made body of a rejection.
     ///
     /// It releases once: when the handler's body has ended or failed, as soon as it says that nothing will
@@ -48,6 +49,15 @@ impl<B> LockedBody<B> {
     }
 }
 
+impl<B> LockedBodyProj<'_, B> {
+    /// Ends the body, since its lock is lost.
+    fn cut(&mut self, reason: LostReason) -> BoxError {
+        self.source.set(Source::Ended);
+        *self.watch = None;
+        LockLost(reason).into()
+    }
+}
+
 impl<B> Body for LockedBody<B>
 where
     B: Body,
@@ -62,18 +72,24 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
-        if let Some(Poll::Ready(reason)) = this.watch.as_mut().map(|watch| watch.poll_lost(cx)) {
-            this.source.set(Source::Ended);
-            *this.watch = None;
-            return Poll::Ready(Some(Err(LockLost(reason).into())));
+        if let Some(reason) = this.watch.as_ref().and_then(Watch::lost_now) {
+            return Poll::Ready(Some(Err(this.cut(reason))));
         }
         let (frame, ended) = match this.source.as_mut().project() {
             SourceProj::Handler { mut body } => {
                 let mut poll = || body.as_mut().poll_frame(cx);
-                let frame = ready!(match this.watch {
+                let polled = match this.watch {
                     Some(watch) => watch.in_span(poll),
                     None => poll(),
-                });
+                };
+                let frame = match (polled, this.watch.as_mut()) {
+                    (Poll::Ready(frame), _) => frame,
+                    (Poll::Pending, None) => return Poll::Pending,
+                    (Poll::Pending, Some(watch)) => {
+                        let reason = ready!(watch.poll_lost(cx));
+                        return Poll::Ready(Some(Err(this.cut(reason))));
+                    }
+                };
                 let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
                 (frame.map(|frame| frame.map_err(Into::into)), ended)
             }
@@ -86,14 +102,12 @@ where
         // The end must not look like a success if the lock was lost just now.
         let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
         if let Some(reason) = lost {
-            this.source.set(Source::Ended);
-            *this.watch = None;
-            return Poll::Ready(Some(Err(LockLost(reason).into())));
+            return Poll::Ready(Some(Err(this.cut(reason))));
         }
         // Hyper may not ask again after the last frame.
-        if ended && this.watch.is_some() {
+        if ended && let Some(watch) = this.watch.take() {
             this.source.set(Source::Ended);
-            *this.watch = None;
+            watch.release();
         }
         Poll::Ready(frame)
     }

@@ -104,10 +104,10 @@ impl LockRequest {
         })
     }
 
-    pub(crate) fn acquired(&mut self, token: FencingToken) {
+    pub(crate) fn acquired(&mut self, now: Instant, token: FencingToken) {
         (self.waiter_permit, self.undecided) = (None, false);
         self.observers.record_token(token);
-        let waited = self.arrived.elapsed();
+        let waited = now - self.arrived;
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
     }
 

@@ -82,7 +82,7 @@ pub(super) async fn run_to_end<F, R, E>(
         Err(error) => return drop(head.send(Err(error))),
     };
     if keep.release_on.ends_with(parts.status, &keep.method) {
-        watch = None;
+        release(&mut watch);
     }
     let bodiless = is_bodiless(parts.status, &keep.method);
     let (size, ended) = (body.size_hint(), body.is_end_stream());
@@ -114,7 +114,7 @@ where
         let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
         if last {
             // Only the way to the client is left to protect: that is the share of the layer.
-            *watch = None;
+            release(watch);
         }
         tokio::select! {
             biased;
@@ -125,6 +125,12 @@ where
         if last {
             return;
         }
+    }
+}
+
+fn release(watch: &mut Option<Watch>) {
+    if let Some(watch) = watch.take() {
+        watch.release();
     }
 }
 

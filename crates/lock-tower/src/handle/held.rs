@@ -3,7 +3,7 @@
 use crate::observer::{LayerEvent, Observers};
 use futures_util::FutureExt;
 use lock_core::{__private::lock, Hold, HoldEnd, LockGuard, LostReason};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -18,8 +18,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, observers: Observers) -> Self {
-        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: Instant::now(), observers }
+    pub(crate) fn new(guard: LockGuard, since: Instant, observers: Observers) -> Self {
+        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since, observers }
     }
 
     pub(crate) fn hold(&self) -> &Hold {
@@ -41,6 +41,14 @@ impl Held {
         let held = self.since.elapsed();
         self.observers.notify(|route| LayerEvent::Ended { route, held });
         Some(guard)
+    }
+
+    /// Gives a share up, and releases the lock if it was the last.
+    pub(crate) fn release(share: Arc<Self>) {
+        if let Some(guard) = Arc::into_inner(share).and_then(|held| held.take_guard()) {
+            // From its first poll on, a release goes on without its future.
+            drop(guard.release().now_or_never());
+        }
     }
 
     /// Returns why the lock is lost, if it is. It compares the clock, since a timer may fire late.

@@ -12,17 +12,14 @@ use std::{
 /// A share of a lock; dropping it gives the share up.
 pub(crate) struct Watch {
     held: Arc<Held>,
-    /// Completes when the lock is lost. `None` if the layer only signals a loss.
+    on_lost: OnLost,
+    /// Completes when the lock is lost. Made when somebody waits for it: most handlers are never pending for long.
     lost: Option<BoxFuture<'static, LostReason>>,
 }
 
 impl Watch {
     pub(crate) fn new(held: Arc<Held>, on_lost: OnLost) -> Self {
-        let lost = match on_lost {
-            OnLost::Stop => Some(held.hold().lost().boxed()),
-            OnLost::Signal => None,
-        };
-        Self { held, lost }
+        Self { held, on_lost, lost: None }
     }
 
     /// Runs `call` in the span of the request.
@@ -33,12 +30,24 @@ impl Watch {
     /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no
     /// loss. Must not be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
-        self.lost.as_mut().map_or(Poll::Pending, |lost| lost.poll_unpin(cx))
+        match self.on_lost {
+            OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost().boxed()).poll_unpin(cx),
+            OnLost::Signal => Poll::Pending,
+        }
     }
 
     /// Returns why the lock is lost now, if it is: an answer that was made after the lease must not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
-        self.lost.as_ref()?;
-        self.held.lost()
+        match self.on_lost {
+            OnLost::Stop => self.held.lost(),
+            OnLost::Signal => None,
+        }
+    }
+
+    /// Gives the share up, and releases the lock here if it was the last. Dropping it would leave the release to a task of
+    /// the factory.
+    pub(crate) fn release(self) {
+        drop(self.lost);
+        Held::release(self.held);
     }
 }

@@ -19,6 +19,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
+use tokio::time::Instant;
 use tower_service::Service;
 use tracing::Span;
 
@@ -111,8 +112,9 @@ where
             drop(guard);
             return self.without_lock(full);
         }
-        self.lock.acquired(guard.fencing_token());
-        let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
+        let now = Instant::now();
+        self.lock.acquired(now, guard.fencing_token());
+        let held = Arc::new(Held::new(guard, now, self.lock.observers.clone()));
         let status = LockStatus::Held(LockHandle::new(&held));
         self.run(status, Some(held))
     }
@@ -161,23 +163,27 @@ where
                     take(waiting).acquired(guard)
                 }
                 StageProj::Running { handler, watch, lock } => {
-                    if let Some(Poll::Ready(reason)) = watch.as_mut().map(|watch| watch.poll_lost(cx)) {
-                        Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
-                    } else {
-                        let response = ready!(handler.poll(cx));
-                        // A response that was made after the lease must not look like a success.
-                        match (response, watch.as_ref().and_then(Watch::lost_now)) {
-                            (Ok(_), Some(reason)) => {
-                                Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
+                    let lost_now = |watch: &Option<Watch>| watch.as_ref().and_then(Watch::lost_now);
+                    let reason = match lost_now(watch) {
+                        Some(reason) => reason,
+                        None => match (handler.poll(cx), watch.as_mut()) {
+                            // A response that was made after the lease must not look like a success.
+                            (Poll::Ready(response), _) => {
+                                match lost_now(watch).filter(|_| response.is_ok()) {
+                                    Some(reason) => reason,
+                                    None => {
+                                        let watch = watch.take();
+                                        let kept =
+                                            response.map(|response| keep_until_end(response, watch, lock));
+                                        return Poll::Ready(kept);
+                                    }
+                                }
                             }
-                            (response, _) => {
-                                let watch = watch.take();
-                                return Poll::Ready(
-                                    response.map(|response| keep_until_end(response, watch, lock)),
-                                );
-                            }
-                        }
-                    }
+                            (Poll::Pending, Some(watch)) => ready!(watch.poll_lost(cx)),
+                            (Poll::Pending, None) => return Poll::Pending,
+                        },
+                    };
+                    Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
                 }
                 StageProj::Rejected { response } => {
                     let response = take(response);
@@ -197,8 +203,13 @@ fn keep_until_end<R: Body>(
 ) -> Response<LockedBody<R>> {
     let ends_here =
         lock.config.release_on.ends_with(response.status(), &lock.method) || response.body().is_end_stream();
-    let watch = watch.filter(|_| !ends_here);
-    response.map(|body| LockedBody::new(body, watch))
+    if !ends_here {
+        return response.map(|body| LockedBody::new(body, watch));
+    }
+    if let Some(watch) = watch {
+        watch.release();
+    }
+    response.map(LockedBody::unlocked)
 }
 
 /// Takes the value that the stage before left.
