@@ -47,6 +47,25 @@ impl Lock {
         &self.spec.name
     }
 
+    /// The lock of another name, with the same options and owner. Options are checked when they are set, so a program that
+    /// locks many names keeps one `Lock` as a template:
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, LockName, MemoryBackend};
+    /// # use std::time::Duration;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let orders = locks.named("order")?;
+    /// let orders = orders.with_options(orders.options().max_hold(Duration::from_secs(60)))?;
+    /// let order = orders.with_name(LockName::new("order:42")?);
+    /// assert_eq!(order.name().as_str(), "order:42");
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    #[must_use]
+    pub fn with_name(&self, name: LockName) -> Self {
+        let spec = LockSpec { name, owner: self.spec.owner, terms: self.spec.terms.clone() };
+        Self { handle: self.handle.clone(), spec, options: self.options }
+    }
+
     /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over. All other
     /// options stay.
     ///

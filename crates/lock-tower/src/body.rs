@@ -10,6 +10,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
+use tracing::Span;
 
 pin_project! {
     #[project = LockedBodyProj]
@@ -72,23 +73,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let mut this = self.project();
-        if let Some(reason) = this.watch.as_ref().and_then(Watch::lost_now) {
-            return Poll::Ready(Some(Err(this.cut(reason))));
-        }
         let (frame, ended) = match this.source.as_mut().project() {
             SourceProj::Handler { mut body } => {
-                let mut poll = || body.as_mut().poll_frame(cx);
-                let polled = match this.watch {
-                    Some(watch) => watch.in_span(poll),
-                    None => poll(),
-                };
-                let frame = match (polled, this.watch.as_mut()) {
-                    (Poll::Ready(frame), _) => frame,
-                    (Poll::Pending, None) => return Poll::Pending,
-                    (Poll::Pending, Some(watch)) => {
-                        let reason = ready!(watch.poll_lost(cx));
-                        return Poll::Ready(Some(Err(this.cut(reason))));
-                    }
+                let span = this.watch.as_ref().map_or_else(Span::none, Watch::span);
+                let poll = |cx: &mut Context<'_>| span.in_scope(|| body.as_mut().poll_frame(cx));
+                let frame = match ready!(Watch::poll_under(this.watch, cx, poll)) {
+                    Ok(frame) => frame,
+                    Err(reason) => return Poll::Ready(Some(Err(this.cut(reason)))),
                 };
                 let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
                 (frame.map(|frame| frame.map_err(Into::into)), ended)

@@ -7,10 +7,12 @@ use crate::{
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{__private::lock, LockError, LockFactory, LockName, LockOptions, future::AcquireFuture};
+use lock_core::{
+    __private::lock, Lock, LockError, LockFactory, LockName, LockOptions, future::AcquireFuture,
+};
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -59,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
+    /// A lock with the options of the layer, made by the first request: to check them costs more than the rest.
+    template: OnceLock<Lock>,
 }
 
 impl Config {
@@ -83,6 +87,7 @@ impl Config {
             tasks: None,
             logged_routes: LoggedRoutes::default(),
             key_hash_secret: None,
+            template: OnceLock::new(),
         }
     }
 
@@ -111,7 +116,20 @@ impl Config {
     }
 
     pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
-        Ok(self.locks.named(name)?.with_options(self.lock_options())?.acquire_timeout(self.wait))
+        let template = match self.template.get() {
+            Some(template) => template,
+            None => {
+                let template = self.locks.named(name.clone())?.with_options(self.lock_options())?;
+                self.template.get_or_init(|| template)
+            }
+        };
+        Ok(template.with_name(name).acquire_timeout(self.wait))
+    }
+
+    /// Changes a setting.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
+        change(self);
+        self.template = OnceLock::new();
     }
 
     /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.

@@ -313,7 +313,7 @@ impl<K, D> LockLayer<K, D> {
     }
 
     fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
-        change(Arc::make_mut(&mut self.config));
+        Arc::make_mut(&mut self.config).change(change);
         self
     }
 }

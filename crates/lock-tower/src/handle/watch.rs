@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
+use tracing::Span;
 
 /// A share of a lock; dropping it gives the share up.
 pub(crate) struct Watch {
@@ -22,9 +23,9 @@ impl Watch {
         Self { held, on_lost, lost: None }
     }
 
-    /// Runs `call` in the span of the request.
-    pub(crate) fn in_span<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.held.span().in_scope(call)
+    /// The span of the request.
+    pub(crate) fn span(&self) -> Span {
+        self.held.span().clone()
     }
 
     /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no
@@ -33,6 +34,26 @@ impl Watch {
         match self.on_lost {
             OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost().boxed()).poll_unpin(cx),
             OnLost::Signal => Poll::Pending,
+        }
+    }
+
+    /// Polls `work`, unless the lock is lost. While `work` is pending, it completes when the lock is lost. A loss that comes
+    /// while `work` runs is for [`lost_now`](Self::lost_now).
+    pub(crate) fn poll_under<T>(
+        watch: &mut Option<Self>,
+        cx: &mut Context<'_>,
+        work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<Result<T, LostReason>> {
+        let Some(watch) = watch else { return work(cx).map(Ok) };
+        // Made at the first wait. Until then, `lost_now` finds a loss.
+        if let Some(lost) = &mut watch.lost
+            && let Poll::Ready(reason) = lost.poll_unpin(cx)
+        {
+            return Poll::Ready(Err(reason));
+        }
+        match work(cx) {
+            Poll::Ready(done) => Poll::Ready(Ok(done)),
+            Poll::Pending => watch.poll_lost(cx).map(Err),
         }
     }
 

@@ -163,25 +163,18 @@ where
                     take(waiting).acquired(guard)
                 }
                 StageProj::Running { handler, watch, lock } => {
-                    let lost_now = |watch: &Option<Watch>| watch.as_ref().and_then(Watch::lost_now);
-                    let reason = match lost_now(watch) {
-                        Some(reason) => reason,
-                        None => match (handler.poll(cx), watch.as_mut()) {
-                            // A response that was made after the lease must not look like a success.
-                            (Poll::Ready(response), _) => {
-                                match lost_now(watch).filter(|_| response.is_ok()) {
-                                    Some(reason) => reason,
-                                    None => {
-                                        let watch = watch.take();
-                                        let kept =
-                                            response.map(|response| keep_until_end(response, watch, lock));
-                                        return Poll::Ready(kept);
-                                    }
-                                }
-                            }
-                            (Poll::Pending, Some(watch)) => ready!(watch.poll_lost(cx)),
-                            (Poll::Pending, None) => return Poll::Pending,
-                        },
+                    let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
+                        Err(reason) => reason,
+                        // A response that was made after the lease must not look like a success.
+                        Ok(response) => {
+                            let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
+                            let Some(reason) = lost else {
+                                let watch = watch.take();
+                                let response = response.map(|response| keep_until_end(response, watch, lock));
+                                return Poll::Ready(response);
+                            };
+                            reason
+                        }
                     };
                     Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
                 }
