@@ -75,7 +75,7 @@ async fn operations_under_way_together_share_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sixteen_operations_do_not_wait() {
+async fn enough_operations_do_not_wait() {
     let (client, backend) = warm().await;
     let begin = Instant::now();
     let answers = acquire_together(&client, &backend, &locks(100)).await;
