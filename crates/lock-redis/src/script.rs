@@ -55,22 +55,22 @@ macro_rules! scripts {
     };
 }
 
-/// The constants of the operations that are batched. The file of each has a function: a script of its own calls it once, and
-/// the batch calls the functions of all.
+/// The constants of the operations that are batched. The file of each has a function, which returns what follows the server's
+/// time in a reply: a script of its own calls it once, and the batch calls the functions of all.
 macro_rules! operations {
     ($($constant:ident $what:literal $file:literal ($arguments:literal))*) => {
         $(pub(crate) static $constant: Script = {
             const TEXT: &str = concat!(
-                include_str!(concat!("scripts/", $file, ".lua")),
                 now!(),
-                "return ", $file, "(now, ", $arguments, ", unpack(ARGV))\n",
+                include_str!(concat!("scripts/", $file, ".lua")),
+                "return {now, ", $file, "(", $arguments, ", unpack(ARGV))}\n",
             );
             Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };)*
         pub(crate) static BATCH: Script = {
             const TEXT: &str = concat!(
-                $(include_str!(concat!("scripts/", $file, ".lua")),)*
                 now!(),
+                $(include_str!(concat!("scripts/", $file, ".lua")),)*
                 include_str!("scripts/batch.lua"),
             );
             Script { name: "batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }

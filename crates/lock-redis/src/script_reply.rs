@@ -12,7 +12,7 @@ use lock_core::{
     },
     clock::ServerTime,
 };
-use std::time::Duration;
+use std::{str, time::Duration};
 
 /// A reply on its way to an answer: the server's time, a word, and what follows.
 pub(crate) struct ScriptReply {
@@ -24,6 +24,9 @@ pub(crate) struct ScriptReply {
 /// The time and the word.
 const HEAD: usize = 2;
 
+/// The parts of a grant, of which there are most.
+const MAX_PARTS: usize = HEAD + 3;
+
 impl ScriptReply {
     pub(crate) fn read(what: &'static str, reply: RawReply) -> Result<Self, RequestError> {
         let parts = list(what, reply)?;
@@ -31,6 +34,8 @@ impl ScriptReply {
         let reply = Self { what, now: ServerTime::from_micros(now), parts };
         match reply.part(1).and_then(RawReply::text) {
             Some("refused") => Err(refused_by_script(what, reply.text(0)?)),
+            // Perhaps after a write: what it means is said by its words, as for an error that is the whole reply.
+            Some("error") => Err(server_error(what, reply.text(0)?)),
             Some(_) => Ok(reply),
             None => Err(unexpected_reply(what)),
         }
@@ -156,16 +161,26 @@ pub(crate) fn batch(
     asked: &[&'static str],
     reply: RawReply,
 ) -> Option<Vec<Result<ScriptReply, RequestError>>> {
-    let RawReply::List(parts) = reply else { return None };
-    if parts.len() != asked.len() {
-        return None;
+    let RawReply::Bytes(text) = reply else { return None };
+    let mut lines = str::from_utf8(&text).ok()?.split('\n').peekable();
+    let now: i64 = lines.next()?.parse().ok()?;
+    let mut replies = Vec::with_capacity(asked.len());
+    for what in asked {
+        let bytes = |line: &str| RawReply::Bytes(text.slice_ref(line.as_bytes()));
+        let word = lines.next()?;
+        let mut parts = Vec::with_capacity(MAX_PARTS);
+        parts.extend([RawReply::Integer(now), bytes(word)]);
+        if matches!(word, "refused" | "error") {
+            parts.push(bytes(lines.next()?));
+        }
+        // No word is a number.
+        while let Some(number) = lines.peek().and_then(|line| line.parse().ok()) {
+            parts.push(RawReply::Integer(number));
+            lines.next();
+        }
+        replies.push(ScriptReply::read(what, RawReply::List(parts)));
     }
-    let read = |(what, part): (&&'static str, RawReply)| match part.text() {
-        // Perhaps after a write: what it means is said by its words, as for a script of its own.
-        Some(error) => Err(server_error(what, error)),
-        None => ScriptReply::read(what, part),
-    };
-    Some(asked.iter().zip(parts).map(read).collect())
+    lines.next().is_none().then_some(replies)
 }
 
 fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {

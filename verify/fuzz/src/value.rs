@@ -3,11 +3,14 @@
 use arbitrary::{Result, Unstructured};
 use lock_redis::client::Reply;
 
+const TIME: &str = "1763640000123456";
+
 const WORDS: [&str; 14] = [
     "granted",
     "busy",
     "late",
     "refused",
+    "error",
     "reentered",
     "gone",
     "released",
@@ -17,12 +20,11 @@ const WORDS: [&str; 14] = [
     "forced",
     "changed",
     "renewed",
-    "1763640000123456",
 ];
 
 /// A reply of at most this depth.
 pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
-    Ok(match u.int_in_range(0..=if depth == 0 { 4 } else { 7 })? {
+    Ok(match u.int_in_range(0..=if depth == 0 { 5 } else { 8 })? {
         0 => Reply::Nil,
         1 => Reply::Error((*u.choose(&WORDS)?).to_owned()),
         2 => Reply::Integer(u.arbitrary()?),
@@ -31,11 +33,22 @@ pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
             let many = usize::from(u.arbitrary::<u8>()?).min(u.len());
             Reply::Bytes(u.bytes(many)?.to_vec().into())
         }
-        5 => Reply::List(several(u, depth)?),
+        // As a batch answers: the time, and lines.
+        5 => {
+            let lines = (0..u.int_in_range(1..=8)?).map(|_| {
+                Ok(match u.arbitrary()? {
+                    true => (*u.choose(&WORDS)?).to_owned(),
+                    false => u.arbitrary::<i64>()?.to_string(),
+                })
+            });
+            let lines = lines.collect::<Result<Vec<_>>>()?;
+            Reply::Bytes(format!("{TIME}\n{}", lines.join("\n")).into())
+        }
+        6 => Reply::List(several(u, depth)?),
         // As a script answers: the time, a word, and the rest.
         _ => {
-            let time = Reply::Bytes(WORDS[13].into());
-            let word = Reply::Bytes((*u.choose(&WORDS[..13])?).into());
+            let time = Reply::Bytes(TIME.into());
+            let word = Reply::Bytes((*u.choose(&WORDS)?).into());
             Reply::List([time, word].into_iter().chain(several(u, depth)?).collect())
         }
     })

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
 /// So many operations are sent although calls are under way.
-const GATHERED: usize = 16;
+const GATHERED: usize = 24;
 /// The most operations of a call: it blocks the server for about 0.1 ms.
 pub(super) const MAX_BATCH: usize = 32;
 /// The most calls under way.
@@ -122,7 +122,7 @@ mod tests {
         let mut queue = queue(0);
         queue.begin_call();
         let woken: Vec<_> = (0..40).filter(|number| queue.push(*number, Instant::now())).collect();
-        assert_eq!(woken, [GATHERED - 1], "for the sixteenth, once");
+        assert_eq!(woken, [GATHERED - 1], "for the last of those that are enough, once");
         assert_eq!(next(&mut queue), Some((0..32).collect()));
         assert_eq!(next(&mut queue), None, "eight are too few");
         queue.end_calls(1);

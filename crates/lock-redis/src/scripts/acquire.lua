@@ -11,23 +11,21 @@
 --   late                     executed after its time: nothing was done
 --   refused, error           a key holds something else, or a right is missing: nothing was done, except that a counter
 --                            which is refused may lose its expiry where argument 6 is a retention
-local function acquire(now, lock, counter, lease, duration, not_after, reserve, floor, retention)
-  if now > tonumber(not_after) then return {now, 'late'} end
+--   error, text              midway: a counter may have been written
+local function acquire(lock, counter, lease, duration, not_after, reserve, floor, retention)
+  if now > tonumber(not_after) then return 'late' end
 
   local lasts = redis.pcall('PTTL', lock)
   local free = lasts == -2
   if not free then
     local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
-    if type(depth) == 'table' then return {now, 'refused', depth.err} end
+    if type(depth) == 'table' then return 'refused', depth.err end
     if not depth then
       -- A write that changes nothing: a replica, whose data may be old, refuses it.
       redis.call('HDEL', lock, lease)
-      return {now, 'busy', lasts}
+      return 'busy', lasts
     end
   end
-
-  -- Commands are given text: Redis prints the numbers of Lua more slowly, and `n..''` rounds them to 14 digits.
-  local function int(n) return string.format('%.0f', n) end
 
   -- Numbers are exact below.
   local LIMIT = 9007199254740992
@@ -45,7 +43,7 @@ local function acquire(now, lock, counter, lease, duration, not_after, reserve, 
   else
     old = redis.pcall('SET', counter, int(last), 'KEEPTTL', 'GET')
   end
-  if type(old) == 'table' then return {now, 'refused', old.err} end
+  if type(old) == 'table' then return 'refused', old.err end
   -- Digits only: `tonumber` alone reads '1e15' as well.
   local count = old and not string.find(old, '%D') and tonumber(old)
 
@@ -64,7 +62,7 @@ local function acquire(now, lock, counter, lease, duration, not_after, reserve, 
     if refused then
       if writes and retention ~= '' then redis.call('SET', counter, old) end
       if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
-      return {now, 'refused', refused}
+      return 'refused', refused
     end
     local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
     if retention ~= '' then
@@ -84,9 +82,9 @@ local function acquire(now, lock, counter, lease, duration, not_after, reserve, 
     if type(set) == 'table' then
       -- The key ends with its only field.
       if free then redis.call('HDEL', lock, lease) end
-      return set
+      return 'error', set.err
     end
   end
   -- Ours is a time in µs.
-  return {now, 'granted', first, last, count and count < now / 2 and 1 or 0}
+  return 'granted', first, last, count and count < now / 2 and 1 or 0
 end

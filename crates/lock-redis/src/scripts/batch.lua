@@ -3,25 +3,35 @@
 -- KEYS of each operation in turn, those of its own script
 -- ARGV of each operation in turn, its name, and then the arguments of its own script
 --
--- replies: of each operation in turn, the reply of its own script, or an error text
-local replies, key, argument = {}, 1, 1
+-- reply: one text of lines, which costs Redis a third of what lists in a list do:
+--   the server's time in µs
+--   of each operation in turn, the word of the reply of its own script, and a line for each part behind it; `error` and
+--   its text if the operation raised one
+local lines, key, argument = {int(now)}, 1, 1
+
+local function add(done, word, a, b, c)
+  -- Before Redis 7, a raised error is a text.
+  if not done then word, a = 'error', type(word) == 'table' and word.err or word end
+  local at = #lines + 1
+  lines[at] = word
+  if a then lines[at + 1] = type(a) == 'number' and int(a) or string.gsub(a, '\n', ' ') end
+  if c then lines[at + 2], lines[at + 3] = int(b), int(c) end
+end
+
 while ARGV[argument] do
-  local operation, _, reply = ARGV[argument], nil, nil
+  local operation = ARGV[argument]
   if operation == 'acquire' then
-    _, reply = pcall(acquire, now, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6))
+    add(pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6)))
     key, argument = key + 2, argument + 7
   elseif operation == 'release' then
-    _, reply = pcall(release, now, KEYS[key], unpack(ARGV, argument + 1, argument + 3))
+    add(pcall(release, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
     key, argument = key + 1, argument + 4
   elseif operation == 'renew' then
-    _, reply = pcall(renew, now, KEYS[key], unpack(ARGV, argument + 1, argument + 3))
+    add(pcall(renew, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
     key, argument = key + 1, argument + 4
   else
-    _, reply = pcall(reenter, now, KEYS[key], unpack(ARGV, argument + 1, argument + 4))
+    add(pcall(reenter, KEYS[key], unpack(ARGV, argument + 1, argument + 4)))
     key, argument = key + 1, argument + 5
   end
-  -- An error is a table, returned or raised. Before Redis 7, a raised one is a text.
-  if type(reply) == 'table' and reply.err then reply = reply.err end
-  replies[#replies + 1] = reply
 end
-return replies
+return table.concat(lines, '\n')

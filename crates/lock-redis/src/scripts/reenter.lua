@@ -8,18 +8,18 @@
 --   gone
 --   late             executed after its time: nothing was done
 --   refused, error   nothing was done
-local function reenter(now, lock, lease, duration, depth, not_after)
-  if now > tonumber(not_after) then return {now, 'late'} end
+local function reenter(lock, lease, duration, depth, not_after)
+  if now > tonumber(not_after) then return 'late' end
   local there = redis.pcall('HEXISTS', lock, lease)
-  if type(there) == 'table' then return {now, 'refused', there.err} end
+  if type(there) == 'table' then return 'refused', there.err end
   if there == 0 then
     -- A write that changes nothing: a replica, whose data may be old, refuses it.
     redis.call('HDEL', lock, lease)
-    return {now, 'gone'}
+    return 'gone'
   end
   -- The expiry never falls: an inner guard with a short lease does not shorten the outer one.
   local lasts = redis.call('PTTL', lock)
   redis.call('HSET', lock, lease, depth)
   if lasts < tonumber(duration) then redis.call('PEXPIRE', lock, duration) end
-  return {now, 'reentered'}
+  return 'reentered'
 end

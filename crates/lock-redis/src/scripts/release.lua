@@ -8,23 +8,23 @@
 --   kept                  the depth was lowered, the expiry is as it was
 --   gone, other           the lease is not there; other is 1 if another holds the lock
 --   refused, error        nothing was done
-local function release(now, lock, lease, depth_left, channel)
+local function release(lock, lease, depth_left, channel)
   if depth_left ~= '0' then
     local there = redis.pcall('HEXISTS', lock, lease)
     -- Without the right to look, the lock must not be freed instead.
-    if type(there) == 'table' then return {now, 'refused', there.err} end
+    if type(there) == 'table' then return 'refused', there.err end
     if there == 1 then
       redis.call('HSET', lock, lease, depth_left)
-      return {now, 'kept'}
+      return 'kept'
     end
   end
   -- A write, also where the lease is gone: a replica, whose data may be old, refuses it. The key ends with its last
   -- field; fields of others stay.
   local freed = redis.pcall('HDEL', lock, lease)
-  if type(freed) == 'table' then return {now, 'refused', freed.err} end
-  if freed == 0 then return {now, 'gone', redis.call('EXISTS', lock)} end
+  if type(freed) == 'table' then return 'refused', freed.err end
+  if freed == 0 then return 'gone', redis.call('EXISTS', lock) end
   -- A Java client that waits counts the payload down: it must be the number 0.
   local listeners = -1
   if channel ~= '' then listeners = redis.call('PUBLISH', channel, '0') end
-  return {now, 'released', listeners}
+  return 'released', listeners
 end

@@ -7,16 +7,16 @@
 --   renewed
 --   gone
 --   late             executed after its time: nothing was done
-local function renew(now, lock, lease, duration, not_after)
-  if now > tonumber(not_after) then return {now, 'late'} end
+local function renew(lock, lease, duration, not_after)
+  if now > tonumber(not_after) then return 'late' end
   -- Each answer comes after a write: a replica, whose data may be old, refuses it.
   if redis.call('HEXISTS', lock, lease) == 0 then
     redis.call('HDEL', lock, lease)
-    return {now, 'gone'}
+    return 'gone'
   end
   -- The expiry never falls.
   local left = redis.call('PTTL', lock)
-  if left >= tonumber(duration) then duration = string.format('%.0f', left) end
+  if left >= tonumber(duration) then duration = int(left) end
   redis.call('PEXPIRE', lock, duration)
-  return {now, 'renewed'}
+  return 'renewed'
 end

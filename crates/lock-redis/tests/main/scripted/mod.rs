@@ -192,7 +192,7 @@ impl Server {
             "renew" => vec![text("renewed")],
             "batch" => {
                 let replies = asked.batched().into_iter().map(|(script, ..)| self.run(script, asked));
-                return Reply::List(replies.collect());
+                return in_one_text(replies.collect());
             }
             "reenter" => vec![text("reentered")],
             "release" => vec![text("released"), Reply::Integer(0)],
@@ -201,6 +201,23 @@ impl Server {
         };
         Reply::List([now].into_iter().chain(words).collect())
     }
+}
+
+/// The reply of a batch, of the replies that the operations have alone.
+pub(crate) fn in_one_text(replies: Vec<Reply>) -> Reply {
+    let mut lines = Vec::new();
+    for reply in replies {
+        let Reply::List(parts) = reply else { panic!("no script answers {reply:?}") };
+        // The time is the first line, once.
+        parts.into_iter().skip(usize::from(!lines.is_empty())).for_each(|part| {
+            lines.push(match part {
+                Reply::Integer(number) => number.to_string(),
+                Reply::Bytes(text) => String::from_utf8(text.to_vec()).unwrap(),
+                other => panic!("no script answers {other:?}"),
+            })
+        });
+    }
+    text(&lines.join("\n"))
 }
 
 /// Which script a text is, by its first comment.
