@@ -17,6 +17,7 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
     let answer = match order.contestant {
         Contestant::Fred => with::<contestants::Fred>(order),
         Contestant::FredOtel => with::<contestants::FredOtel>(order),
+        Contestant::RedisRs => with::<contestants::RedisRs>(order),
         Contestant::Memory => with::<contestants::Memory>(order),
         Contestant::Hash => with::<contestants::Hash>(order),
         Contestant::Queue => with::<contestants::Queue>(order),

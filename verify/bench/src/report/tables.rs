@@ -35,13 +35,10 @@ impl Report {
         if !machine.optimized {
             text += "THIS IS A BUILD WITHOUT OPTIMISATION: its figures mean nothing.\n\n";
         }
-        let rslock = match (machine.rslock, machine.redis_rs) {
-            (Some(rslock), Some(client)) => format!("rslock {rslock} on redis-rs {client}"),
-            _ => "without rslock".to_owned(),
-        };
+        let rslock = machine.rslock.map_or("no rslock".to_owned(), |version| format!("rslock {version}"));
         let _ = writeln!(
             text,
-            "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, {rslock}.\n\n\
+            "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, redis-rs {}, {rslock}.\n\n\
              Processes use tokio's multi-thread runtime with {} threads. Figures are per cycle (acquire and release) unless \
              their heading says otherwise. A ratio is the median of the ratios of rounds, with the least and the most. \
              Every run was checked: no two sections of one lock overlapped in any process, and tokens rose.\n",
@@ -53,6 +50,7 @@ impl Report {
             machine.redis,
             machine.rustc,
             machine.fred,
+            machine.redis_rs,
             self.runtime_threads,
         );
         let mut table = table(style);

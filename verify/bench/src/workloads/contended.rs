@@ -19,6 +19,7 @@ pub(super) fn one_process(effort: Effort) -> Vec<Case> {
         contestants: vec![
             Contestant::Fred,
             Contestant::FredOtel,
+            Contestant::RedisRs,
             Contestant::Hash,
             Contestant::Queue,
             Contestant::HandOff,
@@ -37,13 +38,11 @@ pub(super) fn four_processes(effort: Effort) -> Vec<Case> {
     let case = |label: &str, work| Case {
         label: format!("{label}, {tasks} tasks each"),
         measurement: measurement(effort, 4, Load::contended(tasks, work, effort.long_window())),
-        contestants: vec![
-            Contestant::Fred,
-            Contestant::Hash,
-            Contestant::Queue,
-            Contestant::HandOff,
-            Contestant::Rslock,
-        ],
+        contestants: [
+            effort.clients(),
+            &[Contestant::Hash, Contestant::Queue, Contestant::HandOff, Contestant::Rslock],
+        ]
+        .concat(),
         rounds: effort.rounds(),
         columns: [
             &[Metric::Rate],
@@ -65,7 +64,7 @@ pub(super) fn hand_over(effort: Effort) -> Vec<Case> {
     vec![Case {
         label: "2 processes, 1 task each, held for 5 ms".to_owned(),
         measurement: measurement(effort, 2, load),
-        contestants: vec![Contestant::Fred, Contestant::Hash, Contestant::Rslock],
+        contestants: [effort.clients(), &[Contestant::Hash, Contestant::Rslock]].concat(),
         rounds: effort.rounds(),
         columns: vec![Metric::HandoverP50, Metric::HandoverP99],
         ratios: vec![

@@ -1,5 +1,6 @@
 //! How long measurements take.
 
+use crate::contestants::Contestant;
 use std::time::Duration;
 
 /// The size of a run.
@@ -24,6 +25,12 @@ impl Effort {
 
     pub(crate) fn rounds(self) -> usize {
         self.choose(1, 3, 7)
+    }
+
+    /// The clients of Redis where the second one costs much of the time of a quick run.
+    pub(crate) fn clients(self) -> &'static [Contestant] {
+        const BOTH: [Contestant; 2] = [Contestant::Fred, Contestant::RedisRs];
+        if self == Self::Quick { &BOTH[..1] } else { &BOTH }
     }
 
     /// How long cycles are measured.

@@ -42,7 +42,7 @@ fn case(effort: Effort, label: String, processes: usize, load: Load) -> Case {
             warm_up: effort.warm_up(),
             count: None,
         },
-        contestants: vec![Contestant::Fred, Contestant::Hash],
+        contestants: vec![Contestant::Fred, Contestant::RedisRs, Contestant::Hash],
         rounds: effort.rounds().min(3),
         columns: vec![Metric::Rate, Metric::CycleP50, Metric::WaitP99, Metric::ClientCpu, Metric::ServerCpu],
         ratios: vec![Ratio { metric: Metric::Rate, to: Contestant::Hash }],

@@ -20,7 +20,7 @@ pub(super) fn waiters(effort: Effort) -> Vec<Case> {
             window: effort.waiting(),
             settle: effort.waiting().min(Duration::from_secs(1)),
         },
-        contestants: vec![Contestant::Fred, Contestant::Hash],
+        contestants: [effort.clients(), &[Contestant::Hash]].concat(),
         rounds: 1,
         columns: vec![Metric::CommandRate, Metric::HeapBytes, Metric::ResidentBytes],
         ratios: Vec::new(),
@@ -32,7 +32,7 @@ pub(super) fn held(effort: Effort) -> Vec<Case> {
     vec![Case {
         label: format!("{count} locks, {renewals} periods"),
         measurement: Measurement::Held { count, window: RENEWED_EVERY * renewals, renewals },
-        contestants: vec![Contestant::Fred],
+        contestants: effort.clients().to_vec(),
         rounds: 1,
         columns: vec![
             Metric::HeapBytes,

@@ -8,8 +8,8 @@ use crate::{
     runner::{Case, Measurement, Placement, Ratio},
 };
 
-const CONTESTANTS: [Contestant; 4] =
-    [Contestant::Fred, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
+const CONTESTANTS: [Contestant; 5] =
+    [Contestant::Fred, Contestant::RedisRs, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
 
 pub(super) fn one_task(effort: Effort) -> Vec<Case> {
     vec![case(effort, 1, Metric::CycleP50)]
