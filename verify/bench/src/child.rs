@@ -11,8 +11,8 @@ use std::process;
 
 /// Obeys the order: the whole life of the process.
 pub(crate) fn execute(order: &Order) -> Result<()> {
-    if let Some(cpu) = order.cpu {
-        pinning::pin(process::id(), cpu)?;
+    if !order.cpus.is_empty() {
+        pinning::pin(process::id(), &order.cpus)?;
     }
     let answer = match order.contestant {
         Contestant::Fred => with::<contestants::Fred>(order),

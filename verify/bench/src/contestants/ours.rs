@@ -50,7 +50,8 @@ impl Locks for FredOtel {
         let reader = PeriodicReader::builder(InMemoryMetricExporter::default()).build();
         let metrics = SdkMeterProvider::builder().with_reader(reader).build();
         let observer = OtelObserver::new(&metrics.meter("lock-bench"));
-        let locks = LockFactory::builder(lock_fred::RedisBackend::connect(url).await?).observer(observer).build()?;
+        let locks =
+            LockFactory::builder(lock_fred::RedisBackend::connect(url).await?).observer(observer).build()?;
         Ok(Self { locks, _metrics: metrics })
     }
 

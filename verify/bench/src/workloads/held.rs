@@ -14,6 +14,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 pub(super) fn waiters(effort: Effort) -> Vec<Case> {
     let count = effort.waiters();
     vec![Case {
+        series: None,
         label: format!("{count} waiters"),
         measurement: Measurement::Waiters {
             count,
@@ -30,6 +31,7 @@ pub(super) fn waiters(effort: Effort) -> Vec<Case> {
 pub(super) fn held(effort: Effort) -> Vec<Case> {
     let (count, renewals) = (effort.held_locks(), effort.renewals());
     vec![Case {
+        series: None,
         label: format!("{count} locks, {renewals} periods"),
         measurement: Measurement::Held { count, window: RENEWED_EVERY * renewals, renewals },
         contestants: effort.clients().to_vec(),

@@ -22,6 +22,7 @@ pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
 
 fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
     Case {
+        series: None,
         label: format!("{tasks} task{}", if tasks == 1 { "" } else { "s" }),
         measurement: Measurement::Cycles {
             load: Load::uncontended(tasks, effort.window()),
