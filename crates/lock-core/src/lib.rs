@@ -82,6 +82,7 @@ mod sync;
 mod terms;
 mod time;
 mod token;
+mod wake;
 
 #[doc(no_inline)]
 pub use backend::{Retention, Store};
@@ -113,6 +114,7 @@ pub mod __private {
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock,
+        wake::wake_together,
     };
 }
 

@@ -11,12 +11,13 @@ use std::process;
 
 /// Obeys the order: the whole life of the process.
 pub(crate) fn execute(order: &Order) -> Result<()> {
-    if let Some(cpu) = order.cpu {
-        pinning::pin(process::id(), cpu)?;
+    if !order.cpus.is_empty() {
+        pinning::pin(process::id(), &order.cpus)?;
     }
     let answer = match order.contestant {
         Contestant::Fred => with::<contestants::Fred>(order),
         Contestant::FredOtel => with::<contestants::FredOtel>(order),
+        Contestant::RedisRs => with::<contestants::RedisRs>(order),
         Contestant::Memory => with::<contestants::Memory>(order),
         Contestant::Hash => with::<contestants::Hash>(order),
         Contestant::Queue => with::<contestants::Queue>(order),

@@ -4,11 +4,11 @@ use crate::{
     Result, child,
     measure::Machine,
     order::Order,
-    report::{CaseReport, Report, Style, WorkloadReport},
+    report::{CaseReport, Page, Report, Style, WorkloadReport},
     workloads::{Effort, Workload},
 };
 use clap::{Parser, Subcommand};
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 /// Measures what a lock costs, beside the least that a lock on Redis can cost and beside another library.
 ///
@@ -17,7 +17,7 @@ use std::time::Instant;
 #[derive(Debug, Parser)]
 #[command(name = "lock-bench", version)]
 pub(crate) struct Cli {
-    /// Take under three minutes for all workloads; leaves out `growth`
+    /// Take under three minutes for `all`, which leaves out `growth`
     #[arg(long, global = true, conflicts_with = "smoke")]
     quick: bool,
 
@@ -40,7 +40,11 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// All workloads
-    All,
+    All {
+        /// Write the tables into this page of Markdown, between its markers, instead of printing them
+        #[arg(long, value_name = "PAGE", conflicts_with_all = ["json", "markdown"])]
+        update: Option<PathBuf>,
+    },
     #[command(flatten)]
     One(Workload),
     /// A process of a measurement; not for use by hand
@@ -52,12 +56,20 @@ impl Cli {
     pub(crate) fn run(self) -> Result<()> {
         match &self.command {
             Command::Child { order } => child::execute(&serde_json::from_str::<Order>(order)?),
-            Command::All => self.measure(&Workload::ALL),
-            Command::One(workload) => self.measure(&[*workload]),
+            Command::All { update } => {
+                // Before anything is measured: a page without markers cannot take the tables.
+                let page = update.as_deref().map(Page::open).transpose()?;
+                let report = self.measure(Workload::all(self.effort()))?;
+                match page {
+                    Some(page) => page.write(&report.text(Style::Markdown)),
+                    None => self.print(&report),
+                }
+            }
+            Command::One(workload) => self.print(&self.measure(&[*workload])?),
         }
     }
 
-    fn measure(&self, workloads: &[Workload]) -> Result<()> {
+    fn measure(&self, workloads: &[Workload]) -> Result<Report> {
         let machine = Machine::look()?;
         let begun = Instant::now();
         let mut reports = Vec::new();
@@ -67,14 +79,15 @@ impl Cli {
                 eprintln!("{:>5.0} s  {}: {}", begun.elapsed().as_secs_f64(), workload.title(), case.label);
                 cases.push(CaseReport::new(&case, &case.run()?));
             }
-            if !cases.is_empty() {
-                reports.push(WorkloadReport { workload: *workload, title: workload.title(), cases });
-            }
+            reports.push(WorkloadReport { workload: *workload, title: workload.title(), cases });
         }
         eprintln!("{:>5.0} s  done", begun.elapsed().as_secs_f64());
-        let report = Report::new(machine, reports);
+        Ok(Report::new(machine, reports))
+    }
+
+    fn print(&self, report: &Report) -> Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            println!("{}", serde_json::to_string_pretty(report)?);
         } else {
             println!("{}", report.text(if self.markdown { Style::Markdown } else { Style::Terminal }));
         }

@@ -24,6 +24,8 @@ pub(crate) enum Metric {
     HandoverP99,
     ClientCpu,
     ServerCpu,
+    ServerLoad,
+    ServerLimit,
     VoluntarySwitches,
     InvoluntarySwitches,
     Allocations,
@@ -54,6 +56,8 @@ impl Metric {
             Self::HandoverP99 => "handover p99 µs",
             Self::ClientCpu => "client CPU µs",
             Self::ServerCpu => "Redis CPU µs",
+            Self::ServerLoad => "Redis busy %",
+            Self::ServerLimit => "cycles/s for one Redis",
             Self::VoluntarySwitches => "voluntary switches",
             Self::InvoluntarySwitches => "involuntary switches",
             Self::Allocations => "allocations",
@@ -70,12 +74,12 @@ impl Metric {
     /// Prints a value, which is in seconds, bytes, or a ratio, in the unit of the heading.
     pub(crate) fn text(self, value: f64) -> String {
         match self {
-            Self::Rate | Self::HeapBytes | Self::ResidentBytes => grouped(value),
+            Self::Rate | Self::ServerLimit | Self::HeapBytes | Self::ResidentBytes => grouped(value),
             Self::CycleP50 if value < 100e-6 => format!("{:.2}", value * 1e6),
             Self::CycleP50 | Self::HandoverP50 | Self::HandoverP99 => format!("{:.0}", value * 1e6),
             Self::WaitP50 | Self::WaitP99 | Self::WaitP999 | Self::WaitMax => format!("{:.2}", value * 1e3),
             Self::TaskBalance | Self::SectionShare => format!("{value:.2}"),
-            Self::ShareMin | Self::ShareMax => format!("{:.0}", value * 100.0),
+            Self::ShareMin | Self::ShareMax | Self::ServerLoad => format!("{:.0}", value * 100.0),
             Self::ClientCpu | Self::ServerCpu | Self::RenewalClientCpu | Self::RenewalServerCpu => {
                 format!("{:.1}", value * 1e6)
             }

@@ -18,8 +18,8 @@ pub(crate) struct Order {
     pub(crate) url: String,
     /// The server's process.
     pub(crate) server: Option<u32>,
-    /// The processor to run on; all of them if absent.
-    pub(crate) cpu: Option<usize>,
+    /// The processors to run on; all of them if empty.
+    pub(crate) cpus: Vec<usize>,
     /// The number of this process among those of the job.
     pub(crate) process: usize,
     /// The file for records.

@@ -1,24 +1,9 @@
-//! The wakers of tasks that wait for the same event. A waker is foreign code: it runs under no mutex, and a panic in one
-//! keeps no other from being woken.
+//! The wakers of tasks that wait for the same event.
+
+pub(super) use crate::wake::{contained, wake};
 
 use crate::sync::{Mutex, lock};
-use std::{
-    collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-    task::Waker,
-};
-
-/// Wakes a task. A panic of the waker ends here.
-pub(super) fn wake(waker: Waker) {
-    contained("a waker", || waker.wake());
-}
-
-/// Runs foreign code whose panic must not end the task that runs it.
-pub(super) fn contained(what: &'static str, code: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(code)).is_err() {
-        tracing::error!("{what} panicked");
-    }
-}
+use std::{collections::BTreeMap, task::Waker};
 
 #[derive(Debug, Default)]
 pub(super) struct WakerSet(Mutex<Wakers>);

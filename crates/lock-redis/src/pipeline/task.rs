@@ -14,7 +14,7 @@ use crate::{
     sync::lock,
 };
 use futures_util::{future::BoxFuture, task::AtomicWaker};
-use lock_core::backend::Operation;
+use lock_core::{__private::wake_together, backend::Operation};
 use std::{
     future::Future,
     pin::Pin,
@@ -67,9 +67,11 @@ impl<C: Client> Task<C> {
             goes_on
         });
         lock(&self.state).queue.end_calls(answered.len());
-        for (operation, reply) in answered.into_iter().flatten() {
-            complete(operation, reply);
-        }
+        wake_together(|| {
+            for (operation, reply) in answered.into_iter().flatten() {
+                complete(operation, reply);
+            }
+        });
     }
 
     /// Sends what may be sent.

@@ -16,7 +16,7 @@ pub(crate) use self::rslock::Rslock;
 pub(crate) use self::{
     hand_off::HandOff,
     hash::Hash,
-    ours::{Fred, FredOtel, Memory},
+    ours::{Fred, FredOtel, Memory, RedisRs},
     queue::Queue,
     set_nx::SetNx,
     tokio_mutex::TokioMutex,
@@ -59,6 +59,7 @@ pub(crate) trait Lock: Clone + Send + Sync + 'static {
 pub(crate) enum Contestant {
     Fred,
     FredOtel,
+    RedisRs,
     Memory,
     Hash,
     Queue,
@@ -76,6 +77,7 @@ impl Contestant {
         match self {
             Self::Fred => "lock-fred",
             Self::FredOtel => "lock-fred + OpenTelemetry",
+            Self::RedisRs => "lock-redis-rs",
             Self::Memory => "in memory",
             Self::Hash => "hash floor",
             Self::Queue => "hash floor + queue",
@@ -93,6 +95,7 @@ impl Contestant {
         match self {
             Self::Fred => "lock-core over lock-fred, default options",
             Self::FredOtel => "the same with `OtelObserver` on the OpenTelemetry SDK, exporting to memory",
+            Self::RedisRs => "lock-core over lock-redis-rs, default options",
             Self::Memory => "lock-core over `MemoryBackend`, default options",
             Self::Hash => {
                 "two scripts on fred, as Redisson has them: hash, PEXPIRE, DEL, PUBLISH; no renewal, no token"

@@ -3,18 +3,20 @@
 use super::{Lock, Locks};
 use crate::Result;
 use lock_core::{LockFactory, LockGuard, MemoryBackend, observer::OtelObserver};
-use lock_fred::RedisBackend;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 
 /// On Redis, through fred.
 pub(crate) struct Fred(LockFactory);
 
+/// On Redis, through redis-rs.
+pub(crate) struct RedisRs(LockFactory);
+
 impl Locks for Fred {
     type Lock = lock_core::Lock;
 
     async fn connect(url: &str) -> Result<Self> {
-        Ok(Self(LockFactory::new(RedisBackend::connect(url).await?)))
+        Ok(Self(LockFactory::new(lock_fred::RedisBackend::connect(url).await?)))
     }
 
     fn lock(&self, name: &str) -> Result<Self::Lock> {
@@ -22,7 +24,19 @@ impl Locks for Fred {
     }
 }
 
-/// The same, observed by an OpenTelemetry SDK.
+impl Locks for RedisRs {
+    type Lock = lock_core::Lock;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Ok(Self(LockFactory::new(lock_redis_rs::RedisBackend::connect(url).await?)))
+    }
+
+    fn lock(&self, name: &str) -> Result<Self::Lock> {
+        Ok(self.0.named(name)?)
+    }
+}
+
+/// On Redis, through fred, observed by an OpenTelemetry SDK.
 pub(crate) struct FredOtel {
     locks: LockFactory,
     /// Exports every minute, and stops when it is dropped.
@@ -36,7 +50,8 @@ impl Locks for FredOtel {
         let reader = PeriodicReader::builder(InMemoryMetricExporter::default()).build();
         let metrics = SdkMeterProvider::builder().with_reader(reader).build();
         let observer = OtelObserver::new(&metrics.meter("lock-bench"));
-        let locks = LockFactory::builder(RedisBackend::connect(url).await?).observer(observer).build()?;
+        let locks =
+            LockFactory::builder(lock_fred::RedisBackend::connect(url).await?).observer(observer).build()?;
         Ok(Self { locks, _metrics: metrics })
     }
 

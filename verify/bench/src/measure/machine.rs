@@ -17,10 +17,9 @@ pub(crate) struct Machine {
     pub(crate) redis: String,
     pub(crate) rustc: &'static str,
     pub(crate) fred: &'static str,
+    pub(crate) redis_rs: &'static str,
     /// Absent if it was left out.
     pub(crate) rslock: Option<&'static str>,
-    /// The client of `rslock`.
-    pub(crate) redis_rs: Option<&'static str>,
     pub(crate) optimized: bool,
 }
 
@@ -36,8 +35,8 @@ impl Machine {
             redis: redis()?,
             rustc: env!("LOCK_BENCH_RUSTC"),
             fred: locked("fred"),
+            redis_rs: locked("redis"),
             rslock: cfg!(feature = "rslock").then(|| locked("rslock")),
-            redis_rs: cfg!(feature = "rslock").then(|| locked("redis")),
             optimized: !cfg!(debug_assertions),
         })
     }

@@ -8,26 +8,32 @@ use rustix::{
 use std::fs;
 
 /// The processors of a pinned measurement.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pair {
+#[derive(Debug)]
+pub(crate) struct Split {
     pub(crate) server: usize,
-    pub(crate) client: usize,
+    /// At least one.
+    pub(crate) clients: Vec<usize>,
 }
 
-impl Pair {
-    /// Chooses the first two processors that this process may use; both are the same if there is one.
+impl Split {
+    /// Chooses the first processor that this process may use for the server, and the others for clients. If there is only
+    /// one, they share it.
     pub(crate) fn choose() -> Result<Self> {
         let allowed = sched_getaffinity(None)?;
         let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
         let server = cpus.next().ok_or("no processor may be used")?;
-        Ok(Self { server, client: cpus.next().unwrap_or(server) })
+        let mut clients: Vec<_> = cpus.collect();
+        if clients.is_empty() {
+            clients.push(server);
+        }
+        Ok(Self { server, clients })
     }
 }
 
 /// Binds every thread that the process has now, and those that they start later.
-pub(crate) fn pin(process: u32, cpu: usize) -> Result<()> {
+pub(crate) fn pin(process: u32, cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    cpus.iter().for_each(|cpu| set.set(*cpu));
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
         let id = thread?.file_name().to_string_lossy().parse()?;
         sched_setaffinity(Pid::from_raw(id), &set)?;

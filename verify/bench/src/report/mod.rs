@@ -1,9 +1,11 @@
 //! What a run found: one value, printed as tables or as JSON.
 
+mod page;
 mod spread;
+mod summary;
 mod tables;
 
-pub(crate) use tables::Style;
+pub(crate) use self::{page::Page, tables::Style};
 
 use crate::{
     contestants::Contestant,
@@ -38,6 +40,9 @@ pub(crate) struct WorkloadReport {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseReport {
+    /// The title of the series that the case is a step of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) series: Option<&'static str>,
     pub(crate) label: String,
     pub(crate) rounds: usize,
     #[serde(skip)]
@@ -85,6 +90,7 @@ impl CaseReport {
             ratios: case.ratios.iter().map(|ratio| RatioReport::new(*ratio, one, samples)).collect(),
         };
         Self {
+            series: case.series,
             label: case.label.clone(),
             rounds: case.rounds,
             columns: case.columns.clone(),

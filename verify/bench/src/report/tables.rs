@@ -16,14 +16,16 @@ impl Report {
     pub(crate) fn text(&self, style: Style) -> String {
         let mut text = self.preface(style);
         for workload in &self.workloads {
-            let _ = writeln!(text, "\n## {}", workload.title);
-            for case in &workload.cases {
-                let rounds = if case.rounds == 1 {
-                    "1 round".to_owned()
-                } else {
-                    format!("medians of {} rounds", case.rounds)
+            let _ = writeln!(text, "\n### {}", workload.title);
+            let same_series =
+                |one: &CaseReport, next: &CaseReport| one.series.is_some() && one.series == next.series;
+            for cases in workload.cases.chunk_by(same_series) {
+                let title = cases[0].series.unwrap_or(&cases[0].label);
+                let rounds = match cases[0].rounds {
+                    1 => "1 round".to_owned(),
+                    rounds => format!("medians of {rounds} rounds"),
                 };
-                let _ = writeln!(text, "\n**{}** ({rounds})\n\n{}", case.label, case.table(style));
+                let _ = writeln!(text, "\n**{title}** ({rounds})\n\n{}", table_of(cases, style));
             }
         }
         text
@@ -35,13 +37,10 @@ impl Report {
         if !machine.optimized {
             text += "THIS IS A BUILD WITHOUT OPTIMISATION: its figures mean nothing.\n\n";
         }
-        let rslock = match (machine.rslock, machine.redis_rs) {
-            (Some(rslock), Some(client)) => format!("rslock {rslock} on redis-rs {client}"),
-            _ => "without rslock".to_owned(),
-        };
+        let rslock = machine.rslock.map_or("no rslock".to_owned(), |version| format!("rslock {version}"));
         let _ = writeln!(
             text,
-            "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, {rslock}.\n\n\
+            "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, redis-rs {}, {rslock}.\n\n\
              Processes use tokio's multi-thread runtime with {} threads. Figures are per cycle (acquire and release) unless \
              their heading says otherwise. A ratio is the median of the ratios of rounds, with the least and the most. \
              Every run was checked: no two sections of one lock overlapped in any process, and tokens rose.\n",
@@ -53,6 +52,7 @@ impl Report {
             machine.redis,
             machine.rustc,
             machine.fred,
+            machine.redis_rs,
             self.runtime_threads,
         );
         let mut table = table(style);
@@ -61,25 +61,33 @@ impl Report {
             table.add_row([label, description]);
         }
         let _ = writeln!(text, "{table}\n\nDefault options: `{}`", self.options);
+        if let Some(summary) = self.summary(style) {
+            let _ = writeln!(text, "\n### Summary\n\n{summary}");
+        }
         text
     }
 }
 
-impl CaseReport {
-    fn table(&self, style: Style) -> Table {
-        let mut table = table(style);
-        let mut headings = vec![String::new()];
-        headings.extend(self.columns.iter().map(|metric| metric.heading().to_owned()));
-        headings.extend(
-            self.ratios.iter().map(|ratio| format!("{} × {}", ratio.metric.heading(), ratio.to.label())),
-        );
-        table.set_header(headings);
-        for row in &self.rows {
-            table.add_row(self.cells(row));
+/// The table of one case, or of the cases of one series.
+fn table_of(cases: &[CaseReport], style: Style) -> Table {
+    let case = &cases[0];
+    let label = case.series.map(|_| String::new());
+    let mut headings: Vec<String> = label.into_iter().chain([String::new()]).collect();
+    headings.extend(case.columns.iter().map(|metric| metric.heading().to_owned()));
+    headings
+        .extend(case.ratios.iter().map(|ratio| format!("{} × {}", ratio.metric.heading(), ratio.to.label())));
+    let mut table = table(style);
+    table.set_header(headings);
+    for case in cases {
+        for row in &case.rows {
+            let label = case.series.map(|_| Cell::new(&case.label));
+            table.add_row(label.into_iter().chain(case.cells(row)));
         }
-        table
     }
+    table
+}
 
+impl CaseReport {
     fn cells(&self, row: &Row) -> Vec<Cell> {
         let figures = self.columns.iter().map(|metric| {
             row.figures.get(metric).map_or("–".to_owned(), |spread| metric.text(spread.median))
@@ -105,7 +113,7 @@ fn multiple(ratio: f64) -> String {
     }
 }
 
-fn table(style: Style) -> Table {
+pub(super) fn table(style: Style) -> Table {
     let mut table = Table::new();
     table.load_style(match style {
         Style::Terminal => presets::UTF8_FULL_CONDENSED,

@@ -84,7 +84,11 @@ fn cycles(
         if contestant.needs_server() {
             // Every process has read it for the same window.
             let server = sum(|used| used.server.cpu) / processes as f64;
+            let busy = server / nanos(load.window) as f64;
             figures.insert(Metric::ServerCpu, server / 1e9 / cycles);
+            figures.insert(Metric::ServerLoad, busy);
+            // Redis runs scripts on one thread. At full load it does what it does now in the time that it is busy.
+            figures.insert(Metric::ServerLimit, cycles / load.window.as_secs_f64() / busy);
         }
     }
     Ok(figures)

@@ -15,6 +15,8 @@ use crate::{
 /// A comparison under one load.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
+    /// The title that it shares with the cases before and after it, as a step of a series.
+    pub(crate) series: Option<&'static str>,
     pub(crate) label: String,
     pub(crate) measurement: Measurement,
     pub(crate) contestants: Vec<Contestant>,

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 pub(crate) struct Session {
     contestant: Contestant,
     server: Option<RedisServer>,
-    client_cpu: Option<usize>,
+    client_cpus: Vec<usize>,
     records: TempDir,
 }
 
@@ -27,10 +27,14 @@ pub(crate) struct Outcome {
     answers: Vec<Answer>,
 }
 
-/// Whether server and clients have a processor each, or all of them together.
+/// The processors of the server and of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
+    /// One for the server, and one for all clients.
     Pinned,
+    /// One for the server, and all others for the clients.
+    Apart,
+    /// All of them, for both.
     Free,
 }
 
@@ -38,15 +42,18 @@ impl Session {
     /// Starts a fresh server, if the contestant needs one.
     pub(crate) fn open(contestant: Contestant, placement: Placement) -> Result<Self> {
         let server = contestant.needs_server().then(RedisServer::start);
-        let mut client_cpu = None;
-        if placement == Placement::Pinned {
-            let pair = pinning::Pair::choose()?;
-            client_cpu = Some(pair.client);
+        let mut client_cpus = Vec::new();
+        if placement != Placement::Free {
+            let split = pinning::Split::choose()?;
+            client_cpus = split.clients;
+            if placement == Placement::Pinned {
+                client_cpus.truncate(1);
+            }
             if let Some(server) = server.as_ref().and_then(RedisServer::pid) {
-                pinning::pin(server, pair.server)?;
+                pinning::pin(server, &[split.server])?;
             }
         }
-        Ok(Self { contestant, server, client_cpu, records: TempDir::new()? })
+        Ok(Self { contestant, server, client_cpus, records: TempDir::new()? })
     }
 
     /// Gives the job to so many processes, which begin to measure at one instant, after they have warmed up so long.
@@ -56,7 +63,7 @@ impl Session {
                 contestant: self.contestant,
                 url: self.server.as_ref().map(RedisServer::url).unwrap_or_default(),
                 server: self.server.as_ref().and_then(RedisServer::pid),
-                cpu: self.client_cpu,
+                cpus: self.client_cpus.clone(),
                 process,
                 records: self.file(process),
                 job: job.clone(),

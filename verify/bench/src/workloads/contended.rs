@@ -14,11 +14,13 @@ const WAITS: [Metric; 4] = [Metric::WaitP50, Metric::WaitP99, Metric::WaitP999, 
 pub(super) fn one_process(effort: Effort) -> Vec<Case> {
     let tasks: &[usize] = if effort == Effort::Smoke { &[16] } else { &[16, 128] };
     let case = |tasks| Case {
+        series: None,
         label: format!("{tasks} tasks, no work"),
         measurement: measurement(effort, 1, Load::contended(tasks, Work::Nothing, effort.window())),
         contestants: vec![
             Contestant::Fred,
             Contestant::FredOtel,
+            Contestant::RedisRs,
             Contestant::Hash,
             Contestant::Queue,
             Contestant::HandOff,
@@ -35,15 +37,14 @@ pub(super) fn one_process(effort: Effort) -> Vec<Case> {
 pub(super) fn four_processes(effort: Effort) -> Vec<Case> {
     let tasks = if effort == Effort::Smoke { 4 } else { 32 };
     let case = |label: &str, work| Case {
+        series: None,
         label: format!("{label}, {tasks} tasks each"),
         measurement: measurement(effort, 4, Load::contended(tasks, work, effort.long_window())),
-        contestants: vec![
-            Contestant::Fred,
-            Contestant::Hash,
-            Contestant::Queue,
-            Contestant::HandOff,
-            Contestant::Rslock,
-        ],
+        contestants: [
+            effort.clients(),
+            &[Contestant::Hash, Contestant::Queue, Contestant::HandOff, Contestant::Rslock],
+        ]
+        .concat(),
         rounds: effort.rounds(),
         columns: [
             &[Metric::Rate],
@@ -63,9 +64,10 @@ pub(super) fn hand_over(effort: Effort) -> Vec<Case> {
         ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window())
     };
     vec![Case {
+        series: None,
         label: "2 processes, 1 task each, held for 5 ms".to_owned(),
         measurement: measurement(effort, 2, load),
-        contestants: vec![Contestant::Fred, Contestant::Hash, Contestant::Rslock],
+        contestants: [effort.clients(), &[Contestant::Hash, Contestant::Rslock]].concat(),
         rounds: effort.rounds(),
         columns: vec![Metric::HandoverP50, Metric::HandoverP99],
         ratios: vec![

@@ -1,5 +1,6 @@
 //! How long measurements take.
 
+use crate::contestants::Contestant;
 use std::time::Duration;
 
 /// The size of a run.
@@ -23,7 +24,18 @@ impl Effort {
     }
 
     pub(crate) fn rounds(self) -> usize {
-        self.choose(1, 3, 7)
+        self.choose(1, 3, 5)
+    }
+
+    /// Of each step of a series.
+    pub(crate) fn growth_rounds(self) -> usize {
+        self.choose(1, 1, 3)
+    }
+
+    /// The clients of Redis where the second one would cost much of the time of a short run.
+    pub(crate) fn clients(self) -> &'static [Contestant] {
+        const BOTH: [Contestant; 2] = [Contestant::Fred, Contestant::RedisRs];
+        if self == Self::Full { &BOTH } else { &BOTH[..1] }
     }
 
     /// How long cycles are measured.
@@ -34,6 +46,11 @@ impl Effort {
     /// How long cycles of several processes are measured.
     pub(crate) fn long_window(self) -> Duration {
         self.window() * 2
+    }
+
+    /// How long cycles of each step of a series are measured.
+    pub(crate) fn growth_window(self) -> Duration {
+        Duration::from_millis(self.choose(40, 400, 1_000))
     }
 
     pub(crate) fn warm_up(self) -> Duration {

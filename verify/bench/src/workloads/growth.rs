@@ -1,4 +1,4 @@
-//! The growth of the cost, which one dimension at a time shows.
+//! The growth of the cost with tasks, names and processes, one at a time.
 
 use super::Effort;
 use crate::{
@@ -8,42 +8,59 @@ use crate::{
     runner::{Case, Measurement, Placement, Ratio},
 };
 
+/// The tasks of a process where something else grows.
+const TASKS: usize = 64;
+
 pub(super) fn growth(effort: Effort) -> Vec<Case> {
-    const TASKS: usize = 64;
-    match effort {
-        Effort::Smoke => {
-            return vec![case(effort, "2 processes".to_owned(), 2, Load::uncontended(2, effort.window()))];
-        }
-        Effort::Quick => return Vec::new(),
-        Effort::Full => {}
+    if effort == Effort::Smoke {
+        return vec![by_processes(effort, 2)];
     }
-    let window = effort.window();
-    let tasks = [1, 4, 16, 64, 256, 1_024].map(|tasks| {
-        case(effort, format!("{tasks} tasks, a name each"), 1, Load::uncontended(tasks, window))
-    });
-    let names = [1, 100, 1_000, 10_000, 100_000].map(|names| {
-        let load = Load { names: Names::Own(names), ..Load::uncontended(TASKS, window) };
-        case(effort, format!("{names} names, {TASKS} tasks"), 1, load)
-    });
-    let processes = [1, 2, 4, 8].map(|processes| {
-        let label = format!("{processes} processes of {TASKS} tasks, a name each");
-        case(effort, label, processes, Load::uncontended(TASKS, window))
-    });
+    let tasks = [1, 4, 16, 64, 256, 1_024].map(|tasks| by_tasks(effort, tasks));
+    let names = [1, 100, 1_000, 10_000, 100_000].map(|names| by_names(effort, names));
+    let processes = [1, 2, 4, 8].map(|processes| by_processes(effort, processes));
     [Vec::from(tasks), Vec::from(names), Vec::from(processes)].concat()
 }
 
-fn case(effort: Effort, label: String, processes: usize, load: Load) -> Case {
+fn by_tasks(effort: Effort, tasks: usize) -> Case {
+    let load = Load::uncontended(tasks, effort.growth_window());
+    case(effort, "Tasks of one process, a lock each", count(tasks, "task"), 1, load)
+}
+
+fn by_names(effort: Effort, names: usize) -> Case {
+    let load = Load { names: Names::Own(names), ..Load::uncontended(TASKS, effort.growth_window()) };
+    case(effort, "Names that 64 tasks of one process take in turn", count(names, "name"), 1, load)
+}
+
+/// The more processes, the nearer is the limit of the server.
+fn by_processes(effort: Effort, processes: usize) -> Case {
+    let load = Load::uncontended(TASKS, effort.growth_window());
+    let label = count(processes, "process");
+    let mut case = case(effort, "Processes of 64 tasks, a lock each", label, processes, load);
+    case.columns.extend([Metric::ServerLoad, Metric::ServerLimit]);
+    case
+}
+
+fn count(count: usize, what: &str) -> String {
+    match (count, what.ends_with('s')) {
+        (1, _) => format!("1 {what}"),
+        (_, true) => format!("{count} {what}es"),
+        (_, false) => format!("{count} {what}s"),
+    }
+}
+
+fn case(effort: Effort, series: &'static str, label: String, processes: usize, load: Load) -> Case {
     Case {
+        series: Some(series),
         label,
         measurement: Measurement::Cycles {
             load,
             processes,
-            placement: Placement::Free,
+            placement: Placement::Apart,
             warm_up: effort.warm_up(),
             count: None,
         },
-        contestants: vec![Contestant::Fred, Contestant::Hash],
-        rounds: effort.rounds().min(3),
+        contestants: vec![Contestant::Fred, Contestant::RedisRs, Contestant::Hash],
+        rounds: effort.growth_rounds(),
         columns: vec![Metric::Rate, Metric::CycleP50, Metric::WaitP99, Metric::ClientCpu, Metric::ServerCpu],
         ratios: vec![Ratio { metric: Metric::Rate, to: Contestant::Hash }],
     }

@@ -14,13 +14,14 @@ const RENEWED_EVERY: Duration = Duration::from_secs(10);
 pub(super) fn waiters(effort: Effort) -> Vec<Case> {
     let count = effort.waiters();
     vec![Case {
+        series: None,
         label: format!("{count} waiters"),
         measurement: Measurement::Waiters {
             count,
             window: effort.waiting(),
             settle: effort.waiting().min(Duration::from_secs(1)),
         },
-        contestants: vec![Contestant::Fred, Contestant::Hash],
+        contestants: [effort.clients(), &[Contestant::Hash]].concat(),
         rounds: 1,
         columns: vec![Metric::CommandRate, Metric::HeapBytes, Metric::ResidentBytes],
         ratios: Vec::new(),
@@ -30,9 +31,10 @@ pub(super) fn waiters(effort: Effort) -> Vec<Case> {
 pub(super) fn held(effort: Effort) -> Vec<Case> {
     let (count, renewals) = (effort.held_locks(), effort.renewals());
     vec![Case {
+        series: None,
         label: format!("{count} locks, {renewals} periods"),
         measurement: Measurement::Held { count, window: RENEWED_EVERY * renewals, renewals },
-        contestants: vec![Contestant::Fred],
+        contestants: effort.clients().to_vec(),
         rounds: 1,
         columns: vec![
             Metric::HeapBytes,

@@ -10,6 +10,7 @@ use crate::{
 
 pub(super) fn memory(effort: Effort) -> Vec<Case> {
     let case = |label: &str, load, count| Case {
+        series: None,
         label: label.to_owned(),
         measurement: Measurement::Cycles {
             load,
@@ -39,6 +40,7 @@ pub(super) fn memory(effort: Effort) -> Vec<Case> {
 
 pub(super) fn tower(effort: Effort) -> Vec<Case> {
     vec![Case {
+        series: None,
         label: "one request after the other, one thread".to_owned(),
         measurement: Measurement::Requests { window: effort.window() },
         contestants: vec![Contestant::Layer, Contestant::Memory, Contestant::Handler],

@@ -34,12 +34,12 @@ pub(crate) enum Workload {
     Memory,
     /// A request under a free lock of `lock-tower`
     Tower,
-    /// The growth of the cost with tasks, names and processes; minutes long
+    /// The growth of the cost with tasks, names and processes, and the limit of one Redis; minutes long
     Growth,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 10] = [
+    const ALL: [Self; 10] = [
         Self::Uncontended,
         Self::Parallel,
         Self::Contended,
@@ -51,6 +51,11 @@ impl Workload {
         Self::Tower,
         Self::Growth,
     ];
+
+    /// The workloads of a run of all of them: without `growth`, the last one, if it has to be quick.
+    pub(crate) fn all(effort: Effort) -> &'static [Self] {
+        if effort == Effort::Quick { &Self::ALL[..9] } else { &Self::ALL }
+    }
 
     /// The heading of its tables.
     pub(crate) fn title(self) -> &'static str {
@@ -66,11 +71,11 @@ impl Workload {
             Self::Held => "Held locks, renewed with the default lease",
             Self::Memory => "In memory",
             Self::Tower => "A request under a free in-memory lock",
-            Self::Growth => "Growth",
+            Self::Growth => "Growth, server alone on a processor",
         }
     }
 
-    /// Its cases; none if it takes longer than the effort allows.
+    /// Its cases.
     pub(crate) fn cases(self, effort: Effort) -> Vec<Case> {
         match self {
             Self::Uncontended => uncontended::one_task(effort),

@@ -8,8 +8,8 @@ use crate::{
     runner::{Case, Measurement, Placement, Ratio},
 };
 
-const CONTESTANTS: [Contestant; 4] =
-    [Contestant::Fred, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
+const CONTESTANTS: [Contestant; 5] =
+    [Contestant::Fred, Contestant::RedisRs, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
 
 pub(super) fn one_task(effort: Effort) -> Vec<Case> {
     vec![case(effort, 1, Metric::CycleP50)]
@@ -22,6 +22,7 @@ pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
 
 fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
     Case {
+        series: None,
         label: format!("{tasks} task{}", if tasks == 1 { "" } else { "s" }),
         measurement: Measurement::Cycles {
             load: Load::uncontended(tasks, effort.window()),

@@ -13,7 +13,7 @@ fn every_workload_yields_figures() {
         .expect("the benchmark can be started");
     assert!(output.status.success(), "the benchmark failed: {}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
-    for version in ["redis", "rustc", "fred", "rslock"] {
+    for version in ["redis", "rustc", "fred", "redis_rs", "rslock"] {
         let known = report["machine"][version].as_str().is_some_and(|text| text.contains('.'));
         assert!(
             known || version == "rslock" && cfg!(not(feature = "rslock")),
@@ -42,7 +42,7 @@ fn markdown_has_a_table_for_each_case() {
         .expect("the benchmark can be started");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("the report is text");
-    assert!(text.contains("\n## A request under a free in-memory lock\n"), "{text}");
+    assert!(text.contains("\n### A request under a free in-memory lock\n"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("| bare handler")), "{text}");
 }
 

@@ -1,0 +1,195 @@
+//! Wakes tasks: one, or those that a batch of answers is for. A waker is foreign code: it runs under no mutex, and a panic in
+//! one keeps no other from being woken.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
+use tokio::task::yield_now;
+
+thread_local! {
+    /// The wakers of the batch that this thread is in.
+    static BATCH: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
+}
+
+/// Wakes a task, at the end of the batch that this thread is in. A panic of the waker ends here.
+pub(crate) fn wake(waker: Waker) {
+    // A thread that ends has no batch any more.
+    if BATCH.try_with(|batch| batch.borrow().is_some()).unwrap_or(false) {
+        BATCH.with_borrow_mut(|batch| batch.get_or_insert_default().push(waker));
+    } else {
+        wake_now(waker);
+    }
+}
+
+/// Runs code that answers many operations. The tasks that it wakes are woken when it has ended, all at once.
+///
+/// Woken one after the other, each of two tasks makes tokio start a worker that is parked. It finds one task, and parks
+/// again: that costs more than the answers. Therefore the wake-ups are left to the runtime, which carries them out when
+/// this worker has no other task to run, after a look at IO, and starts another worker once.
+///
+/// Inside of another batch, the tasks are woken at the end of that one.
+pub fn wake_together(code: impl FnOnce()) {
+    if BATCH.with_borrow(Option::is_some) {
+        return code();
+    }
+    BATCH.set(Some(Vec::new()));
+    let _batch = Batch;
+    code();
+}
+
+/// Runs foreign code whose panic must not end the task that runs it.
+pub(crate) fn contained(what: &'static str, code: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(code)).is_err() {
+        tracing::error!("{what} panicked");
+    }
+}
+
+fn wake_now(waker: Waker) {
+    contained("a waker", || waker.wake());
+}
+
+/// Ends a batch, also when its code panics.
+struct Batch;
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let mut wakers = BATCH.take().unwrap_or_default();
+        match wakers.len() {
+            // A single task runs next, on this worker.
+            0 | 1 => wakers.drain(..).for_each(wake_now),
+            _ => {
+                let all = Waker::from(Arc::new(All(wakers)));
+                // tokio puts off the waker that it yields with; outside of a runtime, it calls it now.
+                let _ = pin!(yield_now()).poll(&mut Context::from_waker(&all));
+            }
+        }
+    }
+}
+
+/// Wakes tasks when it is dropped: also where a runtime ends and calls no waker any more. The tasks may be of another one.
+struct All(Vec<Waker>);
+
+impl Wake for All {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for All {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(wake_now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::runtime::{Builder, Runtime};
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Count {
+        fn wakes(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as planned");
+        }
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().build().expect("a runtime can be made")
+    }
+
+    /// Wakes this many tasks in one batch, and returns how many are woken inside of it.
+    fn batch(tasks: usize, count: &Arc<Count>) -> usize {
+        let mut inside = 0;
+        wake_together(|| {
+            for _ in 0..tasks {
+                wake(count.clone().into());
+            }
+            inside = count.wakes();
+        });
+        inside
+    }
+
+    #[test]
+    fn tasks_of_a_batch_are_woken_after_it() {
+        let count = Arc::new(Count::default());
+        assert_eq!(batch(3, &count), 0);
+        assert_eq!(count.wakes(), 3, "at once, outside of a runtime");
+        wake(count.clone().into());
+        assert_eq!(count.wakes(), 4, "no batch is left");
+    }
+
+    #[test]
+    fn runtime_wakes_a_batch_when_it_looked_at_io() {
+        let count = Arc::new(Count::default());
+        runtime().block_on(async {
+            assert_eq!(batch(3, &count), 0);
+            assert_eq!(count.wakes(), 0, "left to the runtime");
+            while count.wakes() == 0 {
+                yield_now().await;
+            }
+        });
+        assert_eq!(count.wakes(), 3);
+    }
+
+    #[test]
+    fn single_task_is_woken_at_once() {
+        let count = Arc::new(Count::default());
+        runtime().block_on(async {
+            assert_eq!(batch(1, &count), 0);
+            assert_eq!(count.wakes(), 1);
+        });
+    }
+
+    #[test]
+    fn end_of_a_runtime_loses_no_wake_up() {
+        let count = Arc::new(Count::default());
+        let runtime = runtime();
+        runtime.block_on(async { assert_eq!(batch(3, &count), 0) });
+        drop(runtime);
+        assert_eq!(count.wakes(), 3);
+    }
+
+    #[test]
+    fn inner_batch_ends_with_the_outer_one() {
+        let count = Arc::new(Count::default());
+        wake_together(|| {
+            batch(2, &count);
+            assert_eq!(count.wakes(), 0);
+        });
+        assert_eq!(count.wakes(), 2);
+    }
+
+    #[test]
+    fn panics_keep_no_task_from_being_woken() {
+        let count = Arc::new(Count::default());
+        let code = || {
+            wake(Arc::new(Panics).into());
+            wake(count.clone().into());
+            panic!("as planned");
+        };
+        assert!(catch_unwind(AssertUnwindSafe(|| wake_together(code))).is_err());
+        assert_eq!(count.wakes(), 1);
+        assert_eq!(batch(2, &count), 1, "none of the next batch");
+        assert_eq!(count.wakes(), 3);
+    }
+}
