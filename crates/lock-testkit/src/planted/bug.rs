@@ -15,6 +15,8 @@ pub enum Checker {
     Sim,
     /// The schedule explorer (`verify/shuttle`).
     Shuttle,
+    /// The tests on real Redis servers (`verify/redis`).
+    Redis,
 }
 
 macro_rules! planted_bugs {
@@ -130,6 +132,8 @@ planted_bugs! {
     /// An acquire that was answered is delivered once more, up to a second later. The contract of a backend forbids it:
     /// after the release and before the request's `not_after` it leaves a lease that nobody knows of.
     LateDuplicates: [Sim],
+    /// An item of a batch that fails fails the other items, which were carried out.
+    BatchErrorFailsNeighbours: [Sim, Redis],
     /// The clocks of processes are slower than the margin allows.
     SlowClock: [Sim],
 
