@@ -178,6 +178,14 @@ planted_bugs! {
     AnswersTwice: [Shuttle],
     /// Whether a submitted operation was answered is read and written in two steps: its answer and its deadline both count.
     DeliversTwice: [Shuttle],
+    /// A submitted operation that its pipeline drops is not answered before its time is over.
+    ForgetsDroppedOperation: [Shuttle],
+    /// A shutdown does not wait for operations that were submitted.
+    SubmitsUncounted: [Shuttle],
+    /// The holder of a grant is woken before observers hear of the grant.
+    WakesBeforeObserving: [Shuttle],
+    /// A worker that ends leaves the calls that wait for it in the queue.
+    LeavesCallToEndedWorker: [Shuttle],
     /// A call that ends with its runtime gets no answer.
     DropsCalls: [Shuttle],
     /// What is going on is counted in two steps.
