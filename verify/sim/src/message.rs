@@ -147,6 +147,11 @@ impl Answer {
         }
     }
 
+    /// Whether it says of a request in a batch that it was not carried out.
+    pub(crate) fn is_refused_in_part(&self) -> bool {
+        matches!(self, Self::Batch(answers) if answers.iter().any(|answer| matches!(answer, Self::Failed(_))))
+    }
+
     /// The outcome of each renewal, in the places of their requests; `None` for another answer of a batch.
     pub(crate) fn renewals(&self) -> Vec<Option<Renewed>> {
         match self {

@@ -145,7 +145,8 @@ impl State {
         }
         let answer = self.execute(link, &letter.request);
         // A second delivery never overtakes the first: its answer would be taken for the answer.
-        match letter.again {
+        // Nor does it carry out what was answered as refused.
+        match letter.again.filter(|_| !answer.is_refused_in_part()) {
             Some(0) => {
                 self.count("duplicate");
                 self.execute(link, &letter.request);
