@@ -10,7 +10,7 @@ use lock_explored::{
     LockErrorKind, LockFactory,
     backend::{Backend, Operation, Pipeline},
     explored::{Runtime, advance},
-    observer::{LockEvent, LockObserver},
+    observer::LockObserver,
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
@@ -126,7 +126,7 @@ fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
     });
     advance(TIMEOUT);
     until(|| renewals.sent().len() > 1);
-    settling.join().unwrap();
+    settling.join().expect("it settles the operation");
     let sent = renewals.sent();
     assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
     drop(guard);
@@ -172,21 +172,11 @@ fn dropped_operation_is_answered_as_unknown_at_once() {
     explore(story, &[PlantedBug::ForgetsDroppedOperation]);
 }
 
-/// Counts what observers hear.
-#[derive(Debug, Clone, Default)]
-struct Heard(Arc<AtomicUsize>);
-
-impl LockObserver for Heard {
-    fn on_event(&self, _: &LockEvent<'_>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
 #[test]
 fn shutdown_waits_for_a_submitted_renewal() {
     fn story() {
-        let heard = Heard::default();
-        let (threads, locks) = locks(Keeps::Renewal, heard.clone());
+        let renewals = Renewals::default();
+        let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
         let runtime = Runtime::new(1);
         let guard = runtime.block_on(acquire(&locks));
         until(|| threads.has_one());
@@ -197,9 +187,9 @@ fn shutdown_waits_for_a_submitted_renewal() {
         let answers = threads.answer(threads.take());
         let report = runtime.block_on(locks.shutdown());
         assert!(report.is_clean(), "{report:?}");
-        let before = heard.0.load(Ordering::SeqCst);
+        let before = renewals.sent();
         answers.join().unwrap();
-        assert_eq!(heard.0.load(Ordering::SeqCst), before, "the factory went on after its shutdown");
+        assert_eq!(renewals.sent(), before, "a renewal was answered after the shutdown");
         releases.join().unwrap();
         // The worker that the release may have started ends.
         runtime.block_on(locks.shutdown());
