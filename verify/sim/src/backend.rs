@@ -25,14 +25,18 @@ pub(crate) struct SimBackend {
 }
 
 impl SimBackend {
-    async fn ask(&self, request: Request) -> Result<Answer, BackendError> {
+    async fn ask(&self, request: Request) -> Answer {
         match self.world.send(self.link, request) {
-            Ok(answer) => checked(answer),
+            Ok(answer) => answer,
             Err(coming) => match coming.await {
-                Ok(answer) => checked(answer),
+                Ok(answer) => answer,
                 Err(_) => std::future::pending().await,
             },
         }
+    }
+
+    pub(crate) fn now(&self) -> ServerTime {
+        self.world.with(|state| state.links[self.link].estimate()).unwrap_or_default()
     }
 }
 
@@ -47,6 +51,33 @@ fn nonsense() -> BackendError {
     failure(Applied::Unknown)
 }
 
+/// The answer to an acquire.
+pub(crate) fn acquired(answer: Answer) -> Result<Reply<Acquired>, BackendError> {
+    match checked(answer)? {
+        Answer::Acquired(reply) => Ok(reply),
+        _ => Err(nonsense()),
+    }
+}
+
+/// The answers to this many renewals.
+pub(crate) fn renewed(asked: usize, answer: Answer) -> Vec<Result<Reply<Renewed>, BackendError>> {
+    match checked(answer) {
+        Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
+        Ok(_) => (0..asked).map(|_| Err(nonsense())).collect(),
+        Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
+    }
+}
+
+/// The answer to a release.
+pub(crate) fn released(bug: Option<PlantedBug>, answer: Answer) -> Result<Reply<Released>, BackendError> {
+    match checked(answer)? {
+        Answer::Released(Reply { now, outcome, .. }) => {
+            Ok(Reply::new(now, PlantedBug::released(bug, outcome)))
+        }
+        _ => Err(nonsense()),
+    }
+}
+
 #[async_trait]
 impl Backend for SimBackend {
     fn capabilities(&self) -> Capabilities {
@@ -58,44 +89,34 @@ impl Backend for SimBackend {
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        match self.ask(Request::Acquire(request)).await? {
-            Answer::Acquired(reply) => Ok(reply),
-            _ => Err(nonsense()),
-        }
+        acquired(self.ask(Request::Acquire(request)).await)
     }
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         let asked = items.len();
-        let answers: Vec<_> = match self.ask(Request::Renew(items)).await {
-            Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
-            Ok(_) => (0..asked).map(|_| Err(nonsense())).collect(),
-            Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
-        };
-        let now = self.world.with(|state| state.links[self.link].estimate()).unwrap_or_default();
+        self.world.with(|state| {
+            items.iter().for_each(|item| state.oracle.renewal_submitted(state.now, item.lease));
+        });
+        let answers = renewed(asked, self.ask(Request::Renew(items)).await);
+        let now = self.now();
         answers.into_iter().map(|answer| PlantedBug::renewed(self.bug, now, answer)).collect()
     }
 
     async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         if self.bug == Some(PlantedBug::DropsReleases) && request.depth_left == 0 {
-            let now = self.server_now(&request.name).unwrap_or_default();
-            return Ok(Reply::new(now, Released::Released { listeners: None }));
+            return Ok(Reply::new(self.now(), Released::Released { listeners: None }));
         }
         let second = (self.bug == Some(PlantedBug::HidesResends)).then(|| request.clone());
         let first = self.ask(Request::Release(request)).await;
         let answer = match second {
-            Some(again) if first.is_err() => self.ask(Request::Release(again)).await,
+            Some(again) if matches!(first, Answer::Failed(_)) => self.ask(Request::Release(again)).await,
             _ => first,
         };
-        match answer? {
-            Answer::Released(Reply { now, outcome, .. }) => {
-                Ok(Reply::new(now, PlantedBug::released(self.bug, outcome)))
-            }
-            _ => Err(nonsense()),
-        }
+        released(self.bug, answer)
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        match self.ask(Request::Inspect(name)).await? {
+        match checked(self.ask(Request::Inspect(name)).await)? {
             Answer::Inspected(reply) => Ok(reply),
             _ => Err(nonsense()),
         }
@@ -105,7 +126,7 @@ impl Backend for SimBackend {
         &self,
         request: ForceReleaseRequest,
     ) -> Result<Reply<ForceReleased>, BackendError> {
-        match self.ask(Request::Force(request)).await? {
+        match checked(self.ask(Request::Force(request)).await)? {
             Answer::ForceReleased(reply) => Ok(reply),
             _ => Err(nonsense()),
         }
@@ -120,10 +141,10 @@ impl Subscriptions for SimBackend {
     }
 
     async fn subscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.ask(Request::Watch(name)).await.map(drop)
+        checked(self.ask(Request::Watch(name)).await).map(drop)
     }
 
     async fn unsubscribe(&self, _: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.ask(Request::Unwatch(name)).await.map(drop)
+        checked(self.ask(Request::Unwatch(name)).await).map(drop)
     }
 }

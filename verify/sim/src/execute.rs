@@ -5,7 +5,8 @@ use crate::{
     state::State,
     trace::Who,
 };
-use lock_core::backend::{Acquired, ForceReleased, Released};
+use lock_core::backend::{Acquired, Applied, ForceReleased, Released};
+use lock_testkit::planted::PlantedBug;
 
 impl State {
     pub(crate) fn execute(&mut self, link: usize, request: &Request) -> Answer {
@@ -61,6 +62,27 @@ impl State {
                 }
                 Answer::ForceReleased(reply)
             }
+            Request::Batch(requests) => Answer::Batch(self.execute_batch(link, requests)),
         }
+    }
+
+    /// Each request is carried out, or refused, for itself.
+    fn execute_batch(&mut self, link: usize, requests: &[Request]) -> Vec<Answer> {
+        let mut answers = Vec::with_capacity(requests.len());
+        for request in requests {
+            let refused = !self.calm && self.dice.chance(2.0 * self.plan.faults.refuse);
+            answers.push(match refused {
+                true => Answer::Failed(Applied::No),
+                false => self.execute(link, request),
+            });
+        }
+        let refused = answers.iter().filter(|answer| matches!(answer, Answer::Failed(_))).count();
+        if refused > 0 && requests.len() > 1 {
+            self.count("batch with a refused item");
+            if self.bug == Some(PlantedBug::BatchErrorFailsNeighbours) {
+                answers.fill(Answer::Failed(Applied::No));
+            }
+        }
+        answers
     }
 }

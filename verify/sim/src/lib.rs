@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   clients ─▶ LockFactory (real) ─▶ SimBackend ─▶ network ─▶ store (the store rules of lock-core)
+//!      │            │                └▶ SimPipeline ▲ calls of several operations, in half of the runs
 //!      │            │ clock of its own               │ lost, late, twice, cut     │ clock of its own
 //!      └────────────┴── observer ─▶ ORACLE ◀─────────┴────────────────────────────┘
 //! ```
@@ -28,6 +29,7 @@ mod net;
 mod observer;
 mod oracle;
 mod orphans;
+mod pipeline;
 mod plan;
 mod process;
 mod resource;

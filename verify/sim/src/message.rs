@@ -4,8 +4,8 @@ use lock_core::{
     LockName,
     backend::{
         AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ForceReleaseRequest,
-        ForceReleased, Inspected, MissedWakes, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-        WakeListener,
+        ForceReleased, Inspected, LeaseId, MissedWakes, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, WakeListener,
     },
     clock::ServerTime,
 };
@@ -20,6 +20,8 @@ pub(crate) enum Request {
     Unwatch(LockName),
     Inspect(LockName),
     Force(ForceReleaseRequest),
+    /// Acquires, renewals and releases that share a call, each carried out for itself.
+    Batch(Vec<Request>),
 }
 
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ pub(crate) enum Answer {
     Done,
     Inspected(Reply<Inspected>),
     ForceReleased(Reply<ForceReleased>),
+    /// Of each request of a batch in turn.
+    Batch(Vec<Answer>),
     Failed(Applied),
 }
 
@@ -88,6 +92,7 @@ impl Request {
             Self::Unwatch(_) => "sends unwatch",
             Self::Inspect(_) => "sends inspect",
             Self::Force(_) => "sends force",
+            Self::Batch(_) => "sends batch",
         }
     }
 
@@ -99,7 +104,28 @@ impl Request {
                 (items.first().map_or(0, |item| item.lease.number().get()), items.len() as u64)
             }
             Self::Release(r) => (r.lease.number().get(), r.depth_left.into()),
+            Self::Batch(requests) => {
+                (requests.first().map_or(0, |first| first.numbers().0), requests.len() as u64)
+            }
             _ => (0, 0),
+        }
+    }
+
+    /// The lease of each renewal, in the places of their answers; `None` for another request of a batch.
+    pub(crate) fn renewed_leases(&self) -> Vec<Option<LeaseId>> {
+        match self {
+            Self::Renew(items) => items.iter().map(|item| Some(item.lease)).collect(),
+            Self::Batch(requests) => requests.iter().map(|request| request.renewed_leases().pop()?).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it takes leases.
+    pub(crate) fn acquires(&self) -> bool {
+        match self {
+            Self::Acquire(_) => true,
+            Self::Batch(requests) => requests.iter().any(Self::acquires),
+            _ => false,
         }
     }
 
@@ -116,7 +142,22 @@ impl Answer {
             Self::Released(reply) => Some(reply.now),
             Self::Inspected(reply) => Some(reply.now),
             Self::ForceReleased(reply) => Some(reply.now),
+            Self::Batch(answers) => answers.iter().find_map(Self::server_now),
             Self::Done | Self::Failed(_) => None,
+        }
+    }
+
+    /// Whether it says of a request in a batch that it was not carried out.
+    pub(crate) fn is_refused_in_part(&self) -> bool {
+        matches!(self, Self::Batch(answers) if answers.iter().any(|answer| matches!(answer, Self::Failed(_))))
+    }
+
+    /// The outcome of each renewal, in the places of their requests; `None` for another answer of a batch.
+    pub(crate) fn renewals(&self) -> Vec<Option<Renewed>> {
+        match self {
+            Self::Renewed(replies) => replies.iter().map(|reply| Some(reply.outcome)).collect(),
+            Self::Batch(answers) => answers.iter().map(|answer| answer.renewals().pop()?).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -142,6 +183,7 @@ impl Answer {
             Self::Done => "hears done",
             Self::Inspected(_) => "hears who holds",
             Self::ForceReleased(_) => "hears forced",
+            Self::Batch(_) => "hears a batch",
             Self::Failed(_) => "hears of a failure",
         }
     }

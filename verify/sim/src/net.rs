@@ -58,14 +58,8 @@ impl State {
         let (sender, coming) = oneshot::channel();
         self.next_call += 1;
         let call = self.next_call;
-        match &request {
-            Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
-            Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
-            Request::Acquire(r) => self.oracle.touched(self.now, r.lease),
-            Request::Release(r) => self.oracle.release_sent(self.now, r),
-            Request::Renew(items) => self.oracle.renewal_sent(self.now, call, items),
-            _ => {}
-        }
+        self.is_sent(link, &request);
+        self.oracle.renewals_sent(call, request.renewed_leases());
         if self.links[link].dead {
             return Err(coming);
         }
@@ -105,8 +99,7 @@ impl State {
                     self.links[link].in_order = at;
                 }
                 // An answered acquire that is delivered again later is against the contract of a backend.
-                let late_again =
-                    self.bug == Some(PlantedBug::LateDuplicates) || !matches!(request, Request::Acquire(_));
+                let late_again = self.bug == Some(PlantedBug::LateDuplicates) || !request.acquires();
                 let most = if late_again { LATEST / 5 } else { 1 };
                 let again = twice.then(|| self.dice.below(most));
                 self.links[link].under_way += 1;
@@ -115,6 +108,18 @@ impl State {
             }
         }
         Err(coming)
+    }
+
+    /// What the oracle and the link have to know of a request.
+    fn is_sent(&mut self, link: usize, request: &Request) {
+        match request {
+            Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
+            Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
+            Request::Acquire(r) => self.oracle.touched(self.now, r.lease),
+            Request::Release(r) => self.oracle.release_sent(self.now, r),
+            Request::Batch(requests) => requests.iter().for_each(|request| self.is_sent(link, request)),
+            Request::Renew(_) | Request::Inspect(_) | Request::Force(_) => {}
+        }
     }
 
     /// A request reaches the store, or what is in its way.
@@ -140,7 +145,8 @@ impl State {
         }
         let answer = self.execute(link, &letter.request);
         // A second delivery never overtakes the first: its answer would be taken for the answer.
-        match letter.again {
+        // Nor does it carry out what was answered as refused.
+        match letter.again.filter(|_| !answer.is_refused_in_part()) {
             Some(0) => {
                 self.count("duplicate");
                 self.execute(link, &letter.request);
@@ -201,8 +207,10 @@ impl State {
         if let Some(now) = answer.server_now() {
             self.links[link].hear(now);
         }
-        if let Answer::Renewed(replies) = answer {
-            self.oracle.renewal_answered(self.now, call, replies);
+        let renewals = answer.renewals();
+        let any = renewals.iter().any(Option::is_some);
+        self.oracle.renewals_answered(self.now, call, renewals);
+        if any {
             self.after(1, Happening::Look);
         }
     }

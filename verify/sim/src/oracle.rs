@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{
     FencingToken, Hold, HoldEnd, LockName,
-    backend::{AcquireRequest, Acquired, LeaseId, RenewRequest, Renewed, Reply},
+    backend::{AcquireRequest, Acquired, LeaseId, Renewed, Reply},
     clock::Moment,
 };
 use lock_testkit::{History, HoldKey, Violation};
@@ -23,7 +23,7 @@ pub(crate) struct Oracle {
     pub(crate) leases: BTreeMap<LeaseId, Lease>,
     pub(crate) holds: BTreeMap<(LeaseId, FencingToken), Held>,
     pub(crate) open: BTreeSet<(LeaseId, FencingToken)>,
-    calls: BTreeMap<u64, Vec<LeaseId>>,
+    calls: BTreeMap<u64, Vec<Option<LeaseId>>>,
     /// Leases that a release found and freed.
     pub(crate) freed: BTreeSet<LeaseId>,
     /// The first thing that must not have happened.
@@ -72,7 +72,9 @@ pub(crate) struct Lease {
 
 #[derive(Debug)]
 pub(crate) struct Renewal {
-    pub(crate) call: u64,
+    /// The call that carries it, once it is sent.
+    call: Option<u64>,
+    /// When the process wanted it.
     pub(crate) sent: u64,
     pub(crate) answered: Option<(u64, Renewed)>,
 }
@@ -158,21 +160,31 @@ impl Oracle {
         }
     }
 
-    pub(crate) fn renewal_sent(&mut self, now: u64, call: u64, items: &[RenewRequest]) {
-        for item in items {
-            if let Some(lease) = self.leases.get_mut(&item.lease) {
-                lease.renewals.push(Renewal { call, sent: now, answered: None });
-            }
+    /// A process wants a renewal, which may wait for others before it is sent.
+    pub(crate) fn renewal_submitted(&mut self, now: u64, lease: LeaseId) {
+        if let Some(lease) = self.leases.get_mut(&lease) {
+            lease.renewals.push(Renewal { call: None, sent: now, answered: None });
         }
-        self.calls.insert(call, items.iter().map(|item| item.lease).collect());
     }
 
-    pub(crate) fn renewal_answered(&mut self, now: u64, call: u64, replies: &[Reply<Renewed>]) {
-        let Some(leases) = self.calls.remove(&call) else { return };
-        for (lease, reply) in leases.iter().zip(replies) {
+    /// The renewals that were submitted for these leases are sent in this call.
+    pub(crate) fn renewals_sent(&mut self, call: u64, leases: Vec<Option<LeaseId>>) {
+        for lease in leases.iter().flatten() {
             let renewals = self.leases.get_mut(lease).map(|lease| &mut lease.renewals);
-            if let Some(renewal) = renewals.and_then(|all| all.iter_mut().rfind(|r| r.call == call)) {
-                renewal.answered = Some((now, reply.outcome));
+            if let Some(renewal) = renewals.and_then(|all| all.iter_mut().rfind(|r| r.call.is_none())) {
+                renewal.call = Some(call);
+            }
+        }
+        self.calls.insert(call, leases);
+    }
+
+    pub(crate) fn renewals_answered(&mut self, now: u64, call: u64, outcomes: Vec<Option<Renewed>>) {
+        let Some(leases) = self.calls.remove(&call) else { return };
+        for (lease, outcome) in leases.into_iter().zip(outcomes) {
+            let (Some(lease), Some(outcome)) = (lease, outcome) else { continue };
+            let renewals = self.leases.get_mut(&lease).map(|lease| &mut lease.renewals);
+            if let Some(renewal) = renewals.and_then(|all| all.iter_mut().rfind(|r| r.call == Some(call))) {
+                renewal.answered = Some((now, outcome));
             }
         }
     }

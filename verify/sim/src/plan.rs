@@ -29,6 +29,25 @@ pub(crate) struct Plan {
     /// Clients think this long between operations, and hold this long, in milliseconds.
     pub(crate) idle: u64,
     pub(crate) hold: u64,
+    /// With it, acquires, renewals and releases are submitted to a pipeline.
+    pub(crate) batching: Option<Batching>,
+}
+
+/// When a pipeline sends: at once if nothing is under way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batching {
+    /// So many operations are sent although calls are under way.
+    pub(crate) gathered: usize,
+    /// The most operations of a call.
+    pub(crate) most: usize,
+    /// The most calls under way.
+    pub(crate) calls: usize,
+}
+
+impl Batching {
+    fn draw(dice: &mut Stream) -> Self {
+        Self { gathered: pick(dice, &[2, 3, 16]), most: pick(dice, &[2, 32]), calls: pick(dice, &[1, 2, 8]) }
+    }
 }
 
 /// Terms of a lock, and what the oracle has to know of them.
@@ -124,7 +143,10 @@ impl Plan {
     pub(crate) fn new(seed: Seed) -> Self {
         let dice = &mut seed.stream();
         let processes = 2 + usize::try_from(dice.below(4)).unwrap_or(0);
-        let names = 1 + dice.below(3);
+        let batching = dice.chance(0.5).then(|| Batching::draw(dice));
+        // A pipeline is busy where clients want many locks.
+        let more = if batching.is_some() { 4 } else { 0 };
+        let names = 1 + dice.below(3) + more;
         let names = (0..names).filter_map(|n| LockName::new(format!("name-{n}")).ok()).collect();
         let menu = (0..3).map(|_| terms(dice)).collect();
         let ppm = |dice: &mut Stream| i64::try_from(dice.below(4_000)).unwrap_or(0) - 2_000;
@@ -136,7 +158,7 @@ impl Plan {
         let storm = if dice.chance(1.0 / 6.0) { 0.0 } else { pick(dice, &[0.01, 0.03, 0.1]) };
         Self {
             processes,
-            clients: 1 + usize::try_from(dice.below(3)).unwrap_or(0),
+            clients: 1 + usize::try_from(dice.below(3) + more).unwrap_or(0),
             names,
             menu,
             push: dice.chance(0.85),
@@ -155,6 +177,7 @@ impl Plan {
             wall_ahead: (0..processes).map(|_| wall(dice)).collect(),
             idle: pick(dice, &[5, 50, 500]),
             hold: pick(dice, &[10, 300, 2_000]),
+            batching,
         }
     }
 
@@ -165,9 +188,11 @@ impl Plan {
     /// Whether an answer may take longer than an operation timeout without any fault.
     pub(crate) fn may_be_slow(&self) -> bool {
         let shortest = self.menu.iter().map(|terms| terms.operation).min().unwrap_or_default();
+        // An operation of a pipeline waits for others at first.
+        let wait = if self.batching.is_some() { 15 } else { 5 };
         match self.latency {
             Latency::Zero => false,
-            Latency::UpTo(most) | Latency::Tail(most) => Duration::from_millis(2 * most + 5) > shortest,
+            Latency::UpTo(most) | Latency::Tail(most) => Duration::from_millis(2 * most + wait) > shortest,
         }
     }
 

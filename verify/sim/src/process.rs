@@ -8,6 +8,7 @@ use crate::{
     link::Link,
     observer::Ear,
     oracle::SLACK,
+    pipeline::Connection,
     state::Order,
     trace::Who,
     world::World,
@@ -45,10 +46,17 @@ impl Life {
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
         let backend = SimBackend { world: world.clone(), link, bug };
-        let store = match plan.push {
+        let mut store = match plan.push {
             true => Store::from(Arc::new(backend)),
             false => Store::polling(backend),
         };
+        // These two are planted in the futures of the backend.
+        let in_futures = [Some(PlantedBug::DropsReleases), Some(PlantedBug::HidesResends)].contains(&bug);
+        if let Some(batching) = plan.batching.filter(|_| !in_futures) {
+            let (pipeline, connection) = Connection::open(world, link, bug, batching);
+            tokio::spawn(Stoppable::new(world, process, connection.carry()));
+            store = store.pipelined(Arc::new(pipeline));
+        }
         let id = uuid::Uuid::from_u64_pair(ids.number(), link as u64);
         let numbers = Mutex::new(ids);
         let random = move || numbers.lock().unwrap_or_else(PoisonError::into_inner).number();

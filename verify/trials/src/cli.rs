@@ -14,6 +14,10 @@ pub struct Cli {
     #[arg(long, value_name = "MS", default_value = "30000", value_parser = value_parser!(u64).map(Duration::from_millis))]
     pub lease: Duration,
 
+    /// How often a lease may be passed on within the process, instead of the default; 0 switches it off
+    #[arg(long, value_name = "TIMES")]
+    pub hand_off: Option<u32>,
+
     /// The client library
     #[arg(long, value_enum, default_value = "fred")]
     pub client: Client,
@@ -49,6 +53,17 @@ pub enum Command {
     Hold {
         /// The lock
         lock: String,
+    },
+    /// Goes through sections until it is killed, and passes the lease on among its tasks. Reports `inside` and `left` of
+    /// each section
+    Contend {
+        /// The lock
+        lock: String,
+        /// How many tasks go through them
+        tasks: usize,
+        /// How long each eighth section takes, in milliseconds; the others are empty
+        #[arg(long, value_name = "MS", default_value = "0", value_parser = value_parser!(u64).map(Duration::from_millis))]
+        takes: Duration,
     },
     /// Runs one job on a schedule, as a node of a fleet. Reports `ready`, `leading` and `resigned`; of each run
     /// `start`, then `ended` or `cancelled`; obeys `pause`, `resume`, `trigger`, `replace`, `next` and `history`; ends in good

@@ -26,6 +26,10 @@ pub enum Report {
     Read { fresh: bool },
     /// The answer to [`Order::Write`], or the write of a job; not accepted if a newer holder was there.
     Write { accepted: bool },
+    /// A section begins. Its lease was passed on that often before.
+    Inside { token: u64, passes: u32, at: u64 },
+    /// The section ends, and the lock is still held.
+    Left { token: u64, at: u64 },
     /// One grant of many.
     Token { token: u64, at: u64 },
     /// All sections were passed.

@@ -1,5 +1,6 @@
 //! What the executable does, one function a command.
 
+mod contend;
 mod count;
 mod cron;
 mod hold;
@@ -13,7 +14,10 @@ use crate::{
     referee::Witness,
 };
 use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
-use std::error::Error;
+use std::{error::Error, time::Duration};
+
+/// How long a lease may be passed on where the command line says how often: the default.
+const LONGEST_CHAIN: Duration = Duration::from_millis(10);
 
 /// Why a process ends early.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -27,7 +31,12 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Dropping it leaves what is held to its lease.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
     let (store, ledger) = cli.client.connect(&cli.url).await?;
-    let locks = LockFactory::builder(store).options(LockOptions::new().lease(cli.lease)).build()?;
+    let mut options = LockOptions::new().lease(cli.lease);
+    if let Some(passes) = cli.hand_off {
+        options = options.hand_off(passes, LONGEST_CHAIN);
+    }
+    let locks = LockFactory::builder(store).options(options).build()?;
+    let witness = cli.referee.map(Witness::of).transpose()?.map(|witness| (witness, cli.lease));
     let mut orders = Orders::from_stdin();
     match &cli.command {
         Command::Count { lock, tasks, sections, counter } => {
@@ -35,8 +44,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             count::run(&locks.named(lock)?, *tasks, *sections, counter, &mut orders).await?;
         }
         Command::Hold { lock } => {
-            let witness = cli.referee.map(Witness::of).transpose()?.map(|witness| (witness, cli.lease));
             hold::obey(&locks.named(lock)?, witness, &mut orders).await?;
+        }
+        Command::Contend { lock, tasks, takes } => {
+            contend::run(&locks.named(lock)?, *tasks, *takes, witness).await?;
         }
         Command::Cron { group, schedule, takes, adopt, fence } => {
             let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };

@@ -89,6 +89,16 @@ impl Process {
         lines
     }
 
+    /// The reports that a process has left that was killed.
+    ///
+    /// # Panics
+    /// If it goes on.
+    pub fn rest(&mut self) -> Vec<Line> {
+        let ended = self.child.try_wait().expect("a child can be waited for");
+        assert!(ended.is_some(), "it was killed");
+        self.lines.iter().map(|line| Line::new(&line)).collect()
+    }
+
     /// Waits for its end, and whether it was a good one.
     ///
     /// # Panics

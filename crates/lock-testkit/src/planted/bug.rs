@@ -15,6 +15,8 @@ pub enum Checker {
     Sim,
     /// The schedule explorer (`verify/shuttle`).
     Shuttle,
+    /// The tests on real Redis servers (`verify/redis`).
+    Redis,
 }
 
 macro_rules! planted_bugs {
@@ -130,6 +132,8 @@ planted_bugs! {
     /// An acquire that was answered is delivered once more, up to a second later. The contract of a backend forbids it:
     /// after the release and before the request's `not_after` it leaves a lease that nobody knows of.
     LateDuplicates: [Sim],
+    /// An item of a batch that fails fails the other items, which were carried out.
+    BatchErrorFailsNeighbours: [Sim, Redis],
     /// The clocks of processes are slower than the margin allows.
     SlowClock: [Sim],
 
@@ -174,6 +178,14 @@ planted_bugs! {
     AnswersTwice: [Shuttle],
     /// Whether a submitted operation was answered is read and written in two steps: its answer and its deadline both count.
     DeliversTwice: [Shuttle],
+    /// A submitted operation that its pipeline drops is not answered before its time is over.
+    ForgetsDroppedOperation: [Shuttle],
+    /// A shutdown does not wait for operations that were submitted.
+    SubmitsUncounted: [Shuttle],
+    /// The holder of a grant is woken before observers hear of the grant.
+    WakesBeforeObserving: [Shuttle],
+    /// A worker that ends leaves the calls that wait for it in the queue.
+    LeavesCallToEndedWorker: [Shuttle],
     /// A call that ends with its runtime gets no answer.
     DropsCalls: [Shuttle],
     /// What is going on is counted in two steps.

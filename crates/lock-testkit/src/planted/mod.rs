@@ -12,6 +12,7 @@
 //! | the driver | patches of its sources, in `verify/shuttle` |
 //! | the boundary of a process: what it makes of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
 //! | the network, clocks and the protected resource | `verify/sim` |
+//! | the script of a batch | a client that alters it, in `verify/redis` |
 
 mod boundary;
 mod bug;

@@ -12,7 +12,7 @@ mod suite;
 mod client {
     #[cfg(feature = "tls")]
     pub(crate) use lock_fred::Tls;
-    pub(crate) use lock_fred::{ConnectWarning, Redis, RedisBackend, RedisBackendBuilder};
+    pub(crate) use lock_fred::{ConnectWarning, Fred as Library, Redis, RedisBackend, RedisBackendBuilder};
 
     /// The errors of a server before Redis 6: without a login, with a password, with a user.
     pub(crate) const BEFORE_REDIS_6: [&str; 3] =

@@ -8,7 +8,9 @@ mod suite;
 mod client {
     #[cfg(feature = "tls")]
     pub(crate) use lock_redis_rs::Tls;
-    pub(crate) use lock_redis_rs::{ConnectWarning, Redis, RedisBackend, RedisBackendBuilder};
+    pub(crate) use lock_redis_rs::{
+        ConnectWarning, Redis, RedisBackend, RedisBackendBuilder, RedisRs as Library,
+    };
 
     /// The errors of a server before Redis 6: without a login, with a password, with a user.
     pub(crate) const BEFORE_REDIS_6: [&str; 3] = ["it does not know HELLO: is it older than 6.0"; 3];

@@ -1,6 +1,9 @@
 //! Batches on a real server: each item is answered as by its own script, and none is lost while scripts and connections are.
 
-use super::support::{answered, assert_no_lock_is_left, client, factory, long, name, redis};
+use super::{
+    altered::Altered,
+    support::{answered, assert_no_lock_is_left, client, factory, long, name, redis},
+};
 use futures_util::future::join_all;
 use lock_core::{
     FencingToken,
@@ -10,7 +13,12 @@ use lock_core::{
     },
     clock::ServerTime,
 };
-use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
+use lock_redis::{Address, RedisBackendBuilder};
+use lock_testkit::{
+    RedisServer, TcpProxy,
+    contender::Contender,
+    planted::{Checker, PlantedBug},
+};
 use std::{
     sync::{
         Arc,
@@ -118,9 +126,13 @@ fn calls(server: &RedisServer) -> u64 {
 
 const RIGHTS: &str = "shop on >secret resetkeys ~may:* ~redisson_lock_token:* ~distlock:* allchannels +@all";
 
+fn shop(server: &RedisServer) -> String {
+    format!("redis://shop:secret@127.0.0.1:{}", server.port())
+}
+
 async fn stage() -> (RedisServer, Arc<dyn Backend>, Vec<(Item, Nature)>) {
     let server = RedisServer::builder().user(RIGHTS).start();
-    let store = client(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
+    let store = client(&shop(&server)).await;
     server.command(&["SET", "may:string", "no lock"]);
     server.command(&["SET", "redisson_lock_token:{may:counter}", "1e15"]);
     let holder = Contender::new(&store);
@@ -147,6 +159,25 @@ async fn one_of_each_kind_is_answered_for_itself() {
     assert_eq!(together(&*store, items).await, natures);
     assert_eq!(calls(&server) - before, 2, "the first, and all others in one call");
     assert!(!server.keys().contains(&"may:free".to_owned()));
+}
+
+/// Each bug of the batch script is caught by the answers of [`one_of_each`].
+#[tokio::test]
+async fn planted_bugs_of_the_batch_are_caught() {
+    let (server, _, items) = stage().await;
+    let address = Address::parse(&shop(&server)).unwrap();
+    let (items, natures): (Vec<_>, Vec<_>) =
+        items.into_iter().filter(|(_, nature)| !is_denied(nature)).unzip();
+    let answers = async |bug| {
+        // It does not know the script of a batch any more, and never learns it.
+        server.command(&["SCRIPT", "FLUSH"]);
+        let store = RedisBackendBuilder::new(Altered::with(bug), address.clone()).connect().await.unwrap();
+        together(&store, items.clone()).await
+    };
+    assert_eq!(answers(None).await, natures, "by the script as it is");
+    for bug in PlantedBug::caught_by_checker(Checker::Redis) {
+        assert_ne!(answers(Some(bug)).await, natures, "{bug:?} is not seen");
+    }
 }
 
 fn is_denied(nature: &Nature) -> bool {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod altered;
 mod batches;
 mod callers;
 mod conformance;

@@ -64,6 +64,47 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
     explore(|| story(Pace::Later), &[PlantedBug::DropsCalls]);
 }
 
+/// Lets time go by in small steps, in which everybody has many turns; less than an operation may take.
+#[track_caller]
+fn soon(is_true: impl Fn() -> bool) {
+    for _ in 0..100 {
+        for _ in 0..20 {
+            if is_true() {
+                return;
+            }
+            thread::yield_now();
+        }
+        advance(Duration::from_millis(20));
+    }
+    panic!("still not, {:?} after the beginning", elapsed());
+}
+
+#[test]
+fn call_for_a_worker_that_ended_is_given_up_at_once() {
+    fn story() {
+        let World { store, locks, book, runtime } = World::new(Pace::Later);
+        let theirs = locks.clone();
+        runtime.spawn(async move { drop(theirs.named(NAME).unwrap().acquire().await) });
+        let next = Runtime::new(2);
+        let acquired = Arc::new(AtomicBool::new(false));
+        let waits = {
+            let (next, locks, acquired) = (next.clone(), locks.clone(), acquired.clone());
+            thread::spawn(move || {
+                let guard = next.block_on(acquire(&locks));
+                acquired.store(true, Ordering::SeqCst);
+                drop(guard);
+            })
+        };
+        runtime.shut_down();
+        soon(|| acquired.load(Ordering::SeqCst));
+        waits.join().unwrap();
+        runtime.join();
+        until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
+        World { store, locks, book, runtime: next }.ends_well();
+    }
+    explore(story, &[PlantedBug::LeavesCallToEndedWorker]);
+}
+
 /// When the renewals that were answered had been sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Renewals(Arc<Mutex<Vec<Duration>>>);

@@ -9,6 +9,7 @@ mod cells;
 mod explore;
 mod grants;
 mod guards;
+mod hand_off;
 mod losses;
 mod shutdowns;
 mod submitted;

@@ -7,34 +7,81 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_explored::{
+    LockErrorKind, LockFactory,
     backend::{Backend, Operation, Pipeline},
     explored::{Runtime, advance},
+    observer::LockObserver,
 };
 use lock_testkit::planted::PlantedBug;
 use shuttle::thread;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-/// Answers each operation in a thread of its own, but keeps the first renewal.
+/// More turns than an answer needs.
+const TURNS: usize = 500;
+/// The operation timeout of these locks.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The first operation of this kind that is kept instead of being answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    Nothing,
+    Renewal,
+}
+
+/// Answers each operation in a thread of its own, but keeps one.
 #[derive(Debug)]
 struct Threads {
     store: Store,
-    kept: Arc<Mutex<Option<Operation>>>,
-    keeps: AtomicBool,
+    keeps: Keeps,
+    has_kept: AtomicBool,
+    kept: Mutex<Option<Operation>>,
+    /// How many operations were submitted.
+    submitted: AtomicUsize,
 }
 
-impl Pipeline for Threads {
-    fn submit(&self, operation: Operation) {
+impl Threads {
+    fn new(store: &Store, keeps: Keeps) -> Arc<Self> {
+        let (has_kept, kept, submitted) = (AtomicBool::new(false), Mutex::default(), AtomicUsize::new(0));
+        Arc::new(Self { store: store.clone(), keeps, has_kept, kept, submitted })
+    }
+
+    fn has_one(&self) -> bool {
+        self.kept.lock().expect("nobody panics with it").is_some()
+    }
+
+    fn take(&self) -> Operation {
+        self.kept.lock().expect("nobody panics with it").take().expect("it was kept")
+    }
+
+    /// Answers it in another thread.
+    fn answer(self: &Arc<Self>, operation: Operation) -> thread::JoinHandle<()> {
         let store = self.store.clone();
-        if matches!(operation, Operation::Renew(..)) && self.keeps.swap(false, Ordering::SeqCst) {
-            *self.kept.lock().expect("nobody panics with it") = Some(operation);
+        thread::spawn(move || answer(&store, operation))
+    }
+
+    fn is_kept(&self, operation: &Operation) -> bool {
+        let wanted = self.keeps == Keeps::Renewal && matches!(operation, Operation::Renew(..));
+        wanted && !self.has_kept.swap(true, Ordering::SeqCst)
+    }
+}
+
+/// The pipeline of a factory.
+#[derive(Debug)]
+struct Threaded(Arc<Threads>);
+
+impl Pipeline for Threaded {
+    fn submit(&self, operation: Operation) {
+        self.0.submitted.fetch_add(1, Ordering::SeqCst);
+        if self.0.is_kept(&operation) {
+            *self.0.kept.lock().expect("nobody panics with it") = Some(operation);
         } else {
-            thread::spawn(move || answer(&store, operation));
+            drop(self.0.answer(operation));
         }
     }
 }
@@ -58,32 +105,125 @@ fn answer(store: &Store, operation: Operation) {
     }
 }
 
+fn locks(keeps: Keeps, observer: impl LockObserver) -> (Arc<Threads>, LockFactory) {
+    let store = Store::new(Pace::AtOnce);
+    let threads = Threads::new(&store, keeps);
+    let locks = store.pipelined(observer, Arc::new(Threaded(threads.clone())));
+    (threads, locks)
+}
+
+/// One event, and one only: what the pipeline does with the operation races with the end of its time.
+fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
+    let renewals = Renewals::default();
+    let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
+    let runtime = Runtime::new(1);
+    let guard = runtime.block_on(acquire(&locks));
+    assert_eq!(guard.name().as_str(), NAME);
+    until(|| threads.has_one());
+    let settling = thread::spawn({
+        let threads = threads.clone();
+        move || settle(&threads, threads.take())
+    });
+    advance(TIMEOUT);
+    until(|| renewals.sent().len() > 1);
+    settling.join().expect("it settles the operation");
+    let sent = renewals.sent();
+    assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
+    drop(guard);
+    runtime.shut_down();
+    runtime.join();
+}
+
 #[test]
 fn answer_and_deadline_are_one_event() {
     fn story() {
-        let (store, renewals) = (Store::new(Pace::AtOnce), Renewals::default());
-        let kept = Arc::new(Mutex::new(None));
-        let pipeline = Threads { store: store.clone(), kept: kept.clone(), keeps: AtomicBool::new(true) };
-        let locks = store.pipelined(renewals.clone(), Arc::new(pipeline));
+        beside_its_deadline(|threads, operation| answer(&threads.store, operation));
+    }
+    explore(story, &[PlantedBug::DeliversTwice]);
+}
+
+#[test]
+fn drop_and_deadline_are_one_event() {
+    fn story() {
+        beside_its_deadline(|_, operation| drop(operation));
+    }
+    explore(story, &[PlantedBug::DeliversTwice]);
+}
+
+#[test]
+fn dropped_operation_is_answered_as_unknown_at_once() {
+    fn story() {
+        let renewals = Renewals::default();
+        let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
         let runtime = Runtime::new(1);
         let guard = runtime.block_on(acquire(&locks));
-        assert_eq!(guard.name().as_str(), NAME);
-        until(|| kept.lock().unwrap().is_some());
-        let answers = thread::spawn({
-            let store = store.clone();
-            move || {
-                let operation = kept.lock().unwrap().take().expect("it was kept");
-                answer(&store, operation);
-            }
+        until(|| threads.has_one());
+        drop(threads.take());
+        // No time goes by any more.
+        let answered = (0..TURNS).any(|_| {
+            thread::yield_now();
+            !renewals.sent().is_empty()
         });
-        advance(Duration::from_secs(3));
-        until(|| renewals.sent().len() > 1);
-        answers.join().unwrap();
-        let sent = renewals.sent();
-        assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
+        assert!(answered, "the answer waits for the deadline of an operation that was dropped");
         drop(guard);
         runtime.shut_down();
         runtime.join();
     }
-    explore(story, &[PlantedBug::DeliversTwice]);
+    explore(story, &[PlantedBug::ForgetsDroppedOperation]);
+}
+
+#[test]
+fn shutdown_waits_for_a_submitted_renewal() {
+    fn story() {
+        let renewals = Renewals::default();
+        let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
+        let runtime = Runtime::new(1);
+        let guard = runtime.block_on(acquire(&locks));
+        until(|| threads.has_one());
+        let releases = thread::spawn({
+            let runtime = runtime.clone();
+            move || drop(runtime.block_on(guard.release()))
+        });
+        let answers = threads.answer(threads.take());
+        let report = runtime.block_on(locks.shutdown());
+        assert!(report.is_clean(), "{report:?}");
+        let before = renewals.sent();
+        answers.join().unwrap();
+        assert_eq!(renewals.sent(), before, "a renewal was answered after the shutdown");
+        releases.join().unwrap();
+        // The worker that the release may have started ends.
+        runtime.block_on(locks.shutdown());
+        runtime.join();
+    }
+    explore(story, &[PlantedBug::SubmitsUncounted]);
+}
+
+#[test]
+fn shutdown_beside_submitted_operations_leaves_nothing() {
+    fn story() {
+        let (threads, locks) = locks(Keeps::Nothing, Renewals::default());
+        let runtime = Runtime::new(1);
+        let tasks = [(); 2].map(|()| {
+            let (runtime, locks) = (runtime.clone(), locks.clone());
+            thread::spawn(move || {
+                runtime.block_on(async {
+                    match locks.named(NAME).unwrap().acquire().await {
+                        Ok(guard) => drop(guard),
+                        Err(error) => assert_eq!(error.kind(), LockErrorKind::ShutDown),
+                    }
+                });
+            })
+        });
+        let report = runtime.block_on(locks.shutdown());
+        assert!(report.is_clean(), "{report:?}");
+        assert_eq!(threads.store.memory.held(), []);
+        let submitted = threads.submitted.load(Ordering::SeqCst);
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+        let later = threads.submitted.load(Ordering::SeqCst);
+        assert_eq!(later, submitted, "an operation was submitted after the shutdown");
+        // The worker that an acquire may have started ends.
+        runtime.block_on(locks.shutdown());
+        runtime.join();
+    }
+    explore(story, &[PlantedBug::EntersUncounted]);
 }

@@ -22,6 +22,8 @@ fn nothing_happens_that_must_not() {
         eprintln!("{failure}\nrepeat it with {}={} cargo test -p lock-sim", Seed::VARIABLE, failure.seed);
     }
     assert!(tally.failures.is_empty(), "{} of {} runs failed", tally.failures.len(), tally.runs);
+    let batches = tally.sum.counts.get("batch").copied().unwrap_or(0);
+    assert!(tally.runs < FIXED || batches > tally.runs, "only {batches} calls had several operations");
     assert!(tally.fewest_events >= 2_000, "a run had only {} events", tally.fewest_events);
 }
 

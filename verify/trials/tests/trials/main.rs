@@ -13,6 +13,8 @@ mod stage;
 #[path = "../main/support.rs"]
 mod support;
 
+mod bypassed;
+mod chains;
 mod clocks;
 mod dropped;
 mod endings;
@@ -35,6 +37,8 @@ const TRIALS: &[(&str, Trial)] = &[
     // First: what others leave to the allocator would hide a leak.
     ("soak", soak::soak),
     ("killed_holders", killed::killed_holders),
+    ("killed_chains", chains::killed_chains),
+    ("bypassed_waiters", bypassed::bypassed_waiters),
     ("paused_holders", paused::paused_holders),
     ("dropped_acquires", dropped::dropped_acquires),
     ("lost_replies", lost::lost_replies),

@@ -1,0 +1,122 @@
+//! A client that runs batches by an altered script: the bugs that are planted there.
+
+use crate::client::Library;
+use lock_redis::client::{
+    CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, Server,
+    TlsSupport,
+};
+use lock_testkit::{RawRedis, RawValue, planted::PlantedBug};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Mutex, PoisonError},
+};
+
+/// The client under test, for everything but batches.
+pub(crate) struct Altered {
+    client: Library,
+    bug: Option<PlantedBug>,
+}
+
+impl Altered {
+    /// With this bug, or with the script as it is.
+    pub(crate) fn with(bug: Option<PlantedBug>) -> Self {
+        Self { client: Library::default(), bug }
+    }
+}
+
+impl Default for Altered {
+    fn default() -> Self {
+        Self::with(None)
+    }
+}
+
+/// A connection of the client, and another for batches.
+pub(crate) struct AlteredConnection {
+    connection: <Library as Client>::Connection,
+    batches: Mutex<RawRedis>,
+    bug: Option<PlantedBug>,
+}
+
+impl Client for Altered {
+    type Connection = AlteredConnection;
+
+    const TLS: TlsSupport<Self> = TlsSupport::Missing("another client");
+
+    fn is_secured(&self) -> bool {
+        false
+    }
+
+    async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        credentials: &Credentials,
+        events: Events,
+    ) -> Result<AlteredConnection, DialError> {
+        let connection = self.client.dial(endpoint, credentials, events).await?;
+        let Server::Tcp { port, .. } = endpoint.server else { panic!("a port of this machine") };
+        let mut batches =
+            RawRedis::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("it listens");
+        if let (Some(user), Some(password)) = (&credentials.username, &credentials.password) {
+            assert_eq!(batches.command(&["AUTH", user, password]).text(), "OK");
+        }
+        Ok(AlteredConnection { connection, batches: Mutex::new(batches), bug: self.bug })
+    }
+}
+
+impl Connection for AlteredConnection {
+    /// The server never learns the script of a batch, so that it always comes here as a text.
+    async fn call(&self, command: Command) -> Result<Reply, CallError> {
+        let is_batch = |text: &str| text.contains("operations on many locks");
+        if command.name() != "EVAL" || !is_batch(&command.arguments()[0]) {
+            return self.connection.call(command).await;
+        }
+        let mut words = command.into_arguments();
+        words[0] = altered(&words[0], self.bug).into();
+        words.insert(0, "EVAL".into());
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        match batches.command(&words) {
+            RawValue::Error(text) => Err(CallError::Refused(text)),
+            value => Ok(reply(value)),
+        }
+    }
+
+    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        self.connection.subscribe(channels).await
+    }
+
+    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+        self.connection.unsubscribe(channels).await
+    }
+}
+
+/// The text of the batch script with this bug.
+fn altered(text: &str, bug: Option<PlantedBug>) -> String {
+    let changes: &[(&str, &str)] = match bug {
+        None => &[],
+        Some(PlantedBug::BatchErrorFailsNeighbours) => &[
+            ("local replies, key,", "local failed\nlocal replies, key,"),
+            // An error is a text, and any other reply is a list.
+            ("  replies[#", "  if type(reply) == 'string' then failed = reply end\n  replies[#"),
+            (
+                "return replies",
+                "for n in ipairs(replies) do replies[n] = failed or replies[n] end\nreturn replies",
+            ),
+        ],
+        Some(other) => panic!("{other:?} is not planted here"),
+    };
+    changes.iter().fold(text.to_owned(), |text, (from, to)| {
+        assert_eq!(text.matches(from).count(), 1, "the script is another one: {from:?} in\n{text}");
+        text.replace(from, to)
+    })
+}
+
+fn reply(value: RawValue) -> Reply {
+    match value {
+        RawValue::Nil => Reply::Nil,
+        RawValue::Integer(number) => Reply::Integer(number),
+        RawValue::Text(text) => Reply::Bytes(text.into()),
+        RawValue::List(values) => Reply::List(values.into_iter().map(reply).collect()),
+        RawValue::Error(text) => Reply::Error(text),
+    }
+}

@@ -1,0 +1,151 @@
+//! A process waits while another passes its lease on from task to task: how often it is bypassed.
+
+use crate::{
+    figure::{Figure, Run},
+    stage::{ENDLESS, HANGS, factory, lock, on_a_runtime},
+    support::command,
+};
+use lock_core::LockOptions;
+use lock_testkit::RedisServer;
+use lock_trials::{
+    line::{Line, now},
+    process::Process,
+};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::time::{sleep, timeout};
+
+const LOCK: &str = "x";
+const TASKS: &str = "32";
+/// The grants of the store in a row that a process takes while others listen.
+const TURNS: usize = 16;
+/// The default budget.
+const PASSES: usize = 256;
+/// How long it leaves the lock to others then, in microseconds.
+const STEP_BACK: u64 = 10_000;
+/// Waits begin anywhere in the row of the other process.
+const PAUSE_MS: u64 = 15;
+
+pub(crate) fn bypassed_waiters(run: &Run) -> Vec<Figure> {
+    let waits = run.times(60, 1_000);
+    let of = |hand_off: &'static [&'static str]| on_a_runtime(bypasses(*run, waits, hand_off));
+    let (on, off) = (of(&[]), of(&["--hand-off", "0"]));
+    assert!(on.worst <= TURNS + PASSES, "{on:?}");
+    assert!(on.passed_on > 0, "leases were passed on: {on:?}");
+    assert!(off.worst <= TURNS && off.passed_on == 0, "{off:?}");
+    vec![Figure::new(
+        "a process waits, subscribed, while 32 tasks of another take the lock again and again: hand-offs on / off",
+        format!("{waits} / {waits}"),
+        format!("bypassed at most {} / {TURNS} times until the lock is left to it for 10 ms", TURNS + PASSES),
+        format!(
+            "{} / {}; had after {} / {} such times at most; {} / {} hand-offs",
+            on.worst, off.worst, on.steps_back, off.steps_back, on.passed_on, off.passed_on
+        ),
+    )]
+}
+
+/// A hold of the busy process.
+#[derive(Debug)]
+struct Section {
+    token: u64,
+    passes: u64,
+    entered: u64,
+    left: u64,
+}
+
+/// A wait of the other process: when it asked, and the token that it got.
+struct Wait {
+    asked: u64,
+    token: u64,
+}
+
+#[derive(Debug, Default)]
+struct Bypasses {
+    /// The most holds that bypassed a wait before the lock was left to it.
+    worst: usize,
+    /// The most times that the lock was left to a wait.
+    steps_back: usize,
+    passed_on: usize,
+}
+
+async fn bypasses(run: Run, waits: usize, hand_off: &[&str]) -> Bypasses {
+    let (server, mut random) = (Arc::new(RedisServer::start()), run.seed.stream());
+    let lease = u64::try_from(ENDLESS.as_millis()).unwrap();
+    let words = [hand_off, &["contend", LOCK, TASKS]].concat();
+    let mut busy = Process::start(&mut command(&server.url(), lease, &words));
+    let locks = factory(&server.url(), LockOptions::new().lease(ENDLESS)).await;
+    let lock = lock(&locks, LOCK);
+    let (mut done, mut sections) = (Vec::new(), Sections::default());
+    let begin = Instant::now();
+    while done.len() < waits {
+        let asked = now();
+        let guard = timeout(HANGS, lock.acquire()).await.expect("nobody starves").unwrap();
+        let token = guard.fencing_token().get();
+        guard.release().await.unwrap();
+        // A subscription lasts for 2 s after its wait, so each wait but the first ones begins with it.
+        if subscribers(&server) == 2 {
+            done.push(Wait { asked, token });
+        }
+        assert!(begin.elapsed() < HANGS * 10, "both processes subscribe");
+        sections.hear(&mut busy);
+        sleep(Duration::from_millis(random.below(PAUSE_MS))).await;
+    }
+    busy.kill();
+    busy.rest().into_iter().for_each(|line| sections.note(&line));
+    done.iter().fold(Bypasses::default(), |mut sum, wait| {
+        let (worst, steps_back) = sections.bypass(wait);
+        (sum.worst, sum.steps_back) = (sum.worst.max(worst), sum.steps_back.max(steps_back));
+        sum.passed_on = sections.0.iter().filter(|section| section.passes > 0).count();
+        sum
+    })
+}
+
+fn subscribers(server: &RedisServer) -> i64 {
+    let channel = format!("redisson_lock__channel:{{{LOCK}}}");
+    let reply = server.command(&["PUBSUB", "NUMSUB", &channel]);
+    reply.list()[1].integer()
+}
+
+/// The holds of the busy process, in their order.
+#[derive(Default)]
+struct Sections(Vec<Section>);
+
+impl Sections {
+    fn hear(&mut self, busy: &mut Process) {
+        while let Some(line) = busy.line_within(Duration::ZERO) {
+            self.note(&line);
+        }
+    }
+
+    fn note(&mut self, line: &Line) {
+        let (token, at) = (line.number("token"), line.number("at"));
+        match line.word() {
+            "inside" => {
+                let passes = line.number("passes");
+                self.0.push(Section { token, passes, entered: at, left: at });
+            }
+            _ => self.0.last_mut().expect("it enters before it leaves").left = at,
+        }
+    }
+
+    /// The most holds in a row that bypassed this wait, and the number of rows: one ends where the busy process left the lock
+    /// alone for long enough.
+    fn bypass(&self, wait: &Wait) -> (usize, usize) {
+        let from = self.0.partition_point(|section| section.entered < wait.asked);
+        let to = self.0.partition_point(|section| section.token < wait.token);
+        let sections = self.0.get(from..to).unwrap_or_default();
+        let ends =
+            |[before, next]: [&Section; 2]| next.passes == 0 && next.entered - before.left >= STEP_BACK;
+        let (mut worst, mut row, mut steps_back) = (0, 0, 0);
+        for (number, section) in sections.iter().enumerate() {
+            if number > 0 && ends([&sections[number - 1], section]) {
+                (row, steps_back) = (0, steps_back + 1);
+            }
+            row += 1;
+            worst = worst.max(row);
+        }
+        (worst, steps_back + usize::from(!sections.is_empty()))
+    }
+}
