@@ -1,14 +1,12 @@
 //! What is sent when. Data only: the callers send.
 //!
-//! An operation is sent at once when nothing is under way. Otherwise it waits for others: until [`GATHERED`] are there, or
-//! until nothing is under way any more. No timer is involved: with few operations none waits for more than one answer, and
-//! with many they share the cost of a call.
+//! An operation is sent at once when nothing or one call is under way. Each further call under way doubles the number of
+//! operations that must have gathered before the next one is sent. So few operations wait for nothing, and many share the
+//! cost of a call. No timer is involved: every answer lets others go.
 
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
-/// So many operations are sent although calls are under way.
-const GATHERED: usize = 24;
 /// The most operations of a call: it blocks the server for about 0.1 ms.
 pub(super) const MAX_BATCH: usize = 32;
 /// The most calls under way.
@@ -49,10 +47,8 @@ impl<T> Queue<T> {
 
     /// Whether a call may be sent now.
     pub(super) fn may_send(&self) -> bool {
-        match self.calls {
-            0 => !self.waiting.is_empty(),
-            calls => calls < MAX_CALLS && self.waiting.len() >= GATHERED,
-        }
+        let enough = (1 << self.calls.saturating_sub(1)).min(MAX_BATCH);
+        self.calls < MAX_CALLS && self.waiting.len() >= enough
     }
 
     /// The operations of the next call, if one may be sent now. It counts as under way.
@@ -120,17 +116,27 @@ mod tests {
     #[tokio::test]
     async fn others_gather_while_a_call_is_under_way() {
         let mut queue = queue(0);
-        queue.begin_call();
+        (0..4).for_each(|_| queue.begin_call());
         let woken: Vec<_> = (0..40).filter(|number| queue.push(*number, Instant::now())).collect();
-        assert_eq!(woken, [GATHERED - 1], "for the last of those that are enough, once");
+        assert_eq!(woken, [7], "for the last of those that are enough, once");
         assert_eq!(next(&mut queue), Some((0..32).collect()));
-        assert_eq!(next(&mut queue), None, "eight are too few");
-        queue.end_calls(1);
-        assert_eq!(next(&mut queue), None, "the batch is still under way");
+        assert_eq!(next(&mut queue), None, "eight are too few behind five calls");
         queue.end_calls(1);
         assert_eq!(next(&mut queue), Some((32..40).collect()), "an answer lets them go");
-        queue.end_calls(1);
+        queue.end_calls(5);
         assert!(queue.is_idle());
+    }
+
+    #[tokio::test]
+    async fn each_call_under_way_doubles_what_must_gather() {
+        let mut queue = queue(0);
+        let sent: Vec<_> = (0..100)
+            .filter_map(|number| {
+                queue.push(number, Instant::now());
+                next(&mut queue).map(|call| call.len())
+            })
+            .collect();
+        assert_eq!(sent, [1, 1, 2, 4, 8, 16, 32, 32]);
     }
 
     #[tokio::test]
