@@ -2,7 +2,7 @@
 
 use crate::{
     scripted::{Answer, Dial},
-    support::{Backed, acquire, connected, meaning, submit},
+    support::{Backed, acquire, connected, fill_calls, meaning, submit},
 };
 use futures_util::future::join_all;
 use lock_core::backend::{Acquired, Answer as Future, Applied, BackendErrorKind as Kind};
@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep};
 
 const NOBODY: Dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
 
-/// One operation that was sent, and two that wait for it.
-fn one_sent_and_two_queued(backend: &Backed) -> [Future<Acquired>; 3] {
-    ["sent", "queued:1", "queued:2"].map(|lock| submit(backend, lock))
+/// Operations that were sent, and two that wait for them.
+async fn sent_and_two_queued(backend: &Backed) -> (Vec<Future<Acquired>>, [Future<Acquired>; 2]) {
+    (fill_calls(backend).await, ["queued:1", "queued:2"].map(|lock| submit(backend, lock)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,11 +28,13 @@ async fn cut_connection_ends_sent_operations_only() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Never);
-    let [sent, one, two] = one_sent_and_two_queued(&backend);
+    let (sent, [one, two]) = sent_and_two_queued(&backend).await;
     let begin = Instant::now();
     client.recover();
     client.cut();
-    assert_eq!(meaning(&sent.await), (Kind::Unavailable, Applied::Unknown));
+    for answer in join_all(sent).await {
+        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    }
     assert_eq!(begin.elapsed(), Duration::ZERO);
     assert!(one.await.is_ok() && two.await.is_ok(), "they are sent over the next connection");
 }
@@ -42,10 +44,12 @@ async fn queued_operations_wait_300_ms_for_a_connection() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Never);
-    let [sent, one, two] = one_sent_and_two_queued(&backend);
+    let (sent, [one, two]) = sent_and_two_queued(&backend).await;
     client.server().dial = NOBODY;
     client.cut();
-    assert_eq!(meaning(&sent.await), (Kind::Unavailable, Applied::Unknown));
+    for answer in join_all(sent).await {
+        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    }
     let begin = Instant::now();
     sleep(Duration::from_millis(100)).await;
     let later = submit(&backend, "later");
@@ -99,9 +103,11 @@ async fn dropped_backend_answers_its_operations() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Never);
-    let [sent, one, two] = one_sent_and_two_queued(&backend);
+    let (sent, [one, two]) = sent_and_two_queued(&backend).await;
     drop(backend);
-    assert_eq!(meaning(&sent.await), (Kind::Unavailable, Applied::Unknown));
+    for answer in join_all(sent).await {
+        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    }
     for queued in [one, two] {
         assert_eq!(meaning(&queued.await).1, Applied::No);
     }
@@ -119,9 +125,11 @@ fn end_of_the_runtime_answers_all_operations() {
     let (client, backend) = home.block_on(connected());
     home.block_on(acquire(&backend, "x")).unwrap();
     client.answer(|_| Answer::Never);
-    let [sent, one, two] = home.block_on(async { one_sent_and_two_queued(&backend) });
+    let (sent, [one, two]) = home.block_on(sent_and_two_queued(&backend));
     drop(home);
-    assert_eq!(meaning(&other.block_on(sent)), (Kind::Unavailable, Applied::Unknown));
+    for answer in other.block_on(join_all(sent)) {
+        assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
+    }
     for queued in [one, two] {
         assert_eq!(meaning(&other.block_on(queued)), (Kind::Misconfigured, Applied::No));
     }

@@ -60,6 +60,17 @@ pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
     answer
 }
 
+/// Sends as many calls as may be under way: whatever is submitted now has to wait. The server must not answer meanwhile.
+pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
+    let mut sent = Vec::new();
+    for size in [1, 1, 2, 4, 8, 16, 32, 32] {
+        sent.extend((0..size).map(|number| submit(backend, &format!("sent:{number}"))));
+        // The task of the connection has its turn.
+        tokio::task::yield_now().await;
+    }
+    sent
+}
+
 pub(crate) fn renewal(lock: &str) -> RenewRequest {
     let not_after = ServerTime::from_micros(u64::MAX >> 1);
     RenewRequest { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
