@@ -80,12 +80,13 @@ async fn bypasses(run: Run, waits: usize, hand_off: &[&str]) -> Bypasses {
     let (mut done, mut sections) = (Vec::new(), Sections::default());
     let begin = Instant::now();
     while done.len() < waits {
+        // A subscription lasts for 2 s after its wait, so each wait but the first ones begins with it.
+        let subscribed = subscribers(&server) == 2;
         let asked = now();
         let guard = timeout(HANGS, lock.acquire()).await.expect("nobody starves").unwrap();
         let token = guard.fencing_token().get();
         guard.release().await.unwrap();
-        // A subscription lasts for 2 s after its wait, so each wait but the first ones begins with it.
-        if subscribers(&server) == 2 {
+        if subscribed {
             done.push(Wait { asked, token });
         }
         assert!(begin.elapsed() < HANGS * 10, "both processes subscribe");
