@@ -113,7 +113,7 @@ pub mod __private {
     pub use crate::{
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
-        sync::lock,
+        sync::lock_raw as lock,
         wake::wake_together,
     };
 }

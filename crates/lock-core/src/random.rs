@@ -1,12 +1,12 @@
 //! Where lease ids and jitter come from: the operating system, or, in a simulation, a seed.
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, rank};
 use std::fmt;
 #[cfg(feature = "__internal")]
 use std::sync::Arc;
 
 pub(crate) enum Random {
-    System(Mutex<Drawn>),
+    System(Mutex<rank::Random, Drawn>),
     #[cfg(feature = "__internal")]
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }

@@ -2,18 +2,19 @@
 //!
 //! A schedule explorer (`verify/shuttle`) replaces these imports in its copy of the sources.
 
-use std::sync::PoisonError;
+mod held;
+mod mutex;
+pub(crate) mod rank;
+
+pub(crate) use held::assert_unlocked;
+pub use mutex::lock_raw;
+pub(crate) use mutex::{Mutex, lock};
 pub(crate) use std::{
     hash::RandomState as Hashing,
-    sync::{Mutex, MutexGuard, atomic},
+    sync::{Mutex as RawMutex, MutexGuard as RawMutexGuard, atomic},
+    thread_local,
 };
 pub(crate) use tokio::{
     runtime::{Handle, Id},
     time::{Instant, Sleep, sleep, timeout},
 };
-
-/// Locks, also after a panic elsewhere: what our mutexes guard is consistent at every statement that can panic, and a guard
-/// must be releasable while a panic unwinds. Mutexes guard a few lines of plain data.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -1,6 +1,7 @@
 //! Wakes tasks: one, or those that a batch of answers is for. A waker is foreign code: it runs under no mutex, and a panic in
 //! one keeps no other from being woken.
 
+use crate::sync::assert_unlocked;
 use std::{
     cell::RefCell,
     future::Future,
@@ -18,6 +19,8 @@ thread_local! {
 
 /// Wakes a task, at the end of the batch that this thread is in. A panic of the waker ends here.
 pub(crate) fn wake(waker: Waker) {
+    // In a batch as well, or a batch would hide that a mutex is held.
+    assert_unlocked("a waker");
     // A thread that ends has no batch any more.
     if BATCH.try_with(|batch| batch.borrow().is_some()).unwrap_or(false) {
         BATCH.with_borrow_mut(|batch| batch.get_or_insert_default().push(waker));
@@ -44,6 +47,7 @@ pub fn wake_together(code: impl FnOnce()) {
 
 /// Runs foreign code whose panic must not end the task that runs it.
 pub(crate) fn contained(what: &'static str, code: impl FnOnce()) {
+    assert_unlocked(what);
     if catch_unwind(AssertUnwindSafe(code)).is_err() {
         tracing::error!("{what} panicked");
     }
@@ -87,6 +91,7 @@ impl Drop for All {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::{Mutex, lock, rank};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::runtime::{Builder, Runtime};
 
@@ -191,5 +196,21 @@ mod tests {
         assert_eq!(count.wakes(), 1);
         assert_eq!(batch(2, &count), 1, "none of the next batch");
         assert_eq!(count.wakes(), 3);
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "a waker is called under the mutex `Entry`"))]
+    fn waker_under_a_mutex_panics_in_debug_builds() {
+        let entry = Mutex::<rank::Entry, _>::new(());
+        let _entry = lock(&entry);
+        wake(Waker::noop().clone());
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "a store is called under the mutex `Entry`"))]
+    fn store_under_a_mutex_panics_in_debug_builds() {
+        let entry = Mutex::<rank::Entry, _>::new(());
+        let _entry = lock(&entry);
+        contained("a store", || ());
     }
 }

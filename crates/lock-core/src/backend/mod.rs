@@ -62,6 +62,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Estimates the present time of the server that stores this name, or returns `None` before the first answer of
     /// that server; the wall clock of this machine is used then. In a cluster each node has a clock of its own.
     ///
+    /// It is called while a lock name is locked inside the factory, so it returns at once and uses no lock of the factory.
+    ///
     /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). A wrong estimate costs one retry, since
     /// every answer carries the true time.
     fn server_now(&self, name: &LockName) -> Option<ServerTime>;

@@ -4,7 +4,7 @@ use super::{
     AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, ReleaseRequest, Released,
     RenewRequest, Renewed, Reply,
 };
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, rank};
 use std::{
     fmt,
     future::Future,
@@ -118,7 +118,7 @@ fn dropped() -> BackendError {
 type Sender<T> = oneshot::Sender<Result<Reply<T>, BackendError>>;
 
 /// A future waits for the answer.
-struct Waiting<T>(Mutex<Option<Sender<T>>>);
+struct Waiting<T>(Mutex<rank::Answer, Option<Sender<T>>>);
 
 impl<T: Send> Complete<T> for Waiting<T> {
     fn complete(&self, answer: Result<Reply<T>, BackendError>) {

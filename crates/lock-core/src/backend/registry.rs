@@ -3,7 +3,7 @@
 use super::{MissedWakes, SubscriberId, WakeListener};
 use crate::{
     name::LockName,
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, rank},
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -15,7 +15,7 @@ use std::{
 /// Factories are called without any mutex held, and forgotten by [`forget_gone`](SubscriptionRegistry::forget_gone).
 #[derive(Debug, Default)]
 pub struct SubscriptionRegistry {
-    state: Mutex<State>,
+    state: Mutex<rank::Subscriptions, State>,
 }
 
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use super::{
     waker_set::wake,
 };
 use crate::{
-    sync::{Instant, Mutex, Sleep, lock, sleep},
+    sync::{Instant, Mutex, Sleep, lock, rank, sleep},
     time::Moment,
 };
 use std::{
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// The alarms of all timekeepers of a factory.
 #[derive(Debug, Default)]
-pub(super) struct Alarms(Mutex<Vec<Arc<Alarm>>>);
+pub(super) struct Alarms(Mutex<rank::Alarms, Vec<Arc<Alarm>>>);
 
 impl Alarms {
     pub(super) fn add(&self, alarm: Arc<Alarm>) {
@@ -45,7 +45,7 @@ impl Alarms {
     }
 }
 
-pub(super) struct Alarm(Mutex<State>);
+pub(super) struct Alarm(Mutex<rank::Alarm, State>);
 
 struct State {
     /// By the clock of the timer, which stands still while the machine is suspended: a moment of the other clock may be

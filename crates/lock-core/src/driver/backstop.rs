@@ -7,9 +7,11 @@
 //! The thread is one for the process, and runs as long as there are timekeepers to watch. It needs real time: factories
 //! with a clock of their own do without it.
 
+use crate::sync::{Mutex, lock, rank};
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak},
-    thread,
+    io,
+    sync::Weak,
+    thread::{self, Thread},
     time::{Duration, Instant},
 };
 
@@ -22,46 +24,52 @@ pub(super) trait Overdue: Send + Sync {
 /// How late a turn may be before it is taken for one that does not come.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
-static WATCHED: Mutex<Watched> = Mutex::new(Watched { alarms: Vec::new(), look_at: None, runs: false });
-static CHANGED: Condvar = Condvar::new();
+static WATCHED: Mutex<rank::Backstop, Watched> =
+    Mutex::new(Watched { alarms: Vec::new(), look_at: None, thread: None });
 
 struct Watched {
     alarms: Vec<Weak<dyn Overdue>>,
     /// When the thread looks next.
     look_at: Option<Instant>,
-    runs: bool,
+    /// The thread, while it runs.
+    thread: Option<Thread>,
 }
 
-fn watched() -> MutexGuard<'static, Watched> {
-    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+impl Watched {
+    fn ensure_thread(&mut self) -> io::Result<()> {
+        if self.thread.is_none() {
+            let spawned = thread::Builder::new().name("lock-backstop".to_owned()).spawn(run)?;
+            self.thread = Some(spawned.thread().clone());
+        }
+        Ok(())
+    }
 }
 
 /// Watches the alarm as long as it lives.
 pub(super) fn watch(alarm: Weak<dyn Overdue>) {
-    let mut watched = watched();
-    watched.alarms.push(alarm);
-    if !watched.runs {
-        let spawned = thread::Builder::new().name("lock-backstop".to_owned()).spawn(run);
-        watched.runs = spawned.is_ok();
-        if let Err(error) = spawned {
-            tracing::warn!(%error, "no thread for the backstop: a runtime whose threads block may lose locks");
-        }
+    let ensured = {
+        let mut watched = lock(&WATCHED);
+        watched.alarms.push(alarm);
+        watched.ensure_thread()
+    };
+    if let Err(error) = ensured {
+        tracing::warn!(%error, "no thread for the backstop: a runtime whose threads block may lose locks");
     }
 }
 
 /// Looks at the alarms at this time, or earlier.
 pub(super) fn look_at(at: Instant) {
-    let mut watched = watched();
+    let mut watched = lock(&WATCHED);
     if watched.look_at.is_none_or(|look_at| at < look_at) {
         watched.look_at = Some(at);
-        CHANGED.notify_one();
+        watched.thread.iter().for_each(Thread::unpark);
     }
 }
 
 fn run() {
     loop {
         let alarms: Vec<_> = {
-            let mut watched = watched();
+            let mut watched = lock(&WATCHED);
             watched.alarms.retain(|alarm| alarm.strong_count() > 0);
             watched.look_at = None;
             watched.alarms.iter().filter_map(Weak::upgrade).collect()
@@ -69,18 +77,21 @@ fn run() {
         let now = Instant::now();
         let next = alarms.iter().filter_map(|alarm| alarm.wake_if_overdue(now)).min();
         drop(alarms);
-        let mut watched = watched();
-        watched.alarms.retain(|alarm| alarm.strong_count() > 0);
-        if watched.alarms.is_empty() {
-            watched.runs = false;
-            return;
-        }
-        // What came meanwhile counts as well.
-        watched.look_at = watched.look_at.into_iter().chain(next).min();
-        let wait = watched.look_at.map(|at| at.saturating_duration_since(Instant::now()));
-        match wait {
-            Some(wait) => drop(CHANGED.wait_timeout(watched, wait)),
-            None => drop(CHANGED.wait(watched)),
+        let look_at = {
+            let mut watched = lock(&WATCHED);
+            watched.alarms.retain(|alarm| alarm.strong_count() > 0);
+            if watched.alarms.is_empty() {
+                watched.thread = None;
+                return;
+            }
+            // What came meanwhile counts as well.
+            watched.look_at = watched.look_at.into_iter().chain(next).min();
+            watched.look_at
+        };
+        // Returns at once if the time was made earlier since.
+        match look_at {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
+            None => thread::park(),
         }
     }
 }

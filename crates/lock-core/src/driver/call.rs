@@ -13,7 +13,7 @@ use crate::{
     sync::{
         Handle, Id, Mutex,
         atomic::{AtomicBool, Ordering},
-        lock,
+        lock, rank,
     },
     time::Moment,
 };
@@ -37,7 +37,7 @@ struct CallState {
     /// Notified when its time is over.
     over: Notify,
     runtime: Option<Id>,
-    active: Mutex<Option<ActivityGuard>>,
+    active: Mutex<rank::CallActivity, Option<ActivityGuard>>,
 }
 
 impl CallState {

@@ -51,6 +51,7 @@ impl Env for DriverEnv<'_> {
         self.shared.random.number()
     }
 
+    // Under the mutex of the entry: the backend only reads an estimate.
     fn server_now(&mut self) -> ServerTime {
         self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
     }

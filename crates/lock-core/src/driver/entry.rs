@@ -9,7 +9,7 @@ use crate::{
     fifo_map::FifoMap,
     machine::{HoldId, Machine, MachineConfig, Ticket, WaiterId},
     name::LockName,
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, rank},
     time::Moment,
 };
 use std::{sync::Arc, task::Waker};
@@ -18,10 +18,10 @@ use std::{sync::Arc, task::Waker};
 pub(crate) struct LockEntry {
     pub(crate) id: u64,
     pub(crate) name: LockName,
-    pub(super) state: Mutex<EntryState>,
+    pub(super) state: Mutex<rank::Entry, EntryState>,
     /// Events that are left here without taking the state: by Drop, which must not allocate, and by the reader of the
     /// backend, which must not wait.
-    deferred: Mutex<DeferredEvents>,
+    deferred: Mutex<rank::DeferredEvents, DeferredEvents>,
 }
 
 #[derive(Debug)]

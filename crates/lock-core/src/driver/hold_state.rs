@@ -10,7 +10,7 @@ use crate::{
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, rank},
     time::Moment,
     token::FencingToken,
 };
@@ -38,7 +38,7 @@ pub(crate) struct HoldState {
     watchdog: Weak<dyn Watchdog>,
     clock: Arc<dyn Clock>,
     max_hold_at: Moment,
-    validity: Mutex<Validity>,
+    validity: Mutex<rank::Hold, Validity>,
     waiting: WakerSet,
 }
 

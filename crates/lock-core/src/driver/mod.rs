@@ -21,8 +21,12 @@
 //! dispatches it. Other stores have futures: a future is polled once in place; if it is pending, the worker of that runtime
 //! waits for it. Either way nothing that others wait for depends on the poll of a caller.
 //!
-//! Order of mutexes: shard before entry; entry before schedule, deadlines, hold, deferred events; work queue and alarm
-//! last. No mutex is held over an await, a waker, an observer or a call of the backend.
+//! Order of mutexes, as `sync/rank.rs` has it: shard before entry; entry before schedule, deadlines, hold, deferred events;
+//! work queue and alarm last. No mutex is held over an await, a waker, an observer or a call of the backend. Debug builds
+//! panic at the first lock and at the first call that break this.
+//!
+//! Three calls are made under a mutex nevertheless: `Backend::server_now` and the clock, which only read, under that of the
+//! entry; and the wake-up of a worker, which is a task of this crate, under that of the list of workers.
 
 mod acquire;
 mod activity;

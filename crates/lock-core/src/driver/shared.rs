@@ -23,7 +23,7 @@ use crate::{
     sync::{
         Id, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        lock,
+        lock, rank,
     },
     terms::Terms,
     time::Moment,
@@ -56,8 +56,8 @@ pub(crate) struct Shared {
     /// For holds, whose watchdog it is, and for wake-ups.
     pub(super) me: Weak<Self>,
     pub(super) table: LockTable,
-    pub(super) schedule: Mutex<Schedule>,
-    pub(super) deadlines: Mutex<Deadlines>,
+    pub(super) schedule: Mutex<rank::Schedule, Schedule>,
+    pub(super) deadlines: Mutex<rank::Deadlines, Deadlines>,
     pub(super) work: WorkQueue,
     pub(super) alarms: Alarms,
     pub(super) runtimes: Runtimes,
@@ -83,10 +83,10 @@ pub(crate) struct Parts {
 /// The runtimes that have a worker, and those that had ended when one was to begin there.
 #[derive(Debug, Default)]
 pub(super) struct Runtimes {
-    pub(super) with_worker: Mutex<Vec<Id>>,
+    pub(super) with_worker: Mutex<rank::RuntimesWithWorker, Vec<Id>>,
     /// Something may still be polled in them, by `Handle::block_on`: it would begin a worker, be woken by its end, and
     /// begin another one, for ever.
-    pub(super) ended: Mutex<Vec<Id>>,
+    pub(super) ended: Mutex<rank::RuntimesEnded, Vec<Id>>,
 }
 
 impl Runtimes {

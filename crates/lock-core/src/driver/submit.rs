@@ -11,7 +11,7 @@ use super::{
 use crate::{
     backend::{Acquired, BackendError, Complete, Completion, Operation, Released, Renewed, Reply},
     machine::{Event, Failure},
-    sync::{Id, Mutex, lock},
+    sync::{Id, Mutex, lock, rank},
     time::Moment,
 };
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 /// time is over.
 struct Submitted {
     /// Gone with the answer: an operation whose time is over may stay in the pipeline for ever, and the factory must not.
-    shared: Mutex<Option<Arc<Shared>>>,
+    shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
     entry: Arc<LockEntry>,
     op: Op,
     id: u64,

@@ -3,20 +3,22 @@
 use super::entry::LockEntry;
 use crate::{
     name::LockName,
-    sync::{Hashing, Mutex, lock},
+    sync::{Hashing, Mutex, lock, rank},
 };
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc};
 
 const SHARDS: usize = 16;
 
+type Shard = Mutex<rank::Shard, HashMap<LockName, Arc<LockEntry>>>;
+
 #[derive(Debug, Default)]
 pub(super) struct LockTable {
-    shards: [Mutex<HashMap<LockName, Arc<LockEntry>>>; SHARDS],
+    shards: [Shard; SHARDS],
     hasher: Hashing,
 }
 
 impl LockTable {
-    fn shard(&self, name: &LockName) -> &Mutex<HashMap<LockName, Arc<LockEntry>>> {
+    fn shard(&self, name: &LockName) -> &Shard {
         let hash = self.hasher.hash_one(name);
         &self.shards[usize::try_from(hash % SHARDS as u64).unwrap_or(0)]
     }
@@ -55,8 +57,7 @@ impl LockTable {
 
     /// In the order in which they were made: the order of a hash map would make runs of a simulation differ.
     pub(super) fn all(&self) -> Vec<Arc<LockEntry>> {
-        let of =
-            |shard: &Mutex<HashMap<_, Arc<LockEntry>>>| lock(shard).values().cloned().collect::<Vec<_>>();
+        let of = |shard: &Shard| lock(shard).values().cloned().collect::<Vec<_>>();
         let mut entries: Vec<_> = self.shards.iter().flat_map(of).collect();
         entries.sort_unstable_by_key(|entry| entry.id);
         entries

@@ -2,11 +2,11 @@
 
 pub(super) use crate::wake::{contained, wake};
 
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, rank};
 use std::{collections::BTreeMap, task::Waker};
 
 #[derive(Debug, Default)]
-pub(super) struct WakerSet(Mutex<Wakers>);
+pub(super) struct WakerSet(Mutex<rank::Wakers, Wakers>);
 
 #[derive(Debug, Default)]
 struct Wakers {

@@ -5,7 +5,7 @@ use super::{
     entry::LockEntry,
     op::{Answers, Op},
 };
-use crate::sync::{Id, Mutex, lock};
+use crate::sync::{Id, Mutex, lock, rank};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::Notify;
 
@@ -20,9 +20,9 @@ pub(super) struct StartedCall {
 
 #[derive(Default)]
 pub(super) struct WorkQueue {
-    work: Mutex<Work>,
+    work: Mutex<rank::Work, Work>,
     /// One for each worker: the first that comes takes the work.
-    workers: Mutex<Vec<Arc<Notify>>>,
+    workers: Mutex<rank::Workers, Vec<Arc<Notify>>>,
 }
 
 #[derive(Default)]

@@ -14,7 +14,7 @@ use crate::{
     clock::{Clock, SteadyClock},
     name::LockName,
     store::UnsupportedMode,
-    sync::{Mutex, lock},
+    sync::{Mutex, lock, rank},
     time::ServerTime,
 };
 use async_trait::async_trait;
@@ -49,7 +49,7 @@ pub struct MemoryBackend {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    shelf: Mutex<Shelf>,
+    shelf: Mutex<rank::Shelf, Shelf>,
     watchers: SubscriptionRegistry,
 }
 

@@ -1,13 +1,13 @@
 //! The in-memory stores of this process that have a name: `memory:shop` is one store for all who ask.
 
 use super::{Inner, MemoryBackend};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, rank};
 use std::{
     collections::HashMap,
     sync::{OnceLock, Weak},
 };
 
-static NAMED: OnceLock<Mutex<HashMap<String, Weak<Inner>>>> = OnceLock::new();
+static NAMED: OnceLock<Mutex<rank::NamedStores, HashMap<String, Weak<Inner>>>> = OnceLock::new();
 
 /// The store of that name, made if nobody has it any more; a new one each time for the empty name.
 pub(crate) fn connect(name: &str) -> MemoryBackend {

@@ -4,6 +4,7 @@ use super::{
     event::{LockEvent, LockObserver},
     trace,
 };
+use crate::sync::assert_unlocked;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -12,6 +13,7 @@ use std::{
 /// Logs an event, and calls each observer with it. A panic of one is caught and ends this call alone: it must not take a
 /// release or a renewal with it.
 pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
+    assert_unlocked("an observer");
     drop(catch_unwind(AssertUnwindSafe(log)));
     for observer in observers {
         drop(catch_unwind(AssertUnwindSafe(|| call(observer))));
@@ -39,5 +41,19 @@ impl Observers {
     pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
         let event = make(self.backend);
         notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{Mutex, lock, rank};
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "an observer is called under the mutex `Entry`"))]
+    fn observer_under_a_mutex_panics_in_debug_builds() {
+        let entry = Mutex::<rank::Entry, _>::new(());
+        let _entry = lock(&entry);
+        notify_all::<()>(&[], || (), |()| ());
     }
 }

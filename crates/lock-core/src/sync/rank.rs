@@ -1,0 +1,75 @@
+//! The order in which a thread may lock the mutexes of this crate.
+
+/// A mutex has the rank that its type names, for example `Mutex<rank::Entry, EntryState>`.
+pub(crate) trait Ranked {
+    const RANK: Rank;
+}
+
+macro_rules! ranks {
+    ($($(#[$doc:meta])* $mutex:ident,)+) => {
+        /// A thread that holds a mutex locks only mutexes of later ranks, so threads cannot wait for one another in a circle.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Rank {
+            $($(#[$doc])* $mutex,)+
+        }
+
+        impl Rank {
+            pub(super) const ALL: &[Self] = &[$(Self::$mutex),+];
+        }
+
+        $(
+            $(#[$doc])*
+            pub(crate) enum $mutex {}
+
+            impl Ranked for $mutex {
+                const RANK: Rank = Rank::$mutex;
+            }
+        )+
+    };
+}
+
+ranks! {
+    /// A part of the table of a factory's lock names.
+    Shard,
+    /// The state of a lock name: its machine, and the slots of waiting futures.
+    Entry,
+    /// The wake-up times of the entries.
+    Schedule,
+    /// The time-outs of operations under way.
+    Deadlines,
+    /// The validity of a hold.
+    Hold,
+    /// The events that are left in an entry without its state.
+    DeferredEvents,
+    /// The wakers of the tasks that wait for the end of a hold.
+    Wakers,
+    /// An operation of a pipeline, until it is answered.
+    Submitted,
+    /// The activity that a call counts as, until it is answered.
+    CallActivity,
+    /// Random numbers that were drawn together.
+    Random,
+    /// The runtimes that have a worker.
+    RuntimesWithWorker,
+    /// The runtimes that have ended.
+    RuntimesEnded,
+    /// The work that is left for the workers.
+    Work,
+    /// The workers that are notified of work.
+    Workers,
+    /// The alarms of a factory.
+    Alarms,
+    /// The timer of a timekeeper.
+    Alarm,
+    /// The alarms that the backstop thread watches.
+    Backstop,
+    /// The in-memory stores that have a name. From here on these are mutexes of stores, which the driver calls with no mutex
+    /// held.
+    NamedStores,
+    /// The contents of an in-memory store.
+    Shelf,
+    /// The subscriptions to names.
+    Subscriptions,
+    /// The sender of an answer to a future.
+    Answer,
+}
