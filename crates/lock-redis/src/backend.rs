@@ -8,6 +8,7 @@ use crate::{
     pipeline::RequestPipeline,
     script::{self, Script},
     script_reply::ScriptReply,
+    sentinel::Follower,
     shared::Shared,
 };
 use async_trait::async_trait;
@@ -45,6 +46,8 @@ struct Inner<C: Client> {
     pipeline: RequestPipeline<C>,
     /// Whether the rights that the ledger needs were tried.
     ledger_probed: AtomicBool,
+    /// Of sentinels.
+    _follower: Option<Follower>,
 }
 
 impl<C: Client> RedisBackend<C> {
@@ -74,10 +77,13 @@ impl<C: Client> RedisBackend<C> {
         Ok(asked.elapsed())
     }
 
-    pub(crate) fn new(shared: Shared<C>, warnings: Vec<ConnectWarning>) -> Self {
-        let shared = Arc::new(shared);
+    pub(crate) fn new(
+        shared: Arc<Shared<C>>,
+        follower: Option<Follower>,
+        warnings: Vec<ConnectWarning>,
+    ) -> Self {
         let pipeline = RequestPipeline::start(shared.clone());
-        let inner = Inner { shared, pipeline, ledger_probed: AtomicBool::new(false) };
+        let inner = Inner { shared, pipeline, ledger_probed: AtomicBool::new(false), _follower: follower };
         Self { inner: Arc::new(inner), warnings: warnings.into() }
     }
 

@@ -5,9 +5,11 @@ use crate::{
     check,
     client::{Client, Tls, TlsSupport},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose},
+    connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
+    sentinel::{Follower, Sentinels},
     shared::Shared,
+    topology::Topology,
     url::Address,
     wake::Subscriptions,
 };
@@ -106,6 +108,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
             return Err(misconfigured(why).into());
         }
+        let limit = self.connect_timeout;
         let dialer = Arc::new(self.dialer()?);
         let (connection, subscriptions) = tokio::try_join!(
             ManagedConnection::open(dialer.clone(), Purpose::Requests),
@@ -113,9 +116,15 @@ impl<C: Client> RedisBackendBuilder<C> {
         )?;
         let clock = ServerClock::default();
         let checks = Box::pin(check::run(&connection, &subscriptions, &clock));
-        let checked = tokio::time::timeout(dialer.limit, checks).await;
-        let warnings = checked.map_err(|_| dialer.nobody_answers())??;
-        Ok(RedisBackend::new(Shared::new(connection, subscriptions, clock, retention), warnings))
+        let checked = tokio::time::timeout(limit, checks).await;
+        let server = connection.server();
+        let warnings = checked.map_err(|_| dialer.nobody_answers(server.as_ref()))??;
+        let shared = Arc::new(Shared::new(connection, subscriptions, clock, retention));
+        let follower = match &dialer.target {
+            Target::Master(sentinels) => Some(Follower::start(sentinels.clone(), shared.clone())),
+            Target::Fixed(_) | Target::AnySentinel(_) => None,
+        };
+        Ok(RedisBackend::new(shared, follower, warnings))
     }
 
     fn dialer(self) -> Result<Dialer<C>, BackendError> {
@@ -129,7 +138,14 @@ impl<C: Client> RedisBackendBuilder<C> {
                 TlsSupport::Missing(feature) => return Err(misconfigured(&without_tls(feature))),
             }
         }
-        Ok(Dialer { client, endpoint: address.endpoint, credentials: address.credentials, limit })
+        let client = Arc::new(client);
+        let target = match address.topology {
+            Topology::Standalone(endpoint) => Target::Fixed(endpoint),
+            Topology::Sentinel(sentinels) => {
+                Target::Master(Arc::new(Sentinels::new(client.clone(), sentinels, limit)))
+            }
+        };
+        Ok(Dialer { client, target, credentials: address.credentials, limit })
     }
 }
 

@@ -5,12 +5,13 @@ use crate::{
     clock::ServerClock,
     connection::ManagedConnection,
     error::{misconfigured, unexpected_reply},
+    info::Info,
     keys::Keys,
     script,
     wake::Subscriptions,
 };
 use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
-use std::{collections::HashMap, fmt};
+use std::fmt;
 use tokio::time::Instant;
 
 /// The oldest server whose commands do what the scripts need: `SET … GET` is the youngest of them.
@@ -86,19 +87,6 @@ fn info(reply: &Reply) -> Result<String, BackendError> {
     }
 }
 
-/// The reply to `INFO`: lines of `name:value`.
-struct Info<'a>(HashMap<&'a str, &'a str>);
-
-impl<'a> Info<'a> {
-    fn read(text: &'a str) -> Self {
-        Self(text.lines().filter_map(|line| line.trim_end().split_once(':')).collect())
-    }
-
-    fn get(&self, name: &str) -> &'a str {
-        self.0.get(name).copied().unwrap_or_default()
-    }
-}
-
 const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
 
 /// Returns an error if locks cannot be kept there.
@@ -107,13 +95,18 @@ fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
     // Valkey has a word of its own since version 8.
     let modes = [info.get("redis_mode"), info.get("server_mode")];
     if modes.contains(&"sentinel") {
-        return refuse("this is a sentinel: give the address of the master that it watches".into());
+        return refuse(
+            "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
+                .into(),
+        );
     }
     if modes.contains(&"cluster") || info.get("cluster_enabled") == "1" {
         return refuse(CLUSTER.into());
     }
     if info.get("role") == "slave" {
-        return refuse("this is a replica: give the address of its master".into());
+        return refuse(
+            "this is a replica: give the address of its master, or of the sentinels that watch it".into(),
+        );
     }
     let version = info.get("redis_version");
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));

@@ -35,6 +35,7 @@ pub mod client;
 mod clock;
 mod connection;
 mod error;
+mod info;
 mod keys;
 mod ledger;
 mod liveness;
@@ -43,8 +44,10 @@ mod pipeline;
 mod script;
 mod script_reply;
 mod secret;
+mod sentinel;
 mod shared;
 mod sync;
+mod topology;
 mod url;
 mod wake;
 
@@ -52,6 +55,7 @@ pub use backend::RedisBackend;
 pub use builder::RedisBackendBuilder;
 pub use check::ConnectWarning;
 pub use client::Tls;
+pub use topology::{SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
 /// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.

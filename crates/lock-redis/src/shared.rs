@@ -1,7 +1,7 @@
 //! What the requests to one server share: its connections, its clock, and what is said once about it.
 
 use crate::{
-    client::Client,
+    client::{Client, Server},
     clock::ServerClock,
     connection::{ManagedConnection, ReplaceReason},
     error::RequestError,
@@ -56,6 +56,12 @@ impl<C: Client> Shared<C> {
             self.connection.replace(ReplaceReason::ReadOnly);
             self.subscriptions.replace(ReplaceReason::ReadOnly);
         }
+    }
+
+    /// Leaves a server that is not the master any more.
+    pub(crate) fn follow(&self, master: &Server) {
+        self.connection.follow(master);
+        self.subscriptions.follow(master);
     }
 
     /// Warns if the counter of a name was found far below the clock, once for each backend. Without a retention there is

@@ -4,10 +4,10 @@
 mod dial;
 mod supervisor;
 
-pub(crate) use dial::{Dialer, Purpose};
+pub(crate) use dial::{Dialer, Purpose, Target};
 
 use crate::{
-    client::{CallError, Client, Command, Connection, Reply},
+    client::{CallError, Client, Command, Connection, Reply, Server},
     error::{self, RequestError, Unanswered},
     liveness::Liveness,
     secret::Secrets,
@@ -48,6 +48,7 @@ pub(crate) struct Dialled<T> {
     /// Set when another connection is needed although this one stands.
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
+    server: Server,
 }
 
 /// Why a connection that stands is of no further use.
@@ -55,6 +56,8 @@ pub(crate) struct Dialled<T> {
 pub(crate) enum ReplaceReason {
     /// The server has become a replica.
     ReadOnly,
+    /// The sentinels have another master.
+    NotMaster,
     /// A subscription failed, and what else comes may be taken for the answer to another.
     SubscriptionFailed,
 }
@@ -63,10 +66,18 @@ impl<C: Client> ManagedConnection<C> {
     /// Dials. Everything that carries the connection runs on the current runtime.
     pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
         let first = dialer.dial(&purpose).await?;
-        let first = Arc::new(first);
-        let (sender, current) = watch::channel(Some(first.clone()));
+        Ok(Self::run(dialer, purpose, Some(Arc::new(first))))
+    }
+
+    /// Begins without a connection, and dials until there is one.
+    pub(crate) fn begin(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Self {
+        Self::run(dialer, purpose, None)
+    }
+
+    fn run(dialer: Arc<Dialer<C>>, purpose: Purpose, first: Current<C>) -> Self {
+        let (sender, current) = watch::channel(first.clone());
         let supervisor = Supervisor { dialer, purpose, current: sender };
-        Ok(Self { current, supervisor: tokio::spawn(supervisor.run(first)) })
+        Self { current, supervisor: tokio::spawn(supervisor.run(first)) }
     }
 
     /// Sends one command, which is sent at most once, and not at all while there is no connection.
@@ -109,6 +120,18 @@ impl<C: Client> ManagedConnection<C> {
         if let Some(dialled) = &*self.current.borrow() {
             let _ = dialled.replaced.set(reason);
         }
+    }
+
+    /// Asks for another connection, if the one that stands leads to another server.
+    pub(crate) fn follow(&self, master: &Server) {
+        if let Some(dialled) = self.standing().filter(|dialled| dialled.server != *master) {
+            let _ = dialled.replaced.set(ReplaceReason::NotMaster);
+        }
+    }
+
+    /// The server of the connection that stands.
+    pub(crate) fn server(&self) -> Option<Server> {
+        self.current.borrow().as_ref().map(|dialled| dialled.server.clone())
     }
 
     pub(crate) fn is_up(&self) -> bool {

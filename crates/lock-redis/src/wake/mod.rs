@@ -4,7 +4,7 @@ mod state;
 mod tend;
 
 use crate::{
-    client::{Client, Listener},
+    client::{Client, Listener, Server},
     connection::{Dialer, ManagedConnection, Purpose, ReplaceReason},
     error::{RequestError, runtime_ended},
     keys::channel,
@@ -51,6 +51,11 @@ impl<C: Client> Subscriptions<C> {
     /// Asks for another connection.
     pub(crate) fn replace(&self, reason: ReplaceReason) {
         self.connection.replace(reason);
+    }
+
+    /// Asks for another connection, if the one that stands leads to another server.
+    pub(crate) fn follow(&self, master: &Server) {
+        self.connection.follow(master);
     }
 
     pub(crate) fn attach(&self, signals: Weak<dyn WakeListener>) -> SubscriberId {

@@ -64,6 +64,12 @@ impl RedisServerBuilder {
         self
     }
 
+    /// Is a sentinel that watches this master.
+    pub(super) fn watches(mut self, master: &RedisServer) -> Self {
+        self.settings.watched = Some(master.port());
+        self
+    }
+
     /// Has this wall clock.
     pub fn clock(mut self, clock: &ClockShift) -> Self {
         self.settings.clock = Some(clock.clone());

@@ -1,5 +1,6 @@
 //! What a server's `redis.conf` says.
 
+use super::RedisSentinels;
 use crate::ClockShift;
 use std::{
     fmt::Write as _,
@@ -40,6 +41,8 @@ pub(super) struct Ports {
 pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) master: Option<u16>,
+    /// The master that it watches, if it is a sentinel.
+    pub(super) watched: Option<u16>,
     pub(super) unix_socket: bool,
     pub(super) persistent: bool,
     pub(super) tls: Option<TlsFiles>,
@@ -59,6 +62,9 @@ impl Settings {
 
     /// The whole file; what a test chose comes last, since the last one counts.
     pub(super) fn text(&self, ports: Ports, directory: &Path) -> String {
+        if let Some(master) = self.watched {
+            return sentinel(master, ports, directory) + &self.own;
+        }
         let mut text = String::new();
         let mut say = |directive, value: &str| set(&mut text, directive, value);
         say("bind", "127.0.0.1");
@@ -89,6 +95,18 @@ impl Settings {
         let _ = writeln!(text, "user {OWN_USER} on nopass ~* &* +@all");
         text + &self.own
     }
+}
+
+/// The file of a sentinel. It fails over after a second of silence, and does so again soon.
+fn sentinel(master: u16, ports: Ports, directory: &Path) -> String {
+    let (name, user, directory) = (RedisSentinels::MASTER, OWN_USER, quoted(&words(directory)));
+    format!(
+        "bind 127.0.0.1\nport {}\ndir {directory}\nuser {user} on nopass ~* &* +@all\n\
+         sentinel monitor {name} 127.0.0.1 {master} 2\nsentinel auth-user {name} {user}\n\
+         sentinel auth-pass {name} {user}\nsentinel sentinel-user {user}\nsentinel sentinel-pass {user}\nsentinel down-after-milliseconds {name} 1000\n\
+         sentinel failover-timeout {name} 2000\nsentinel parallel-syncs {name} 2\n",
+        ports.plain
+    )
 }
 
 /// One directive with one value.

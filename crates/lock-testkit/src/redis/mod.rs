@@ -8,6 +8,7 @@ mod launch;
 mod life;
 mod process;
 mod raw;
+mod sentinels;
 mod value;
 mod watchdog;
 
@@ -15,6 +16,7 @@ pub use builder::RedisServerBuilder;
 pub use config::TlsFiles;
 pub use dump::Dump;
 pub use raw::RawRedis;
+pub use sentinels::RedisSentinels;
 pub use value::RawValue;
 
 use config::{Ports, Settings};

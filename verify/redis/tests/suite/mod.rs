@@ -17,6 +17,7 @@ mod replicas;
 mod restarts;
 mod rounds;
 mod same_answers;
+mod sentinel;
 pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -4,6 +4,7 @@
 mod built;
 mod ending;
 mod living;
+mod sentinels;
 
 use crate::soon;
 use rustix::process::{Pid, test_kill_process};
