@@ -1,6 +1,7 @@
 //! A `redis-server` of one's own: which one it is, and how it is looked at.
 
 mod builder;
+mod cluster;
 mod config;
 mod dump;
 mod home;
@@ -13,6 +14,7 @@ mod value;
 mod watchdog;
 
 pub use builder::RedisServerBuilder;
+pub use cluster::RedisCluster;
 pub use config::TlsFiles;
 pub use dump::Dump;
 pub use raw::RawRedis;

@@ -2,6 +2,7 @@
 //! and it leaves nothing behind.
 
 mod built;
+mod cluster;
 mod ending;
 mod living;
 mod sentinels;
