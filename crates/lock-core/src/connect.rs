@@ -39,7 +39,7 @@ pub struct Connectors {
 }
 
 /// Schemes that this workspace serves, and the crate that does.
-const SERVED_BY: [(&str, &str); 7] = [
+const SERVED_BY: [(&str, &str); 9] = [
     ("redis", "lock-fred"),
     ("rediss", "lock-fred"),
     ("valkey", "lock-fred"),
@@ -47,6 +47,8 @@ const SERVED_BY: [(&str, &str); 7] = [
     ("redis+unix", "lock-fred"),
     ("redis-sentinel", "lock-fred"),
     ("rediss-sentinel", "lock-fred"),
+    ("redis-cluster", "lock-fred"),
+    ("rediss-cluster", "lock-fred"),
 ];
 
 impl Connectors {

@@ -2,7 +2,6 @@
 
 use crate::{RedisBackendBuilder, client::Fred};
 use fred::types::config::{Config, Server as FredServer, ServerConfig};
-use lock_core::LockError;
 use lock_redis::{
     Address, SentinelAddress, Topology,
     client::{Credentials, Endpoint, Server},
@@ -15,9 +14,7 @@ use lock_redis::{
 /// Policies for retries, timeouts and reconnection are not part of it; locks need their own: a client of yours cannot be
 /// shared, since it may send a command twice.
 ///
-/// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a cluster.
-pub fn from_config(config: Config) -> Result<RedisBackendBuilder, LockError> {
+pub fn from_config(config: Config) -> RedisBackendBuilder {
     let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };
     let topology = match &config.server {
         ServerConfig::Centralized { server } => {
@@ -33,12 +30,8 @@ pub fn from_config(config: Config) -> Result<RedisBackendBuilder, LockError> {
             credentials: Credentials::default(),
             database: config.database,
         }),
-        ServerConfig::Clustered { .. } => {
-            return Err(LockError::invalid_url(
-                "Redis Cluster is not supported: give the address of one standalone server",
-            ));
-        }
+        ServerConfig::Clustered { hosts, .. } => Topology::Cluster(hosts.iter().map(tcp).collect()),
     };
     let credentials = Credentials { username: config.username.clone(), password: config.password.clone() };
-    Ok(RedisBackendBuilder::new(Fred::new(config), Address { topology, credentials, tls: None }))
+    RedisBackendBuilder::new(Fred::new(config), Address { topology, credentials, tls: None })
 }

@@ -2,11 +2,13 @@
 
 use crate::{
     backend::RedisBackend,
-    check,
-    client::{Client, Tls, TlsSupport},
+    check::{self, ConnectWarning, Expected},
+    client::{Client, PubSub, Tls, TlsSupport},
     clock::ServerClock,
+    cluster::{ClusterHandle, Settings},
     connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
+    route::{OneServer, Route},
     sentinel::{Follower, Sentinels},
     shared::Shared,
     topology::Topology,
@@ -102,51 +104,72 @@ impl<C: Client> RedisBackendBuilder<C> {
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
-    pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
+    pub async fn connect(mut self) -> Result<RedisBackend<C>, LockError> {
         let retention = self.retention;
         if retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
             let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
             return Err(misconfigured(why).into());
         }
         let limit = self.connect_timeout;
-        let dialer = Arc::new(self.dialer()?);
-        let (connection, subscriptions) = tokio::try_join!(
-            ManagedConnection::open(dialer.clone(), Purpose::Requests),
-            Subscriptions::open(dialer.clone()),
-        )?;
-        let clock = ServerClock::default();
-        let checks = Box::pin(check::run(&connection, &subscriptions, &clock));
-        let checked = tokio::time::timeout(limit, checks).await;
-        let server = connection.server();
-        let warnings = checked.map_err(|_| dialer.nobody_answers(server.as_ref()))??;
-        let shared = Arc::new(Shared::new(connection, subscriptions, clock, retention));
-        let follower = match &dialer.target {
-            Target::Master(sentinels) => Some(Follower::start(sentinels.clone(), shared.clone())),
-            Target::Fixed(_) | Target::AnySentinel(_) => None,
+        if limit.is_zero() {
+            let why = "a `connect_timeout` of zero leaves no time to connect: give some";
+            return Err(misconfigured(why).into());
+        }
+        let client = Arc::new(self.client()?);
+        let Self { address: Address { topology, credentials, .. }, .. } = self;
+        let target = match topology {
+            Topology::Standalone(endpoint) => Target::Fixed(endpoint),
+            Topology::Sentinel(address) => {
+                Target::Master(Arc::new(Sentinels::new(client.clone(), address, limit)))
+            }
+            Topology::Cluster(seeds) => {
+                let settings = Settings { client, seeds, credentials, limit, retention };
+                let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
+                return Ok(RedisBackend::new(Route::Cluster(cluster), warnings));
+            }
         };
-        Ok(RedisBackend::new(shared, follower, warnings))
+        let dialer = Dialer { client, target, credentials, limit, lost: None };
+        let (server, warnings) = one_server(Arc::new(dialer), retention).await?;
+        Ok(RedisBackend::new(Route::One(server), warnings))
     }
 
-    fn dialer(self) -> Result<Dialer<C>, BackendError> {
-        let Self { mut client, address, connect_timeout: limit, .. } = self;
-        if limit.is_zero() {
-            return Err(misconfigured("a `connect_timeout` of zero leaves no time to connect: give some"));
-        }
-        if let Some(tls) = &address.tls {
+    /// The client, secured if it has to be.
+    fn client(&mut self) -> Result<C, BackendError> {
+        let mut client = std::mem::take(&mut self.client);
+        if let Some(tls) = &self.address.tls {
             match C::TLS {
                 TlsSupport::BuiltIn(secure) => secure(&mut client, tls)?,
                 TlsSupport::Missing(feature) => return Err(misconfigured(&without_tls(feature))),
             }
         }
-        let client = Arc::new(client);
-        let target = match address.topology {
-            Topology::Standalone(endpoint) => Target::Fixed(endpoint),
-            Topology::Sentinel(sentinels) => {
-                Target::Master(Arc::new(Sentinels::new(client.clone(), sentinels, limit)))
-            }
-        };
-        Ok(Dialer { client, target, credentials: address.credentials, limit })
+        Ok(client)
     }
+}
+
+/// Connects to one server, or to the master of sentinels, and checks it.
+async fn one_server<C: Client>(
+    dialer: Arc<Dialer<C>>,
+    retention: Option<Duration>,
+) -> Result<(OneServer<C>, Vec<ConnectWarning>), BackendError> {
+    let (connection, subscriptions) = tokio::try_join!(
+        ManagedConnection::open(dialer.clone(), Purpose::Requests),
+        Subscriptions::open(dialer.clone(), PubSub::Plain, None),
+    )?;
+    let clock = ServerClock::default();
+    let checks = async {
+        let checked = check::server(&connection, Expected::Master).await?;
+        check::rights(&connection, &subscriptions, &clock, check::scratch()).await?;
+        Ok::<_, BackendError>(checked.warnings)
+    };
+    let checked = tokio::time::timeout(dialer.limit, Box::pin(checks)).await;
+    let server = connection.server();
+    let warnings = checked.map_err(|_| dialer.nobody_answers(server.as_ref()))??;
+    let shared = Arc::new(Shared::new(connection, subscriptions, clock, retention));
+    let follower = match &dialer.target {
+        Target::Master(sentinels) => Some(Follower::start(sentinels.clone(), shared.clone())),
+        Target::Fixed(_) | Target::AnySentinel(_) => None,
+    };
+    Ok((OneServer::new(shared, follower), warnings))
 }
 
 impl<C: Client> RedisBackend<C> {

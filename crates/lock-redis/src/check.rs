@@ -1,9 +1,9 @@
 //! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
 
 use crate::{
-    client::{Client, Command, Reply},
+    client::{Client, Command, PubSub, Reply},
     clock::ServerClock,
-    connection::ManagedConnection,
+    connection::{Asking, ManagedConnection},
     error::{misconfigured, unexpected_reply},
     info::Info,
     keys::Keys,
@@ -47,37 +47,69 @@ impl fmt::Display for ConnectWarning {
     }
 }
 
-/// Checks the server behind fresh connections: what it is, and every command that locks need. Learns its clock.
-pub(crate) async fn run<C: Client>(
+/// The kind of server that is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A server alone, or the master of sentinels.
+    Master,
+    /// A master in a cluster.
+    ClusterNode,
+}
+
+/// What a server said of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    pub(crate) warnings: Vec<ConnectWarning>,
+    /// Whether its cluster has sharded channels.
+    pub(crate) is_sharded: bool,
+}
+
+/// Checks what the server behind a fresh connection is. Warnings are logged.
+pub(crate) async fn server<C: Client>(
     connection: &ManagedConnection<C>,
-    subscriptions: &Subscriptions<C>,
-    clock: &ServerClock,
-) -> Result<Vec<ConnectWarning>, BackendError> {
-    let warnings = match connection.call("info", Command::info()).await {
-        Ok(reply) => verify_server(&Info::read(&info(&reply)?))?,
-        Err(error) if error.kind() == BackendErrorKind::Denied => {
-            vec![ConnectWarning::NotChecked { reason: BackendError::from(error).to_string() }]
+    expected: Expected,
+) -> Result<Checked, BackendError> {
+    let checked = match connection.call("info", Command::info()).await {
+        Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
+        // Whether channels are sharded depends on the version.
+        Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
+            let reason = BackendError::from(error).to_string();
+            Checked { warnings: vec![ConnectWarning::NotChecked { reason }], is_sharded: false }
         }
         Err(error) => return Err(error.into()),
     };
-    let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
+    for warning in &checked.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(checked)
+}
+
+/// Tries every command that locks need, on these keys. Learns the server's clock.
+pub(crate) async fn rights<C: Client>(
+    connection: &ManagedConnection<C>,
+    subscriptions: &Subscriptions<C>,
+    clock: &ServerClock,
+    Keys { lock, counter, channel }: Keys,
+) -> Result<(), BackendError> {
     let probe = async {
         connection.ping("ping").await?;
         subscriptions.probe(channel.clone()).await?;
         let sent = Instant::now();
-        let (keys, arguments) = (vec![lock.clone(), counter.clone()], vec![channel.clone(), String::new()]);
-        let reply = script::PROBE.run_on(connection, keys, arguments).await?;
+        let sharded = Keys::sharded(subscriptions.kind()).to_owned();
+        let (keys, arguments) = ([lock, counter], [channel, String::new(), sharded]);
+        let reply = script::PROBE.run_on(connection, Asking::No, &keys, &arguments).await?;
         clock.learn(sent, reply.now);
         reply.probed()
     };
     probe.await.map_err(|error| match error.is_cluster_down() {
-        true => misconfigured(CLUSTER),
-        false => error.into(),
-    })?;
-    for warning in &warnings {
-        tracing::warn!("{warning}");
-    }
-    Ok(warnings)
+        true if subscriptions.kind() == PubSub::Plain => misconfigured(CLUSTER),
+        _ => error.into(),
+    })
+}
+
+/// Keys that nobody has.
+pub(crate) fn scratch() -> Keys {
+    Keys::reserved(&format!("check:{}", ProcessId::random()))
 }
 
 fn info(reply: &Reply) -> Result<String, BackendError> {
@@ -87,10 +119,13 @@ fn info(reply: &Reply) -> Result<String, BackendError> {
     }
 }
 
-const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
+const CLUSTER: &str = "this is a node of a Redis Cluster: write `redis-cluster://`";
+
+/// The first version with sharded channels.
+const SHARDED: (u32, u32) = (7, 0);
 
 /// Returns an error if locks cannot be kept there.
-fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
+fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
     let refuse = |why: String| Err(misconfigured(&why));
     // Valkey has a word of its own since version 8.
     let modes = [info.get("redis_mode"), info.get("server_mode")];
@@ -100,8 +135,13 @@ fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
                 .into(),
         );
     }
-    if modes.contains(&"cluster") || info.get("cluster_enabled") == "1" {
-        return refuse(CLUSTER.into());
+    let in_cluster = modes.contains(&"cluster") || info.get("cluster_enabled") == "1";
+    match expected {
+        Expected::Master if in_cluster => return refuse(CLUSTER.into()),
+        Expected::ClusterNode if !in_cluster => {
+            return refuse("this is no node of a cluster: write `redis://`".into());
+        }
+        Expected::Master | Expected::ClusterNode => {}
     }
     if info.get("role") == "slave" {
         return refuse(
@@ -110,15 +150,15 @@ fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
     }
     let version = info.get("redis_version");
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
+    let numbers = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if numbers < OLDEST {
         let (major, minor) = OLDEST;
         return refuse(format!("version {version:?} is too old: use {major}.{minor} or later"));
     }
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
-    match limit != "0" && policy != "noeviction" && !policy.is_empty() {
-        true => Ok(vec![ConnectWarning::Evicts { policy: policy.to_owned() }]),
-        false => Ok(Vec::new()),
-    }
+    let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
+    let warnings = evicts.then(|| ConnectWarning::Evicts { policy: policy.to_owned() });
+    Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 
 #[cfg(test)]

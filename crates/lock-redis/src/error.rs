@@ -1,6 +1,9 @@
 //! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
 
-use crate::client::{CallError, DialError, DialErrorKind, Server};
+use crate::{
+    client::{CallError, DialError, DialErrorKind, Server},
+    cluster::Redirection,
+};
 use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
@@ -14,7 +17,7 @@ pub(crate) struct RequestError {
 }
 
 /// A condition of the server that asks for a reaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     /// It does not know the script. Nothing was done.
     UnknownScript,
@@ -22,6 +25,8 @@ enum Condition {
     ReadOnly,
     /// It is a member of a cluster and does not serve the key. One without all its slots says so of every key.
     ClusterDown,
+    /// It is a node of a cluster, and another node serves the key.
+    Redirected(Redirection),
     Other,
 }
 
@@ -36,6 +41,14 @@ impl RequestError {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.condition == Condition::ReadOnly
+    }
+
+    /// The node that serves the key instead.
+    pub(crate) fn redirection(&self) -> Option<&Redirection> {
+        match &self.condition {
+            Condition::Redirected(redirection) => Some(redirection),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_cluster_down(&self) -> bool {
@@ -222,6 +235,47 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
 }
 
+/// None of the addresses led to a cluster. The error is the one that is the hardest to cure by waiting.
+pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
+    match errors.iter().find(|error| !error.is_retryable()) {
+        Some(error) => error.clone(),
+        None => {
+            let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
+            let message = format!("find the nodes of the cluster: none answers: {}", each.join("; "));
+            BackendError::new(Kind::Unavailable, Applied::No, message)
+        }
+    }
+}
+
+/// A server did not say who serves which slots.
+pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
+    let (kind, text) = match error {
+        CallError::Refused(text) if text.contains("cluster support disabled") => {
+            (Kind::Misconfigured, "it is no node of a cluster: write `redis://`".to_owned())
+        }
+        CallError::Refused(text) => match classify(text).0 {
+            kind @ Kind::Denied => (kind, first_words(text) + remedy(kind, text)),
+            kind => (kind, first_words(text)),
+        },
+        CallError::NotSent(why) | CallError::Lost(why) => (Kind::Unavailable, why.clone()),
+        CallError::Unreadable(why) => (Kind::Protocol, why.clone()),
+    };
+    BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
+}
+
+/// A node that knows no other one.
+pub(crate) fn without_slots(server: &Server) -> BackendError {
+    let message = format!(
+        "ask {server} for the slots of its cluster: no slot is served: join the nodes and give them the slots"
+    );
+    BackendError::new(Kind::Misconfigured, Applied::No, message)
+}
+
+/// No node of the cluster serves the key for now.
+pub(crate) fn unserved(what: &str) -> RequestError {
+    plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name for now")
+}
+
 /// The settings cannot work.
 pub(crate) fn misconfigured(why: &str) -> BackendError {
     let message = format!("connect to redis: {why}");
@@ -271,7 +325,7 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
         Some("NOSCRIPT") => Condition::UnknownScript,
         Some("READONLY") => Condition::ReadOnly,
         Some("CLUSTERDOWN") => Condition::ClusterDown,
-        _ => Condition::Other,
+        _ => Redirection::read(without_place(text)).map_or(Condition::Other, Condition::Redirected),
     };
     let (details, remedy) = (first_words(text), remedy(kind, text));
     let error = BackendError::new(kind, applied, format!("{what} on redis: {details}{remedy}"));
@@ -348,12 +402,10 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
-            ": Redis Cluster is not supported, use a standalone server"
+            ": this is a node of a Redis Cluster: write `redis-cluster://`"
         }
         BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
-        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
-            ": this is a member of a Redis Cluster, which is not supported, use a standalone server"
-        }
+        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => ": the cluster does not serve the key now",
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
         BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
         _ => "",

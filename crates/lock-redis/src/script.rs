@@ -2,7 +2,7 @@
 
 use crate::{
     client::{Client, Command, Connection, Reply},
-    connection::{Dialled, ManagedConnection, answered},
+    connection::{Asking, Dialled, ManagedConnection, answered},
     error::{RequestError, Unanswered},
     script_reply::ScriptReply,
 };
@@ -127,6 +127,7 @@ impl Script {
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,
+        asking: Asking,
         keys: usize,
         write: impl Fn(&mut Words),
     ) -> Result<Reply, Unanswered> {
@@ -140,8 +141,10 @@ impl Script {
             write(&mut words);
             Command::new(name, words)
         };
-        match connection.call(command("EVALSHA", self.hash())).await {
-            Err(error) if error.is_unknown_script() => connection.call(command("EVAL", self.text)).await,
+        match connection.asked(asking, command("EVALSHA", self.hash())).await {
+            Err(error) if error.is_unknown_script() => {
+                connection.asked(asking, command("EVAL", self.text)).await
+            }
             answer => answer,
         }
     }
@@ -150,12 +153,13 @@ impl Script {
     pub(crate) async fn run_on<C: Client>(
         &'static self,
         connection: &ManagedConnection<C>,
-        keys: Vec<String>,
-        arguments: Vec<String>,
+        asking: Asking,
+        keys: &[String],
+        arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let dialled = connection.connected(self.name).await?;
-        let write = |words: &mut Words| words.extend(keys.iter().chain(&arguments).cloned().map(Cow::Owned));
-        let reply = answered(self.name, self.run(&dialled, keys.len(), write)).await?;
+        let write = |words: &mut Words| words.extend(keys.iter().chain(arguments).cloned().map(Cow::Owned));
+        let reply = answered(self.name, self.run(&dialled, asking, keys.len(), write)).await?;
         ScriptReply::read(self.name, reply)
     }
 }

@@ -10,6 +10,8 @@ pub enum Topology {
     Standalone(Endpoint),
     /// The master that sentinels watch; it is followed by name when another server is promoted.
     Sentinel(SentinelAddress),
+    /// The cluster of which these are some nodes; the others are found by them.
+    Cluster(Vec<Server>),
 }
 
 /// Sentinels, and the master that they watch.

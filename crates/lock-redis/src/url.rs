@@ -15,8 +15,17 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
 /// The schemes that [`Address::parse`] reads.
-pub const SCHEMES: [&str; 7] =
-    ["redis", "rediss", "valkey", "valkeys", "redis+unix", "redis-sentinel", "rediss-sentinel"];
+pub const SCHEMES: [&str; 9] = [
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "redis+unix",
+    "redis-sentinel",
+    "rediss-sentinel",
+    "redis-cluster",
+    "rediss-cluster",
+];
 
 /// Where a Redis is, and how to log in there.
 ///
@@ -27,6 +36,8 @@ pub const SCHEMES: [&str; 7] =
 /// | `redis+unix:///path/of/socket[?db=database&user=user&pass=password]` | a Unix socket |
 /// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master of that name, as the sentinels say; port 26379 by default |
 /// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
+/// | `redis-cluster://[user:password@]host[:port],…` | the cluster of which these are some nodes |
+/// | `rediss-cluster://…` | the same over TLS |
 ///
 /// `valkey://` and `valkeys://` mean the same as `redis://` and `rediss://`.
 ///
@@ -69,8 +80,10 @@ fn parse(text: &str) -> Result<Address, LockError> {
             "it has no scheme: write `redis://` before host and port, for example `redis://localhost:6379`",
         ));
     };
-    if let scheme @ ("redis-sentinel" | "rediss-sentinel") = scheme.to_ascii_lowercase().as_str() {
-        return several::sentinel(scheme, rest);
+    match scheme.to_ascii_lowercase().as_str() {
+        scheme @ ("redis-sentinel" | "rediss-sentinel") => return several::sentinel(scheme, rest),
+        scheme @ ("redis-cluster" | "rediss-cluster") => return several::cluster(scheme, rest),
+        _ => {}
     }
     let url = single(text)?;
     match url.scheme() {
@@ -85,7 +98,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
         "redis+unix" => unix(&url),
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
-            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel` and their kin with TLS",
+            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster` and their kin with TLS",
         )),
     }
 }

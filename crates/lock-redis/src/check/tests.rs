@@ -33,7 +33,8 @@ fn servers() -> Vec<String> {
 }
 
 fn verified(text: &str) -> Result<Vec<ConnectWarning>, String> {
-    verify_server(&Info::read(text)).map_err(|error| error.to_string())
+    let checked = verify_server(&Info::read(text), Expected::Master);
+    checked.map(|checked| checked.warnings).map_err(|error| error.to_string())
 }
 
 fn is_refused(text: &str, says: &str) {
@@ -65,6 +66,17 @@ fn members_of_clusters_and_sentinels_are_refused_by_name() {
         is_refused(&server.replace("standalone", "cluster"), "Redis Cluster");
         is_refused(&server.replace("standalone", "sentinel"), "sentinel");
         is_refused(&server.replace("role:master", "role:slave"), "replica");
+    }
+}
+
+#[test]
+fn nodes_of_clusters_have_sharded_channels_since_redis_7() {
+    for server in servers() {
+        let node = server.replace("cluster_enabled:0", "cluster_enabled:1");
+        let checked = verify_server(&Info::read(&node), Expected::ClusterNode).expect("it is one");
+        assert_eq!(checked.is_sharded, !node.contains("redis_version:6.2"), "{node}");
+        let alone = verify_server(&Info::read(&server), Expected::ClusterNode).expect_err("it is none");
+        assert!(alone.to_string().contains("write `redis://`"), "{alone}");
     }
 }
 

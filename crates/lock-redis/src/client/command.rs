@@ -20,6 +20,14 @@ impl Command {
         Self::new("PING", Vec::new())
     }
 
+    pub(crate) fn asking() -> Self {
+        Self::new("ASKING", Vec::new())
+    }
+
+    pub(crate) fn cluster_slots() -> Self {
+        Self::new("CLUSTER", vec!["SLOTS".into()])
+    }
+
     pub(crate) fn info() -> Self {
         Self::new("INFO", Vec::new())
     }

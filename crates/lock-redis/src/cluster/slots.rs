@@ -173,7 +173,8 @@ mod tests {
         let unnamed = Redirection::read("MOVED 3999 :6381").expect("it is one");
         assert_eq!(unnamed.server(&by), Some(server("here", 6_381)));
         assert_eq!(Redirection::read("TRYAGAIN Multiple keys"), Some(Redirection::TryAgain));
-        for other in ["", "MOVED", "MOVED 99999 a:1", "ASK 1 a", "ERR no", "CLUSTERDOWN The cluster is down"] {
+        for other in ["", "MOVED", "MOVED 99999 a:1", "ASK 1 a", "ERR no", "CLUSTERDOWN The cluster is down"]
+        {
             assert_eq!(Redirection::read(other), None, "{other}");
         }
     }

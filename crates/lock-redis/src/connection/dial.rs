@@ -12,7 +12,7 @@ use crate::{
 use lock_core::backend::{BackendError, BackendErrorKind};
 use std::{sync::Arc, time::Duration};
 use tokio::{
-    sync::SetOnce,
+    sync::{Notify, SetOnce},
     time::{Instant, timeout_at},
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Dialer<C> {
     pub(crate) credentials: Credentials,
     /// For each dial.
     pub(crate) limit: Duration,
+    /// Told when a connection was lost.
+    pub(crate) lost: Option<Arc<Notify>>,
 }
 
 /// The server to dial, which may be another one every time.

@@ -7,7 +7,7 @@ mod supervisor;
 pub(crate) use dial::{Dialer, Purpose, Target};
 
 use crate::{
-    client::{CallError, Client, Command, Connection, Reply, Server},
+    client::{CallError, Client, Command, Connection, PubSub, Reply, Server},
     error::{self, RequestError, Unanswered},
     liveness::Liveness,
     secret::Secrets,
@@ -51,6 +51,13 @@ pub(crate) struct Dialled<T> {
     server: Server,
 }
 
+/// Whether a node serves a request of a slot that it does not have yet, since another node said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asking {
+    Yes,
+    No,
+}
+
 /// Why a connection that stands is of no further use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplaceReason {
@@ -89,19 +96,24 @@ impl<C: Client> ManagedConnection<C> {
     /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
     pub(crate) async fn subscribe(
         &self,
+        kind: PubSub,
         subscribe: Vec<String>,
         unsubscribe: Vec<String>,
     ) -> Result<(), RequestError> {
         let dialled = self.connected("subscribe").await?;
         let request = async {
             let adds = async {
-                if subscribe.is_empty() { Ok(()) } else { dialled.connection.subscribe(subscribe).await }
+                if subscribe.is_empty() {
+                    Ok(())
+                } else {
+                    dialled.connection.subscribe(kind, subscribe).await
+                }
             };
             let removes = async {
                 if unsubscribe.is_empty() {
                     Ok(())
                 } else {
-                    dialled.connection.unsubscribe(unsubscribe).await
+                    dialled.connection.unsubscribe(kind, unsubscribe).await
                 }
             };
             let (added, removed) = tokio::join!(adds, removes);
@@ -172,6 +184,28 @@ impl<T: Connection> Dialled<T> {
     /// Sends one command at the first poll. Its answer has no time limit but the end of the connection.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
         self.answer(self.connection.call(command)).await
+    }
+
+    /// Sends one command to a node that is about to take the slot over.
+    pub(crate) async fn asked(&self, asking: Asking, command: Command) -> Result<Reply, Unanswered> {
+        match asking {
+            Asking::No => self.call(command).await,
+            Asking::Yes => {
+                let mut replies = self.pipeline(vec![Command::asking(), command]).await?;
+                match replies.pop() {
+                    Some(Reply::Error(text)) => {
+                        Err(Unanswered::Failed(self.secrets.hide_in_call(CallError::Refused(text))))
+                    }
+                    Some(reply) => Ok(reply),
+                    None => Err(Unanswered::ConnectionLost),
+                }
+            }
+        }
+    }
+
+    /// Sends commands with nothing between them.
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
+        self.answer(self.connection.pipeline(commands)).await
     }
 
     /// The answer to one request, which ends with the connection.

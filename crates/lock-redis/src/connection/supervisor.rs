@@ -54,6 +54,9 @@ impl<C: Client> Supervisor<C> {
             let asked_at = Instant::now();
             // Requests wait for the next one from here on.
             self.current.send_replace(None);
+            if let Some(lost) = &self.dialer.lost {
+                lost.notify_one();
+            }
             log(&reason, &dialled);
             // Requests under way may still be answered meanwhile: a server that became a replica answers.
             sleep(reconnect_pause()).await;

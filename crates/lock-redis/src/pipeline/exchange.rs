@@ -1,9 +1,9 @@
 //! One call to the server: a script for one operation, or the batch for several, and what it answers to each.
 
-use super::operation::{Operations, function, keys, script, what, write_arguments, write_keys};
+use super::operation::{Operations, function, keys, script, slot, what, write_arguments, write_keys};
 use crate::{
     client::{Client, Reply},
-    connection::Dialled,
+    connection::{Asking, Dialled},
     error::{RequestError, Unanswered, unexpected_reply, unsupported},
     script::{BATCH, Words},
     script_reply::{self, ScriptReply},
@@ -24,8 +24,18 @@ pub(super) async fn exchange<C: Client>(
     mut operations: Operations,
 ) -> Vec<Answered> {
     let replies = match operations.as_slice() {
-        [operation] => vec![alone(shared, dialled, operation).await],
-        several => together(shared, dialled, several).await,
+        [operation] => vec![alone(shared, dialled, operation, Asking::No).await],
+        several if shared.cluster.is_none() => together(shared, dialled, several).await,
+        _ => {
+            // A script has keys of one slot. What goes to one node is sent at once all the same.
+            operations.sort_by_slot();
+            let slots = operations.as_slice().chunk_by(|a, b| slot(a) == slot(b));
+            let replies = slots.map(async |operations| match operations {
+                [operation] => vec![alone(shared, dialled, operation, Asking::No).await],
+                several => together(shared, dialled, several).await,
+            });
+            join_all(replies).await.into_iter().flatten().collect()
+        }
     };
     let answered: Vec<Answered> = operations.take().into_iter().zip(replies).collect();
     for (operation, reply) in &answered {
@@ -37,18 +47,19 @@ pub(super) async fn exchange<C: Client>(
 }
 
 /// An operation by its own script.
-async fn alone<C: Client>(
+pub(crate) async fn alone<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
     operation: &Operation,
+    asking: Asking,
 ) -> Result<ScriptReply, RequestError> {
     let script = script(operation).ok_or_else(unsupported)?;
     let write = |words: &mut Words| {
         write_keys(operation, words);
-        write_arguments(operation, shared.retention, words);
+        write_arguments(operation, shared.retention, shared.pubsub, words);
     };
     let sent = Instant::now();
-    let reply = script.run(dialled, keys(operation), write).await;
+    let reply = script.run(dialled, asking, keys(operation), write).await;
     let reply = reply.map_err(|error| error.during(script.name));
     let reply = reply.and_then(|reply| ScriptReply::read(script.name, reply));
     shared.observe(sent, std::slice::from_ref(&reply));
@@ -71,7 +82,10 @@ async fn together<C: Client>(
         // may be served for another.
         Err(error) if error.is_refusal() => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
-            return join_all(operations.iter().map(|operation| alone(shared, dialled, operation))).await;
+            return join_all(
+                operations.iter().map(|operation| alone(shared, dialled, operation, Asking::No)),
+            )
+            .await;
         }
         Err(error) => whats().map(|what| Err(error.during(what))).collect(),
     };
@@ -88,8 +102,8 @@ async fn batch<C: Client>(
         operations.iter().for_each(|operation| write_keys(operation, words));
         for operation in operations {
             words.push(Cow::Borrowed(function(operation)));
-            write_arguments(operation, shared.retention, words);
+            write_arguments(operation, shared.retention, shared.pubsub, words);
         }
     };
-    BATCH.run(dialled, operations.iter().map(keys).sum(), write).await
+    BATCH.run(dialled, Asking::No, operations.iter().map(keys).sum(), write).await
 }

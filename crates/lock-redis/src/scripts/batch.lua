@@ -11,8 +11,8 @@ while ARGV[argument] do
     _, reply = pcall(acquire, now, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6))
     key, argument = key + 2, argument + 7
   elseif operation == 'release' then
-    _, reply = pcall(release, now, KEYS[key], unpack(ARGV, argument + 1, argument + 3))
-    key, argument = key + 1, argument + 4
+    _, reply = pcall(release, now, KEYS[key], unpack(ARGV, argument + 1, argument + 4))
+    key, argument = key + 1, argument + 5
   elseif operation == 'renew' then
     _, reply = pcall(renew, now, KEYS[key], unpack(ARGV, argument + 1, argument + 3))
     key, argument = key + 1, argument + 4

@@ -8,7 +8,7 @@
 
 use super::Sentinels;
 use crate::{
-    client::{Client, Listener},
+    client::{Client, Listener, PubSub},
     connection::{Dialer, ManagedConnection, Purpose, ReplaceReason, Target},
     pauses::jittered,
     shared::Shared,
@@ -60,6 +60,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
         target: Target::AnySentinel(sentinels.clone()),
         credentials: sentinels.credentials().clone(),
         limit: sentinels.limit,
+        lost: None,
     });
     let connection = ManagedConnection::begin(dialer, Purpose::Messages(news.clone()));
     let mut changes = connection.changes();
@@ -68,7 +69,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
             changed = changes.changed() => match changed {
                 Ok(()) if changes.borrow_and_update().is_none() => continue,
                 Ok(()) => {
-                    let subscribing = connection.subscribe(vec![CHANNEL.to_owned()], Vec::new());
+                    let subscribing = connection.subscribe(PubSub::Plain, vec![CHANNEL.to_owned()], Vec::new());
                     if !matches!(timeout(ANSWER, subscribing).await, Ok(Ok(()))) {
                         connection.replace(ReplaceReason::SubscriptionFailed);
                         continue;

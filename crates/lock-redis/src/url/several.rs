@@ -1,7 +1,8 @@
 //! URLs with several hosts, which the URL parser does not know: it gets one host at a time.
 
 use super::{
-    Address, SENTINEL_PORT, credentials, database, decoded, login, options, refused, server, single, tls,
+    Address, PORT, SENTINEL_PORT, TLS_OPTIONS, credentials, database, decoded, login, options, refused,
+    server, single, tls,
 };
 use crate::{
     client::{Credentials, Server},
@@ -39,6 +40,22 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
         database: if number.is_empty() { None } else { Some(database(number)?) },
     };
     Ok(Address { topology: Topology::Sentinel(address), credentials: at_master, tls })
+}
+
+/// `[user:password@]host[:port],…[/][?options]`, after the scheme.
+pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
+    let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
+    if !path.is_empty() {
+        return Err(refused("a cluster has one database: leave out what stands after the hosts"));
+    }
+    let tls = match scheme.starts_with("redis-") {
+        true => {
+            let [] = options(&query, [])?;
+            None
+        }
+        false => Some(tls(options(&query, TLS_OPTIONS)?)?),
+    };
+    Ok(Address { topology: Topology::Cluster(servers), credentials, tls })
 }
 
 /// A URL that was taken apart.

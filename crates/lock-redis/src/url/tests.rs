@@ -62,6 +62,15 @@ fn a_url_of_sentinels_names_the_master() {
 }
 
 #[test]
+fn a_url_of_a_cluster_names_some_nodes() {
+    let plain = address("redis-cluster://:secret@a,b:7000/");
+    let nodes = [("a", 6_379), ("b", 7_000)].map(|(host, port)| Server::Tcp { host: host.into(), port });
+    assert_eq!(plain.topology, Topology::Cluster(nodes.to_vec()));
+    assert!(plain.credentials == login(None, Some("secret")) && plain.tls.is_none());
+    assert_eq!(address("rediss-cluster://a").tls, Some(Tls::system()));
+}
+
+#[test]
 fn valkey_is_another_word_for_redis() {
     assert_eq!(address("valkey://:secret@host/2"), address("redis://:secret@host/2"));
     assert_eq!(address("valkeys://host:7000"), address("rediss://host:7000"));
@@ -97,6 +106,9 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
         ("redis-sentinel://:canary@a,b/main#x", "%23"),
         ("redis-sentinel://:canary@a,b/main/x", "from 0 to 255"),
         ("redis-sentinel://:canary@a,b/main?authority=x", "knows sentinel_user, sentinel_pass"),
+        ("redis-cluster://:canary@a,b/3", "one database"),
+        ("redis-cluster://:canary@a,b?authority=x", "no options"),
+        ("redis-cluster://", "no host"),
         ("rediss-sentinel://:canary@a,b/main?db=1", "knows authority, certificate, key, sentinel_user"),
     ];
     for (url, cure) in cases {

@@ -85,7 +85,7 @@ async fn a_replica_is_refused_and_its_master_named_as_the_cure() {
 #[tokio::test]
 async fn a_cluster_member_is_refused_by_name() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
-    refused(&server.url(), BackendErrorKind::Misconfigured, "Redis Cluster").await;
+    refused(&server.url(), BackendErrorKind::Misconfigured, "write `redis-cluster://`").await;
     // One that does not say what it is, and serves no key.
     server.command(&["ACL", "SETUSER", "silent", "on", ">canary", "~*", "&*", "+@all", "-info"]);
     let silent = format!("redis://silent:canary@127.0.0.1:{}", server.port());

@@ -4,6 +4,7 @@
 
 mod batches;
 mod callers;
+mod cluster;
 mod conformance;
 mod connecting;
 mod counterexamples;

@@ -70,7 +70,7 @@ impl Arrived {
         while let Some(function) = words.next() {
             let (script, count, words_of) = match function.as_str() {
                 "acquire" => ("acquire", 2, 6),
-                "release" => ("release", 1, 3),
+                "release" => ("release", 1, 4),
                 "renew" => ("renew", 1, 3),
                 "reenter" => ("reenter", 1, 4),
                 other => panic!("no script has `{other}`"),
