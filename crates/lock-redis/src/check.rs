@@ -3,7 +3,7 @@
 use crate::{
     client::{Client, Command, PubSub, Reply},
     clock::ServerClock,
-    connection::{Asking, ManagedConnection},
+    connection::{Delivery, ManagedConnection},
     error::{misconfigured, unexpected_reply},
     info::Info,
     keys::Keys,
@@ -11,7 +11,7 @@ use crate::{
     wake::Subscriptions,
 };
 use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
-use std::fmt;
+use std::{fmt, time::Duration};
 use tokio::time::Instant;
 
 /// The oldest server whose commands do what the scripts need: `SET … GET` is the youngest of them.
@@ -26,6 +26,18 @@ pub enum ConnectWarning {
         /// Its `maxmemory-policy`.
         policy: String,
     },
+    /// Fewer replicas follow the master than have to acknowledge: until more do, nothing is granted.
+    TooFewReplicas {
+        /// How many follow it.
+        connected: u32,
+        /// How many have to acknowledge.
+        wanted: u32,
+    },
+    /// A master that was cut off from its replicas goes on taking writes.
+    WritesAlone {
+        /// What its settings are, or why they are not known.
+        reason: String,
+    },
     /// The server does not tell what it is.
     NotChecked {
         /// Why.
@@ -39,6 +51,15 @@ impl fmt::Display for ConnectWarning {
             Self::Evicts { policy } => write!(
                 f,
                 "with `maxmemory-policy {policy}` this server deletes locks when its memory is full: set `noeviction`"
+            ),
+            Self::TooFewReplicas { connected, wanted } => write!(
+                f,
+                "{connected} replicas follow this server, and {wanted} have to acknowledge: nothing is granted before"
+            ),
+            Self::WritesAlone { reason } => write!(
+                f,
+                "a master without replicas goes on taking writes ({reason}): set `min-replicas-to-write` to at least 1 and \
+                 `min-replicas-max-lag` to a third of the shortest lease, at most 10"
             ),
             Self::NotChecked { reason } => {
                 write!(f, "version, role and eviction policy were not checked: {reason}")
@@ -97,7 +118,7 @@ pub(crate) async fn rights<C: Client>(
         let sent = Instant::now();
         let sharded = Keys::sharded(subscriptions.kind()).to_owned();
         let (keys, arguments) = ([lock, counter], [channel, String::new(), sharded]);
-        let reply = script::PROBE.run_on(connection, Asking::No, &keys, &arguments).await?;
+        let reply = script::PROBE.run_on(connection, Delivery::Plain, &keys, &arguments).await?;
         clock.learn(sent, reply.now);
         reply.probed()
     };
@@ -105,6 +126,47 @@ pub(crate) async fn rights<C: Client>(
         true if subscriptions.kind() == PubSub::Plain => misconfigured(CLUSTER),
         _ => error.into(),
     })
+}
+
+/// The most seconds after which a master has to notice that a replica is gone: a third of the default lease.
+const MAX_LAG: i64 = 10;
+
+/// Checks what replicas need, so many of which have to acknowledge. Warnings are logged.
+pub(crate) async fn replicas<C: Client>(
+    connection: &ManagedConnection<C>,
+    wanted: u32,
+) -> Result<Vec<ConnectWarning>, BackendError> {
+    // The right to wait, before the first lock needs it.
+    connection.call("wait for replicas", Command::wait(0, Duration::from_millis(1))).await?;
+    let mut warnings = Vec::new();
+    if let Ok(reply) = connection.call("info", Command::info()).await {
+        let text = info(&reply)?;
+        let connected = Info::read(&text).get("connected_slaves").parse().unwrap_or(0);
+        if connected < wanted {
+            warnings.push(ConnectWarning::TooFewReplicas { connected, wanted });
+        }
+    }
+    let writes_alone = match connection.call("read the settings", Command::config("min-replicas-*")).await {
+        Ok(reply) => writes_alone(&reply),
+        Err(error) => Some(BackendError::from(error).to_string()),
+    };
+    warnings.extend(writes_alone.map(|reason| ConnectWarning::WritesAlone { reason }));
+    for warning in &warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(warnings)
+}
+
+/// The settings, names and values in turn, if they let a master go on alone.
+fn writes_alone(settings: &Reply) -> Option<String> {
+    let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
+    let value = |name: &str| {
+        let pair = words.chunks(2).find(|pair| pair.first().and_then(Reply::text) == Some(name))?;
+        pair.get(1)?.integer()
+    };
+    let (least, lag) = (value("min-replicas-to-write")?, value("min-replicas-max-lag")?);
+    let is_safe = least >= 1 && (1..=MAX_LAG).contains(&lag);
+    (!is_safe).then(|| format!("min-replicas-to-write {least}, min-replicas-max-lag {lag}"))
 }
 
 /// Keys that nobody has.

@@ -303,6 +303,12 @@ pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no answer")
 }
 
+/// The server carried it out, and too few replicas have it.
+pub(crate) fn unacknowledged(what: &str) -> RequestError {
+    let why = "too few replicas acknowledged it: are they connected to the master?";
+    plain(what, Kind::Unavailable, Applied::Unknown, why)
+}
+
 /// The task that dials is gone, and no other connection will come.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why =

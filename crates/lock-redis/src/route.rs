@@ -80,7 +80,7 @@ impl<C: Client> Route<C> {
     /// Whether every server is connected.
     pub(crate) fn is_connected(&self) -> bool {
         match self {
-            Self::One(server) => server.shared.connection.is_up(),
+            Self::One(server) => server.shared.connection.is_up() && server.shared.direct().is_up(),
             Self::Cluster(cluster) => cluster.cluster().is_connected(),
         }
     }
@@ -88,7 +88,7 @@ impl<C: Client> Route<C> {
     /// Asks every server for a sign of life.
     pub(crate) async fn ping(&self) -> Result<(), RequestError> {
         match self {
-            Self::One(server) => server.shared.connection.ping("ping").await,
+            Self::One(server) => server.shared.direct().ping("ping").await,
             Self::Cluster(cluster) => cluster.cluster().ping().await,
         }
     }

@@ -1,8 +1,8 @@
 //! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
 
 use crate::{
-    client::{Client, Command, Connection, Reply},
-    connection::{Asking, Dialled, ManagedConnection, answered},
+    client::{Client, Command, Connection},
+    connection::{Delivered, Delivery, Dialled, ManagedConnection, answered},
     error::{RequestError, Unanswered},
     script_reply::ScriptReply,
 };
@@ -127,10 +127,10 @@ impl Script {
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,
-        asking: Asking,
+        delivery: Delivery,
         keys: usize,
         write: impl Fn(&mut Words),
-    ) -> Result<Reply, Unanswered> {
+    ) -> Result<Delivered, Unanswered> {
         let command = |name, script: &'static str| {
             let mut words = vec![Cow::Borrowed(script)];
             words.push(match keys {
@@ -141,9 +141,9 @@ impl Script {
             write(&mut words);
             Command::new(name, words)
         };
-        match connection.asked(asking, command("EVALSHA", self.hash())).await {
+        match connection.deliver(delivery, command("EVALSHA", self.hash())).await {
             Err(error) if error.is_unknown_script() => {
-                connection.asked(asking, command("EVAL", self.text)).await
+                connection.deliver(delivery, command("EVAL", self.text)).await
             }
             answer => answer,
         }
@@ -153,14 +153,14 @@ impl Script {
     pub(crate) async fn run_on<C: Client>(
         &'static self,
         connection: &ManagedConnection<C>,
-        asking: Asking,
+        delivery: Delivery,
         keys: &[String],
         arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let dialled = connection.connected(self.name).await?;
         let write = |words: &mut Words| words.extend(keys.iter().chain(arguments).cloned().map(Cow::Owned));
-        let reply = answered(self.name, self.run(&dialled, asking, keys.len(), write)).await?;
-        ScriptReply::read(self.name, reply)
+        let reply = answered(self.name, self.run(&dialled, delivery, keys.len(), write)).await?;
+        ScriptReply::read(self.name, reply.reply)
     }
 }
 

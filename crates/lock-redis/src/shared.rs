@@ -4,7 +4,7 @@ use crate::{
     client::{Client, PubSub, Server},
     clock::ServerClock,
     cluster::{Membership, Redirected},
-    connection::{Asking, ManagedConnection, ReplaceReason},
+    connection::{Delivery, ManagedConnection, ReplaceReason},
     error::RequestError,
     script::Script,
     script_reply::ScriptReply,
@@ -19,6 +19,10 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) connection: ManagedConnection<C>,
     pub(crate) subscriptions: Subscriptions<C>,
     pub(crate) clock: ServerClock,
+    /// For requests that must not wait behind replicas, where operations do.
+    direct: Option<ManagedConnection<C>>,
+    /// So many replicas have to acknowledge a grant or a renewal.
+    pub(crate) replicas: Option<u32>,
     pub(crate) retention: Option<Duration>,
     pub(crate) pubsub: PubSub,
     /// Of a node, its cluster.
@@ -36,7 +40,28 @@ impl<C: Client> Shared<C> {
     ) -> Self {
         let pubsub = subscriptions.kind();
         let foreign_counters = Once::new();
-        Self { connection, subscriptions, clock, retention, pubsub, cluster: None, foreign_counters }
+        let (direct, replicas, cluster) = (None, None, None);
+        Self {
+            connection,
+            subscriptions,
+            clock,
+            direct,
+            replicas,
+            retention,
+            pubsub,
+            cluster,
+            foreign_counters,
+        }
+    }
+
+    /// The same where so many replicas have to acknowledge grants and renewals. Other requests go over `direct`.
+    pub(crate) fn acknowledged_by(self, replicas: u32, direct: ManagedConnection<C>) -> Self {
+        Self { replicas: Some(replicas), direct: Some(direct), ..self }
+    }
+
+    /// The connection for requests that no replica acknowledges.
+    pub(crate) fn direct(&self) -> &ManagedConnection<C> {
+        self.direct.as_ref().unwrap_or(&self.connection)
     }
 
     /// The same as a node of this cluster.
@@ -67,7 +92,7 @@ impl<C: Client> Shared<C> {
         arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let sent = Instant::now();
-        let reply = script.run_on(&self.connection, Asking::No, keys, arguments).await;
+        let reply = script.run_on(self.direct(), Delivery::Plain, keys, arguments).await;
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }
@@ -86,6 +111,7 @@ impl<C: Client> Shared<C> {
         // A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
         if replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_read_only)) {
             self.connection.replace(ReplaceReason::ReadOnly);
+            self.direct().replace(ReplaceReason::ReadOnly);
             self.subscriptions.replace(ReplaceReason::ReadOnly);
         }
     }
@@ -93,6 +119,7 @@ impl<C: Client> Shared<C> {
     /// Leaves a server that is not the master any more.
     pub(crate) fn follow(&self, master: &Server) {
         self.connection.follow(master);
+        self.direct().follow(master);
         self.subscriptions.follow(master);
     }
 

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     client::{Client, Server},
-    connection::Asking,
+    connection::Delivery,
     error::{RequestError, unserved},
     pauses::between,
     pipeline::{Operations, alone, complete, is_worth_sending, leave_out, slot},
@@ -46,9 +46,9 @@ pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirect
         if !is_worth_sending(operation, server, begin.elapsed()) {
             return leave_out(operations.take());
         }
-        let Some((node, asking)) = next else { continue };
+        let Some((node, delivery)) = next else { continue };
         let reply = match node.shared.connection.connected("call").await {
-            Ok(dialled) => alone(&node.shared, &dialled, operation, asking).await,
+            Ok(dialled) => alone(&node.shared, &dialled, operation, delivery).await,
             Err(error) => Err(error),
         };
         match reply.as_ref().err().and_then(RequestError::redirection).cloned() {
@@ -71,13 +71,13 @@ pub(super) async fn run<C: Client>(
     arguments: &[String],
 ) -> Result<ScriptReply, RequestError> {
     let (slot, begin) = (keys.first().map_or(0, |key| slot_of(key)), Instant::now());
-    let mut next = cluster.owner(slot).map(|node| (node, Asking::No));
+    let mut next = cluster.owner(slot).map(|node| (node, Delivery::Plain));
     let mut redirection = Redirection::TryAgain;
     let mut by = None;
     for followed in 0.. {
-        if let Some((node, asking)) = &next {
+        if let Some((node, delivery)) = &next {
             let sent = Instant::now();
-            let reply = script.run_on(&node.shared.connection, *asking, keys, arguments).await;
+            let reply = script.run_on(&node.shared.connection, *delivery, keys, arguments).await;
             node.shared.observe(sent, std::slice::from_ref(&reply));
             match reply.as_ref().err().and_then(RequestError::redirection) {
                 Some(again) => (redirection, by) = (again.clone(), Some(node.server.clone())),
@@ -100,15 +100,17 @@ impl<C: Client> Cluster<C> {
         redirection: &Redirection,
         by: Option<&Server>,
         followed: usize,
-    ) -> Option<(Arc<Node<C>>, Asking)> {
+    ) -> Option<(Arc<Node<C>>, Delivery)> {
         if followed >= AT_ONCE || *redirection == Redirection::TryAgain {
             sleep(between(PAUSE.0, PAUSE.1)).await;
         }
         let server = by.and_then(|by| redirection.server(by));
         match (redirection, server) {
-            (Redirection::Moved { slot, .. }, Some(server)) => Some((self.moved(*slot, &server), Asking::No)),
-            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server), Asking::Yes)),
-            _ => self.owner(slot).map(|node| (node, Asking::No)),
+            (Redirection::Moved { slot, .. }, Some(server)) => {
+                Some((self.moved(*slot, &server), Delivery::Plain))
+            }
+            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server), Delivery::Asking)),
+            _ => self.owner(slot).map(|node| (node, Delivery::Plain)),
         }
     }
 }

@@ -51,11 +51,24 @@ pub(crate) struct Dialled<T> {
     server: Server,
 }
 
-/// Whether a node serves a request of a slot that it does not have yet, since another node said so.
+/// What goes with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asking {
-    Yes,
-    No,
+pub(crate) enum Delivery {
+    Plain,
+    /// `ASKING` before it: the node serves a slot that it does not have yet, since another node said so.
+    Asking,
+    /// `WAIT` behind it: so many replicas shall have the write in this time.
+    Acknowledged {
+        replicas: u32,
+        within: Duration,
+    },
+}
+
+/// The reply to a command.
+pub(crate) struct Delivered {
+    pub(crate) reply: Reply,
+    /// Whether as many replicas have it as were asked for.
+    pub(crate) is_acknowledged: bool,
 }
 
 /// Why a connection that stands is of no further use.
@@ -186,20 +199,30 @@ impl<T: Connection> Dialled<T> {
         self.answer(self.connection.call(command)).await
     }
 
-    /// Sends one command to a node that is about to take the slot over.
-    pub(crate) async fn asked(&self, asking: Asking, command: Command) -> Result<Reply, Unanswered> {
-        match asking {
-            Asking::No => self.call(command).await,
-            Asking::Yes => {
-                let mut replies = self.pipeline(vec![Command::asking(), command]).await?;
-                match replies.pop() {
-                    Some(Reply::Error(text)) => {
-                        Err(Unanswered::Failed(self.secrets.hide_in_call(CallError::Refused(text))))
-                    }
-                    Some(reply) => Ok(reply),
-                    None => Err(Unanswered::ConnectionLost),
-                }
+    /// Sends one command, with what has to stand before or behind it.
+    pub(crate) async fn deliver(
+        &self,
+        delivery: Delivery,
+        command: Command,
+    ) -> Result<Delivered, Unanswered> {
+        let (reply, is_acknowledged) = match delivery {
+            Delivery::Plain => (self.call(command).await?, true),
+            Delivery::Asking => {
+                let replies = self.pipeline(vec![Command::asking(), command]).await?;
+                (replies.into_iter().next_back().ok_or(Unanswered::ConnectionLost)?, true)
             }
+            Delivery::Acknowledged { replicas, within } => {
+                let replies = self.pipeline(vec![command, Command::wait(replicas, within)]).await?;
+                let acknowledged = replies.get(1).and_then(Reply::integer).unwrap_or_default();
+                let reply = replies.into_iter().next().ok_or(Unanswered::ConnectionLost)?;
+                (reply, acknowledged >= i64::from(replicas))
+            }
+        };
+        match reply {
+            Reply::Error(text) => {
+                Err(Unanswered::Failed(self.secrets.hide_in_call(CallError::Refused(text))))
+            }
+            reply => Ok(Delivered { reply, is_acknowledged }),
         }
     }
 

@@ -137,7 +137,7 @@ pub(crate) fn millis(d: Duration) -> String {
 }
 
 /// The server time after which it is not carried out, where it has one.
-fn not_after(operation: &Operation) -> Option<ServerTime> {
+pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
         Operation::Renew(request, _) => Some(request.not_after),
