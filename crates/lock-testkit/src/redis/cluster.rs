@@ -53,9 +53,21 @@ impl RedisCluster {
     /// The address, as `redis-cluster://127.0.0.1:port,…`, of the first three nodes.
     #[must_use]
     pub fn url(&self) -> String {
+        self.url_of("redis-cluster", RedisServer::port)
+    }
+
+    /// The same over TLS, as `rediss-cluster://…`, if the nodes were built with it.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.url_of("rediss-cluster", RedisServer::spoken_port)
+    }
+
+    fn url_of(&self, scheme: &str, port: fn(&RedisServer) -> u16) -> String {
         let some = self.servers.iter().take(MASTERS);
-        let addresses: Vec<_> = some.map(|server| server.address().to_string()).collect();
-        format!("redis-cluster://{}", addresses.join(","))
+        format!(
+            "{scheme}://{}",
+            some.map(|server| format!("127.0.0.1:{}", port(server))).collect::<Vec<_>>().join(",")
+        )
     }
 
     /// The nodes: first those that were masters when it started, then their replicas in the same order.
@@ -143,7 +155,7 @@ impl RedisCluster {
     #[track_caller]
     fn form(&self) {
         let (masters, replicas) = self.servers.split_at(MASTERS);
-        let port = masters[0].port().to_string();
+        let port = masters[0].spoken_port().to_string();
         for (number, server) in self.servers.iter().enumerate() {
             // No two nodes may claim a slot with the same number later.
             said_ok(server, &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
@@ -164,7 +176,10 @@ impl RedisCluster {
         }
         self.settle();
         self.wait("the replicas have their data", |_| {
-            replicas.iter().all(|replica| replica.command(&["ROLE"]).list()[3].text() == "connected")
+            replicas.iter().all(|replica| match replica.command(&["ROLE"]).list() {
+                [role, _, _, link, ..] => (role.text(), link.text()) == ("slave", "connected"),
+                _ => false,
+            })
         });
     }
 

@@ -91,6 +91,11 @@ impl RedisServer {
         self.ports.tls
     }
 
+    /// The port that servers name to one another.
+    pub(in crate::redis) fn spoken_port(&self) -> u16 {
+        self.ports.tls.unwrap_or(self.ports.plain)
+    }
+
     /// The socket, if it was built with [`unix_socket`](RedisServerBuilder::unix_socket).
     #[must_use]
     pub fn unix_socket_path(&self) -> Option<PathBuf> {

@@ -69,9 +69,18 @@ impl RedisSentinels {
     /// The address, as `redis-sentinel://127.0.0.1:port,…/main`.
     #[must_use]
     pub fn url(&self) -> String {
-        let addresses: Vec<_> =
-            self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect();
-        format!("redis-sentinel://{}/{}", addresses.join(","), Self::MASTER)
+        self.url_of("redis-sentinel", RedisServer::port)
+    }
+
+    /// The same over TLS, as `rediss-sentinel://…`, if servers and sentinels were built with it.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.url_of("rediss-sentinel", RedisServer::spoken_port)
+    }
+
+    fn url_of(&self, scheme: &str, port: fn(&RedisServer) -> u16) -> String {
+        let addresses = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", port(sentinel)));
+        format!("{scheme}://{}/{}", addresses.collect::<Vec<_>>().join(","), Self::MASTER)
     }
 
     /// The servers; the first one was the first master.
@@ -99,7 +108,10 @@ impl RedisSentinels {
             .find_map(|sentinel| state(sentinel, "port"))
             .and_then(|p| p.parse().ok())
             .expect("a sentinel names the master");
-        self.servers.iter().find(|server| server.port() == port).expect("the master is one of the servers")
+        self.servers
+            .iter()
+            .find(|server| server.spoken_port() == port)
+            .expect("the master is one of the servers")
     }
 
     /// Has the sentinels promote another server in good order, and returns when the old master follows it.
@@ -134,7 +146,7 @@ impl RedisSentinels {
                     words[0].text() == "master" && words[2].list().len() + 1 == deployment.servers.len()
                 } else {
                     words[0].text() == "slave"
-                        && words[2].integer() == i64::from(master.port())
+                        && words[2].integer() == i64::from(master.spoken_port())
                         && words[3].text() == "connected"
                 }
             };
