@@ -1,11 +1,11 @@
 //! Fail-overs: in good order, after a death, after a silence, and one that loses a write.
 
-use super::super::support::{WakeUps, answered, factory, until};
+use super::super::support::{WakeUps, answered, factory, until, until_renewed};
 use lock_core::{LockErrorKind, LockFactory, observer::WakeSource};
 use lock_testkit::{RedisSentinels, RedisServer};
 use std::time::{Duration, Instant};
 
-const LEASE: Duration = Duration::from_secs(12);
+const LEASE: Duration = Duration::from_secs(30);
 
 /// Every server that is not the master.
 fn replicas(deployment: &RedisSentinels) -> Vec<&RedisServer> {
@@ -52,8 +52,8 @@ async fn a_promotion_is_followed_by_holder_and_waiter() {
     assert_ne!(new.port(), old.port());
     // The connection for requests and that for messages of both.
     until("all are with the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
-    tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "it was renewed there");
+    until_renewed(new, "x", LEASE).await;
+    assert!(guard.is_held());
     let before = wakes.count("x", WakeSource::Push);
     guard.release().await.unwrap();
     answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
@@ -74,8 +74,8 @@ async fn dies(end: fn(&RedisServer)) {
     end(old);
     let outage = served(&others, "y").await;
     eprintln!("sentinel: a lock was granted {outage:?} after the end of its master");
-    tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "it was renewed at the new master");
+    until_renewed(deployment.master(), "x", LEASE).await;
+    assert!(guard.is_held());
     let token = guard.fencing_token();
     assert!(guard.release().await.unwrap().was_held());
     let next = answered("the waiter", waiting).await.unwrap().unwrap();
