@@ -179,6 +179,12 @@ pub(crate) fn not_promoted(server: &Server) -> BackendError {
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 
+/// The sentinels name another master by now.
+pub(crate) fn superseded(server: &Server) -> BackendError {
+    let message = format!("connect to redis at {server}: the sentinels name another master by now");
+    BackendError::new(Kind::Unavailable, Applied::No, message)
+}
+
 /// The reason why a sentinel named no master.
 #[derive(Debug)]
 pub(crate) enum NoMaster {

@@ -10,7 +10,7 @@ use crate::{
     sentinel::Sentinels,
 };
 use lock_core::backend::{BackendError, BackendErrorKind};
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, SetOnce},
     time::{Instant, timeout_at},
@@ -60,8 +60,20 @@ impl<C: Client> Dialer<C> {
         };
         let server = &endpoint.server;
         let dial = self.client.dial(&endpoint, &self.credentials, Events::new(end.clone(), listener));
+        let superseded = async {
+            match &self.target {
+                Target::Master(sentinels) => sentinels.leave(server).await,
+                Target::Fixed(_) | Target::AnySentinel(_) => pending().await,
+            }
+        };
         // On the heap, since it may be large: a program that connects to many servers at once has room for it.
-        let connection = match timeout_at(until, Box::pin(dial)).await {
+        let dial = timeout_at(until, Box::pin(dial));
+        let dialled = tokio::select! {
+            biased;
+            dialled = dial => dialled,
+            () = superseded => return Err(error::superseded(server)),
+        };
+        let connection = match dialled {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(self.failed(server, &secrets.hide_in_dial(error))),
             Err(_) => return Err(self.failed(server, &DialError::silent(self.limit))),

@@ -83,7 +83,10 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
             }
         }
         match sentinels.master().await {
-            Ok(master) => shared.follow(&master.server),
+            Ok(master) => {
+                sentinels.saw(&master.server);
+                shared.follow(&master.server);
+            }
             Err(error) => tracing::debug!(%error, "the sentinels name no master"),
         }
     }

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::SetOnce,
+    sync::{SetOnce, watch},
     time::{Instant, sleep_until, timeout},
 };
 
@@ -41,6 +41,8 @@ pub(crate) struct Sentinels<C> {
     /// For each question.
     limit: Duration,
     next: AtomicUsize,
+    /// The master when its follower looked last.
+    latest: watch::Sender<Option<Server>>,
 }
 
 /// The answer of one sentinel.
@@ -52,7 +54,7 @@ enum Answer {
 
 impl<C: Client> Sentinels<C> {
     pub(crate) fn new(client: Arc<C>, address: SentinelAddress, limit: Duration) -> Self {
-        Self { client, address, limit, next: AtomicUsize::new(0) }
+        Self { client, address, limit, next: AtomicUsize::new(0), latest: watch::channel(None).0 }
     }
 
     /// The login at the sentinels.
@@ -97,6 +99,29 @@ impl<C: Client> Sentinels<C> {
             Some((server, _)) => Ok(self.endpoint(server)),
             None => Err(error::no_master(&self.address.master, self.client.is_secured(), &failed)),
         }
+    }
+
+    /// Returns when the sentinels are seen to name another master than this one. A dial to a master that stands still would
+    /// otherwise take all of its time.
+    pub(crate) async fn leave(&self, master: &Server) {
+        let mut latest = self.latest.subscribe();
+        loop {
+            if latest.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+            if latest.borrow_and_update().as_ref().is_some_and(|latest| latest != master) {
+                return;
+            }
+        }
+    }
+
+    /// Tells the dials which master was seen.
+    fn saw(&self, master: &Server) {
+        self.latest.send_if_modified(|latest| {
+            let is_new = latest.as_ref() != Some(master);
+            *latest = Some(master.clone());
+            is_new
+        });
     }
 
     /// One of the sentinels, each in its turn.

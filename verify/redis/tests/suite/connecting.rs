@@ -1,6 +1,6 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
-use super::support::{answered, client, factory, long, name, redis};
+use super::support::{answered, client, factory, long, name, nobody, redis};
 use crate::client::{BEFORE_REDIS_6, ConnectWarning, RedisBackend, RedisBackendBuilder};
 use lock_core::{Connectors, LockError, LockErrorKind, LockFactory, backend::BackendErrorKind};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
@@ -94,12 +94,8 @@ async fn a_cluster_member_is_refused_by_name() {
 
 #[tokio::test]
 async fn nobody_there_is_an_error_at_once() {
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
-    refused(&format!("redis://:canary@127.0.0.1:{port}"), BackendErrorKind::Unavailable, &port.to_string())
-        .await;
+    let address = nobody();
+    refused(&format!("redis://:canary@{address}"), BackendErrorKind::Unavailable, &address).await;
     refused("redis+unix:///there/is/no/socket", BackendErrorKind::Unavailable, "/there/is/no/socket").await;
 }
 

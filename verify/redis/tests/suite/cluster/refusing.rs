@@ -1,15 +1,11 @@
 //! What cannot work is refused with an error that names the node and the remedy, in time.
 
-use super::super::{connecting::refused, support::redis};
+use super::super::{
+    connecting::refused,
+    support::{nobody, redis},
+};
 use lock_core::backend::BackendErrorKind;
 use lock_testkit::{RedisCluster, RedisServer};
-use std::net::TcpListener;
-
-/// An address at which nobody listens.
-fn nobody() -> String {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
-}
 
 #[tokio::test]
 async fn nodes_that_do_not_answer_are_all_named() {

@@ -74,6 +74,7 @@ async fn dies(end: fn(&RedisServer)) {
     end(old);
     let outage = served(&others, "y").await;
     eprintln!("sentinel: a lock was granted {outage:?} after the end of its master");
+    until("all sentinels know it", async || deployment.master().port() != old.port()).await;
     until_renewed(deployment.master(), "x", LEASE).await;
     assert!(guard.is_held());
     let token = guard.fencing_token();
