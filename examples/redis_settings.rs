@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Server, user, password, database and TLS come from fred's configuration; policies for retries do not.
     let config = Config::from_url(&url)?;
-    let backend = from_config(config)?.connect().await?;
+    let backend = from_config(config).connect().await?;
     let lock = LockFactory::new(backend).named("nightly-report")?;
     println!("and by a configuration of fred's: {:?}", lock.acquire().await?.release().await?);
 

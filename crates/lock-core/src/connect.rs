@@ -39,8 +39,17 @@ pub struct Connectors {
 }
 
 /// Schemes that this workspace serves, and the crate that does.
-const SERVED_BY: [(&str, &str); 3] =
-    [("redis", "lock-fred"), ("rediss", "lock-fred"), ("redis+unix", "lock-fred")];
+const SERVED_BY: [(&str, &str); 9] = [
+    ("redis", "lock-fred"),
+    ("rediss", "lock-fred"),
+    ("valkey", "lock-fred"),
+    ("valkeys", "lock-fred"),
+    ("redis+unix", "lock-fred"),
+    ("redis-sentinel", "lock-fred"),
+    ("rediss-sentinel", "lock-fred"),
+    ("redis-cluster", "lock-fred"),
+    ("rediss-cluster", "lock-fred"),
+];
 
 impl Connectors {
     /// Adds a kind; a later one wins over an earlier one with the same scheme.

@@ -1,36 +1,37 @@
 //! A configuration of fred that a program has already.
 
 use crate::{RedisBackendBuilder, client::Fred};
-use fred::types::config::{Config, ServerConfig};
-use lock_core::LockError;
+use fred::types::config::{Config, Server as FredServer, ServerConfig};
 use lock_redis::{
-    Address,
+    Address, SentinelAddress, Topology,
     client::{Credentials, Endpoint, Server},
 };
 
 /// The settings of a backend whose server, user, password, database and TLS are those of a configuration of fred.
 ///
+/// A login at sentinels is not part of it: give it to [`Address`] by a URL.
+///
 /// Policies for retries, timeouts and reconnection are not part of it; locks need their own: a client of yours cannot be
 /// shared, since it may send a command twice.
 ///
-/// # Errors
-/// [`ErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a cluster and for sentinels.
-pub fn from_config(config: Config) -> Result<RedisBackendBuilder, LockError> {
-    let server = match &config.server {
+pub fn from_config(config: Config) -> RedisBackendBuilder {
+    let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };
+    let topology = match &config.server {
         ServerConfig::Centralized { server } => {
-            Server::Tcp { host: server.host.to_string(), port: server.port }
+            Topology::Standalone(Endpoint { server: tcp(server), database: config.database })
         }
-        ServerConfig::Unix { path } => Server::Unix { path: path.clone() },
-        ServerConfig::Clustered { .. } | ServerConfig::Sentinel { .. } => {
-            return Err(LockError::invalid_url(
-                "Sentinel and Cluster are not supported: give the address of one standalone server",
-            ));
+        ServerConfig::Unix { path } => {
+            let server = Server::Unix { path: path.clone() };
+            Topology::Standalone(Endpoint { server, database: config.database })
         }
+        ServerConfig::Sentinel { hosts, service_name, .. } => Topology::Sentinel(SentinelAddress {
+            sentinels: hosts.iter().map(tcp).collect(),
+            master: service_name.clone(),
+            credentials: Credentials::default(),
+            database: config.database,
+        }),
+        ServerConfig::Clustered { hosts, .. } => Topology::Cluster(hosts.iter().map(tcp).collect()),
     };
-    let address = Address {
-        endpoint: Endpoint { server, database: config.database },
-        credentials: Credentials { username: config.username.clone(), password: config.password.clone() },
-        tls: None,
-    };
-    Ok(RedisBackendBuilder::new(Fred::new(config), address))
+    let credentials = Credentials { username: config.username.clone(), password: config.password.clone() };
+    RedisBackendBuilder::new(Fred::new(config), Address { topology, credentials, tls: None })
 }

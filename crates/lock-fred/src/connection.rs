@@ -2,7 +2,7 @@
 
 use crate::{
     error,
-    reply::{echo, reply},
+    reply::{echo, piped, reply},
 };
 use fred::{
     clients::Client,
@@ -10,7 +10,8 @@ use fred::{
     interfaces::{ClientLike, EventInterface, PubsubInterface},
     types::{ClusterHash, ConnectHandle, CustomCommand, Message, Value},
 };
-use lock_redis::client::{CallError, Command, Connection, Events, Reply};
+use futures_util::future::try_join_all;
+use lock_redis::client::{CallError, Command, Connection, Events, PubSub, Reply};
 use std::{
     borrow::Cow,
     future::poll_fn,
@@ -40,14 +41,19 @@ impl FredConnection {
 
     /// fred keeps no account of the answers to `SUBSCRIBE`: a refusal goes to whatever command is next in line. So a
     /// `PING` goes behind it in one piece, and brings either that refusal, or what it was sent with.
-    async fn acknowledged(&self, change: Change, channels: Vec<String>) -> Result<(), CallError> {
+    async fn acknowledged(&self, change: Change) -> Result<(), CallError> {
         static NONCE: AtomicU64 = AtomicU64::new(0);
         let nonce = format!("barrier {}", NONCE.fetch_add(1, Ordering::Relaxed));
         let pipeline = self.client.pipeline();
         let request = async {
             match change {
-                Change::Subscribe => pipeline.subscribe(channels).await?,
-                Change::Unsubscribe => pipeline.unsubscribe(channels).await?,
+                Change::Subscribe(channels) => pipeline.subscribe(channels).await?,
+                Change::Unsubscribe(channels) => pipeline.unsubscribe(channels).await?,
+                Change::UnsubscribeSharded(channels) => {
+                    for channel in channels {
+                        pipeline.sunsubscribe(channel).await?;
+                    }
+                }
             }
             pipeline.ping::<()>(Some(nonce.clone())).await?;
             pipeline.last::<Value>().await
@@ -62,8 +68,9 @@ impl FredConnection {
 
 /// A change of the subscriptions.
 enum Change {
-    Subscribe,
-    Unsubscribe,
+    Subscribe(Vec<String>),
+    Unsubscribe(Vec<String>),
+    UnsubscribeSharded(Vec<String>),
 }
 
 impl Connection for FredConnection {
@@ -74,12 +81,34 @@ impl Connection for FredConnection {
         reply(frame.map_err(|error| error::of_call(&error))?)
     }
 
-    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
-        self.acknowledged(Change::Subscribe, channels).await
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, CallError> {
+        let pipeline = self.client.pipeline();
+        for command in commands {
+            let name = CustomCommand::new_static(command.name(), ClusterHash::FirstKey, false);
+            let arguments: Vec<Argument> = command.into_arguments().into_iter().map(Argument).collect();
+            // Nothing is sent yet.
+            pipeline.custom::<(), _>(name, arguments).await.map_err(|error| error::of_call(&error))?;
+        }
+        pipeline.try_all::<Value>().await.into_iter().map(piped).collect()
     }
 
-    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
-        self.acknowledged(Change::Unsubscribe, channels).await
+    async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
+        match kind {
+            PubSub::Plain => self.acknowledged(Change::Subscribe(channels)).await,
+            // Of this command alone fred waits for the answer.
+            PubSub::Sharded => {
+                let each = channels.into_iter().map(|channel| self.client.ssubscribe(channel));
+                let all = try_join_all(each).await;
+                all.map(drop).map_err(|error| error::of_call(&error))
+            }
+        }
+    }
+
+    async fn unsubscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
+        match kind {
+            PubSub::Plain => self.acknowledged(Change::Unsubscribe(channels)).await,
+            PubSub::Sharded => self.acknowledged(Change::UnsubscribeSharded(channels)).await,
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn of_call(error: &Error) -> CallError {
     variant(details.to_owned())
 }
 
-fn is_from_server(details: &str) -> bool {
+pub(crate) fn is_from_server(details: &str) -> bool {
     let word = details.split_whitespace().next().unwrap_or_default();
     word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }

@@ -1,6 +1,10 @@
 //! From fred's frames to replies.
 
-use fred::types::{Resp3Frame as Frame, Value};
+use crate::error;
+use fred::{
+    error::Error,
+    types::{Resp3Frame as Frame, Value},
+};
 use lock_redis::client::{CallError, Reply};
 
 /// A reply, whose own error is an error.
@@ -30,6 +34,28 @@ fn part(frame: Frame) -> Result<Reply, CallError> {
         | Frame::Set { .. }
         | Frame::Hello { .. }
         | Frame::ChunkedString(_) => {
+            return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned()));
+        }
+    })
+}
+
+/// The reply to one command of a pipeline, of which fred gives values and errors instead of frames.
+pub(crate) fn piped(answer: Result<Value, Error>) -> Result<Reply, CallError> {
+    match answer {
+        Ok(value) => of_value(value),
+        Err(error) if error::is_from_server(error.details()) => Ok(Reply::Error(error.details().to_owned())),
+        Err(error) => Err(error::of_call(&error)),
+    }
+}
+
+fn of_value(value: Value) -> Result<Reply, CallError> {
+    Ok(match value {
+        Value::Null => Reply::Nil,
+        Value::Integer(number) => Reply::Integer(number),
+        Value::String(text) => Reply::Bytes(text.into_inner()),
+        Value::Bytes(bytes) => Reply::Bytes(bytes),
+        Value::Array(parts) => Reply::List(parts.into_iter().map(of_value).collect::<Result<_, _>>()?),
+        _ => {
             return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned()));
         }
     })

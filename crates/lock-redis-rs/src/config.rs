@@ -3,7 +3,7 @@
 use crate::{RedisBackendBuilder, client::RedisRs};
 use lock_core::LockError;
 use lock_redis::{
-    Address,
+    Address, Topology,
     client::{Credentials, Endpoint, Server, Tls},
 };
 use redis::{Client, ConnectionAddr};
@@ -43,6 +43,6 @@ pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
         username: login.username().map(str::to_owned),
         password: login.password().map(str::to_owned),
     };
-    let endpoint = Endpoint { server, database: Some(database) };
-    Ok(RedisBackendBuilder::new(RedisRs::default(), Address { endpoint, credentials, tls }))
+    let topology = Topology::Standalone(Endpoint { server, database: Some(database) });
+    Ok(RedisBackendBuilder::new(RedisRs::default(), Address { topology, credentials, tls }))
 }

@@ -2,11 +2,11 @@
 
 use crate::{
     error,
-    reply::{channel, reply},
+    reply::{channel, confirmed, piped, reply},
 };
-use lock_redis::client::{CallError, Command, Connection, DialError, Events, Reply};
+use lock_redis::client::{CallError, Command, Connection, DialError, Events, PubSub, Reply};
 use redis::{
-    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisConnectionInfo, RedisError,
+    AsyncConnectionConfig, Cmd, PushInfo, PushKind, RedisConnectionInfo, RedisError, Value,
     aio::MultiplexedConnection,
 };
 use std::{convert::Infallible, future::Future, sync::Arc};
@@ -54,6 +54,20 @@ impl RedisRsConnection {
         }
         unconstrained(request).await.map_err(|error| error::of_call(&error))
     }
+
+    async fn together(&self, pipeline: redis::Pipeline) -> Result<Vec<Value>, CallError> {
+        let (mut connection, commands) = (self.connection.clone(), pipeline.len());
+        self.request(connection.send_packed_commands(&pipeline, 0, commands)).await
+    }
+
+    /// A command for each channel, with one confirmation each.
+    async fn for_each(&self, command: &str, channels: Vec<String>) -> Result<(), CallError> {
+        let mut pipeline = redis::Pipeline::with_capacity(channels.len());
+        for channel in channels {
+            pipeline.cmd(command).arg(channel);
+        }
+        self.together(pipeline).await?.into_iter().try_for_each(confirmed)
+    }
 }
 
 impl Connection for RedisRsConnection {
@@ -63,14 +77,28 @@ impl Connection for RedisRsConnection {
         reply(self.request(connection.send_packed_command(&command)).await?)
     }
 
-    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
-        let mut connection = self.connection.clone();
-        self.request(connection.subscribe(channels)).await
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, CallError> {
+        let mut pipeline = redis::Pipeline::with_capacity(commands.len());
+        for command in &commands {
+            pipeline.add_command(packed(command));
+        }
+        self.together(pipeline).await?.into_iter().map(piped).collect()
     }
 
-    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+    async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         let mut connection = self.connection.clone();
-        self.request(connection.unsubscribe(channels)).await
+        match kind {
+            PubSub::Plain => self.request(connection.subscribe(channels)).await,
+            PubSub::Sharded => self.for_each("SSUBSCRIBE", channels).await,
+        }
+    }
+
+    async fn unsubscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
+        let mut connection = self.connection.clone();
+        match kind {
+            PubSub::Plain => self.request(connection.unsubscribe(channels)).await,
+            PubSub::Sharded => self.for_each("SUNSUBSCRIBE", channels).await,
+        }
     }
 }
 
@@ -94,7 +122,7 @@ fn packed(command: &Command) -> Cmd {
 /// Reports messages from within the task that reads them: none waits in a queue, none is dropped.
 fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
     move |push| {
-        if push.kind == PushKind::Message
+        if matches!(push.kind, PushKind::Message | PushKind::SMessage)
             && let Some(channel) = push.data.first().and_then(channel)
         {
             events.message(channel);

@@ -12,6 +12,22 @@ pub(crate) fn reply(value: Value) -> Result<Reply, CallError> {
     }
 }
 
+/// The reply to one command of a pipeline.
+pub(crate) fn piped(value: Value) -> Result<Reply, CallError> {
+    part(value)
+}
+
+/// The confirmation of a subscription, or of its end.
+pub(crate) fn confirmed(value: Value) -> Result<(), CallError> {
+    match value {
+        Value::Push { .. } => Ok(()),
+        other => match reply(other)? {
+            Reply::List(_) => Ok(()),
+            _ => Err(CallError::Unreadable("no confirmation of a subscription".to_owned())),
+        },
+    }
+}
+
 fn part(value: Value) -> Result<Reply, CallError> {
     Ok(match value {
         Value::Nil => Reply::Nil,
@@ -20,6 +36,11 @@ fn part(value: Value) -> Result<Reply, CallError> {
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Reply::Bytes(text.into()),
         Value::Okay => Reply::Bytes("OK".into()),
         Value::Array(parts) => Reply::List(parts.into_iter().map(part).collect::<Result<_, _>>()?),
+        // As RESP2 has it.
+        Value::Map(pairs) => {
+            let parts = pairs.into_iter().flat_map(|(key, value)| [key, value]);
+            Reply::List(parts.map(part).collect::<Result<_, _>>()?)
+        }
         Value::ServerError(error) => Reply::Error(words(&error)),
         _ => return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned())),
     })
@@ -64,6 +85,8 @@ mod tests {
         assert_eq!(read("+PONG\r\n"), Ok(bytes("PONG")));
         assert_eq!(read("$2\r\nhi\r\n"), Ok(bytes("hi")));
         assert_eq!(read("=6\r\ntxt:hi\r\n"), Ok(bytes("hi")), "as INFO answers");
+        let pair = vec![bytes("a"), Reply::Integer(1)];
+        assert_eq!(read("%1\r\n+a\r\n:1\r\n"), Ok(Reply::List(pair)), "as a part of CLUSTER SLOTS");
         let list = vec![Reply::Integer(1), Reply::Error("WRONGTYPE no hash".to_owned())];
         assert_eq!(read("*2\r\n:1\r\n-WRONGTYPE no hash\r\n"), Ok(Reply::List(list)));
     }
@@ -78,7 +101,7 @@ mod tests {
 
     #[test]
     fn other_types_are_unreadable() {
-        for value in [Value::Boolean(true), Value::Double(0.5), Value::Map(Vec::new())] {
+        for value in [Value::Boolean(true), Value::Double(0.5)] {
             assert!(matches!(reply(value), Err(CallError::Unreadable(_))));
         }
     }

@@ -1,14 +1,13 @@
 //! Redis as a backend.
 
 use crate::{
-    check::ConnectWarning,
+    check::{self, ConnectWarning},
     client::Client,
     error::RequestError,
     keys::Keys,
-    pipeline::RequestPipeline,
+    route::Route,
     script::{self, Script},
     script_reply::ScriptReply,
-    shared::Shared,
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -16,8 +15,8 @@ use lock_core::{
     LockError, LockName,
     backend::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, Completion, ForceReleaseRequest,
-        ForceReleased, Inspected, Operation, Pipeline, ProcessId, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply, Store, SubscriberId, WakeListener,
+        ForceReleased, Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, Store, SubscriberId, WakeListener,
     },
     clock::ServerTime,
 };
@@ -41,8 +40,7 @@ pub struct RedisBackend<C: Client> {
 }
 
 struct Inner<C: Client> {
-    shared: Arc<Shared<C>>,
-    pipeline: RequestPipeline<C>,
+    route: Route<C>,
     /// Whether the rights that the ledger needs were tried.
     ledger_probed: AtomicBool,
 }
@@ -57,7 +55,7 @@ impl<C: Client> RedisBackend<C> {
     /// Whether there is a connection for requests now, as far as is known without asking.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.inner.shared.connection.is_up()
+        self.inner.route.is_connected()
     }
 
     /// Asks the server for a sign of life, and says how long it took: for health checks.
@@ -70,14 +68,12 @@ impl<C: Client> RedisBackend<C> {
     /// Cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let asked = Instant::now();
-        self.inner.shared.connection.ping("ping").await?;
+        self.inner.route.ping().await?;
         Ok(asked.elapsed())
     }
 
-    pub(crate) fn new(shared: Shared<C>, warnings: Vec<ConnectWarning>) -> Self {
-        let shared = Arc::new(shared);
-        let pipeline = RequestPipeline::start(shared.clone());
-        let inner = Inner { shared, pipeline, ledger_probed: AtomicBool::new(false) };
+    pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>) -> Self {
+        let inner = Inner { route, ledger_probed: AtomicBool::new(false) };
         Self { inner: Arc::new(inner), warnings: warnings.into() }
     }
 
@@ -86,16 +82,16 @@ impl<C: Client> RedisBackend<C> {
         if self.inner.ledger_probed.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
-        let args = vec![channel, "ledger".to_owned()];
+        let Keys { lock, counter, channel } = check::scratch();
+        let args = vec![channel, "ledger".to_owned(), self.sharded()];
         self.run(&script::PROBE, vec![lock, counter], args).await?.probed()?;
         self.inner.ledger_probed.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The server's time as far as it is known.
-    pub(crate) fn server_time(&self) -> Option<ServerTime> {
-        self.inner.shared.clock.now()
+    /// The time of the server of this key, as far as it is known.
+    pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
+        self.inner.route.server_time(key)
     }
 
     /// Runs a script and learns the server's clock from its answer.
@@ -105,7 +101,12 @@ impl<C: Client> RedisBackend<C> {
         keys: Vec<String>,
         arguments: Vec<String>,
     ) -> Result<ScriptReply, RequestError> {
-        self.inner.shared.run(script, keys, arguments).await
+        self.inner.route.run(script, &keys, &arguments).await
+    }
+
+    /// The argument of scripts that publish which says of which kind the channels are.
+    fn sharded(&self) -> String {
+        Keys::sharded(self.inner.route.pubsub()).to_owned()
     }
 
     /// Submits an operation, whose answer is awaited.
@@ -122,7 +123,7 @@ impl<C: Client> RedisBackend<C> {
 /// Many operations at once, in few calls. They are sent at once while nothing is under way.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {
-        self.inner.pipeline.submit(operation);
+        self.inner.route.submit(operation);
     }
 }
 
@@ -132,8 +133,8 @@ impl<C: Client> Backend for RedisBackend<C> {
         Capabilities::new("redis")
     }
 
-    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
-        self.server_time()
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.server_time(name.as_str())
     }
 
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
@@ -155,22 +156,25 @@ impl<C: Client> Backend for RedisBackend<C> {
 
     async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
-        Ok(self.run(&script::FORCE_RELEASE, vec![lock], vec![r.seen, channel]).await?.forced()?)
+        Ok(self
+            .run(&script::FORCE_RELEASE, vec![lock], vec![r.seen, channel, self.sharded()])
+            .await?
+            .forced()?)
     }
 }
 
 #[async_trait]
 impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.inner.shared.subscriptions.attach(listener)
+        self.inner.route.attach(listener)
     }
 
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.shared.subscriptions.watch(subscriber, name).await
+        self.inner.route.watch(subscriber, name).await
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.shared.subscriptions.unwatch(subscriber, &name);
+        self.inner.route.unwatch(subscriber, &name);
         Ok(())
     }
 }

@@ -2,12 +2,16 @@
 
 use crate::{
     backend::RedisBackend,
-    check,
-    client::{Client, Tls, TlsSupport},
+    check::{self, ConnectWarning, Expected},
+    client::{Client, PubSub, Tls, TlsSupport},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose},
+    cluster::{ClusterHandle, Settings},
+    connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
+    route::{OneServer, Route},
+    sentinel::{Follower, Sentinels},
     shared::Shared,
+    topology::Topology,
     url::Address,
     wake::Subscriptions,
 };
@@ -30,6 +34,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after its latest grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made, now and later |
 /// | [`tls`](Self::tls) | by the URL | whom to trust, which certificate to show |
+/// | [`replicas`](Self::replicas) | 0 | how many replicas must have a lease before it counts |
 ///
 /// The crate of a client, such as lock-fred, has an alias of this with its client in the place of `C`.
 #[must_use]
@@ -38,6 +43,7 @@ pub struct RedisBackendBuilder<C> {
     address: Address,
     retention: Option<Duration>,
     connect_timeout: Duration,
+    replicas: u32,
 }
 
 impl<C: Client> RedisBackendBuilder<C> {
@@ -58,7 +64,7 @@ impl<C: Client> RedisBackendBuilder<C> {
 
     /// Of an address, and a client that was prepared for it.
     pub fn new(client: C, address: Address) -> Self {
-        Self { client, address, retention: Some(RETENTION), connect_timeout: CONNECT }
+        Self { client, address, retention: Some(RETENTION), connect_timeout: CONNECT, replicas: 0 }
     }
 
     /// Sets how long the fencing counter of a name is kept after its latest grant. The default is 1 h; from 1 s to 100
@@ -88,6 +94,20 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
+    /// Counts a grant, a re-entry or a renewal only when so many replicas have acknowledged it (`WAIT`). The default is 0.
+    ///
+    /// An operation that fewer replicas acknowledge, within half of its time-out, has an unknown outcome: an acquire is
+    /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a fail-over if
+    /// this is the number of *all* replicas that may be promoted, and if the server refuses writes that no replica follows:
+    /// connecting warns unless `min-replicas-to-write` is at least 1 and `min-replicas-max-lag` at most 10 s. With leases
+    /// shorter than 30 s, that lag has to be at most a third of a lease.
+    ///
+    /// For one server and its replicas, and for Sentinel. A cluster is refused.
+    pub fn replicas(mut self, replicas: u32) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
     /// Connects, and checks what the server is and what we may do there.
     ///
     /// The connections live in the current tokio runtime and end with it.
@@ -100,37 +120,90 @@ impl<C: Client> RedisBackendBuilder<C> {
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
-    pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
+    pub async fn connect(mut self) -> Result<RedisBackend<C>, LockError> {
         let retention = self.retention;
         if retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
             let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
             return Err(misconfigured(why).into());
         }
-        let dialer = Arc::new(self.dialer()?);
-        let (connection, subscriptions) = tokio::try_join!(
-            ManagedConnection::open(dialer.clone(), Purpose::Requests),
-            Subscriptions::open(dialer.clone()),
-        )?;
-        let clock = ServerClock::default();
-        let checks = Box::pin(check::run(&connection, &subscriptions, &clock));
-        let checked = tokio::time::timeout(dialer.limit, checks).await;
-        let warnings = checked.map_err(|_| dialer.nobody_answers())??;
-        Ok(RedisBackend::new(Shared::new(connection, subscriptions, clock, retention), warnings))
+        let limit = self.connect_timeout;
+        if limit.is_zero() {
+            let why = "a `connect_timeout` of zero leaves no time to connect: give some";
+            return Err(misconfigured(why).into());
+        }
+        let client = Arc::new(self.client()?);
+        let Self { address: Address { topology, credentials, .. }, replicas, .. } = self;
+        let target = match topology {
+            Topology::Standalone(endpoint) => Target::Fixed(endpoint),
+            Topology::Sentinel(address) => {
+                Target::Master(Arc::new(Sentinels::new(client.clone(), address, limit)))
+            }
+            Topology::Cluster(_) if replicas > 0 => {
+                return Err(misconfigured(
+                    "`replicas` is for one server or for sentinels, not for a cluster",
+                )
+                .into());
+            }
+            Topology::Cluster(seeds) => {
+                let settings = Settings { client, seeds, credentials, limit, retention };
+                let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
+                return Ok(RedisBackend::new(Route::Cluster(cluster), warnings));
+            }
+        };
+        let dialer = Dialer { client, target, credentials, limit, lost: None };
+        let (server, warnings) = one_server(Arc::new(dialer), retention, replicas).await?;
+        Ok(RedisBackend::new(Route::One(server), warnings))
     }
 
-    fn dialer(self) -> Result<Dialer<C>, BackendError> {
-        let Self { mut client, address, connect_timeout: limit, .. } = self;
-        if limit.is_zero() {
-            return Err(misconfigured("a `connect_timeout` of zero leaves no time to connect: give some"));
-        }
-        if let Some(tls) = &address.tls {
+    /// The client, secured if it has to be.
+    fn client(&mut self) -> Result<C, BackendError> {
+        let mut client = std::mem::take(&mut self.client);
+        if let Some(tls) = &self.address.tls {
             match C::TLS {
                 TlsSupport::BuiltIn(secure) => secure(&mut client, tls)?,
                 TlsSupport::Missing(feature) => return Err(misconfigured(&without_tls(feature))),
             }
         }
-        Ok(Dialer { client, endpoint: address.endpoint, credentials: address.credentials, limit })
+        Ok(client)
     }
+}
+
+/// Connects to one server, or to the master of sentinels, and checks it.
+async fn one_server<C: Client>(
+    dialer: Arc<Dialer<C>>,
+    retention: Option<Duration>,
+    replicas: u32,
+) -> Result<(OneServer<C>, Vec<ConnectWarning>), BackendError> {
+    let (connection, subscriptions) = tokio::try_join!(
+        ManagedConnection::open(dialer.clone(), Purpose::Requests),
+        Subscriptions::open(dialer.clone(), PubSub::Plain, None),
+    )?;
+    let clock = ServerClock::default();
+    let checks = async {
+        let checked = check::server(&connection, Expected::Master).await?;
+        check::rights(&connection, &subscriptions, &clock, check::scratch()).await?;
+        let mut warnings = checked.warnings;
+        if replicas > 0 {
+            warnings.extend(check::replicas(&connection, replicas).await?);
+        }
+        Ok::<_, BackendError>(warnings)
+    };
+    let checked = tokio::time::timeout(dialer.limit, Box::pin(checks)).await;
+    let server = connection.server();
+    let warnings = checked.map_err(|_| dialer.nobody_answers(server.as_ref()))??;
+    let shared = Shared::new(connection, subscriptions, clock, retention);
+    let shared = Arc::new(match replicas {
+        0 => shared,
+        replicas => {
+            let direct = ManagedConnection::open(dialer.clone(), Purpose::Requests).await?;
+            shared.acknowledged_by(replicas, direct)
+        }
+    });
+    let follower = match &dialer.target {
+        Target::Master(sentinels) => Some(Follower::start(sentinels.clone(), shared.clone())),
+        Target::Fixed(_) | Target::AnySentinel(_) => None,
+    };
+    Ok((OneServer::new(shared, follower), warnings))
 }
 
 impl<C: Client> RedisBackend<C> {
@@ -157,6 +230,7 @@ impl<C> fmt::Debug for RedisBackendBuilder<C> {
         f.debug_struct("RedisBackendBuilder")
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
+            .field("replicas", &self.replicas)
             .finish_non_exhaustive()
     }
 }

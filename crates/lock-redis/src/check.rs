@@ -1,16 +1,17 @@
 //! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
 
 use crate::{
-    client::{Client, Command, Reply},
+    client::{Client, Command, PubSub, Reply},
     clock::ServerClock,
-    connection::ManagedConnection,
+    connection::{Delivery, ManagedConnection},
     error::{misconfigured, unexpected_reply},
+    info::Info,
     keys::Keys,
     script,
     wake::Subscriptions,
 };
 use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
-use std::{collections::HashMap, fmt};
+use std::{fmt, time::Duration};
 use tokio::time::Instant;
 
 /// The oldest server whose commands do what the scripts need: `SET … GET` is the youngest of them.
@@ -24,6 +25,18 @@ pub enum ConnectWarning {
     Evicts {
         /// Its `maxmemory-policy`.
         policy: String,
+    },
+    /// Fewer replicas follow the master than have to acknowledge: until more do, nothing is granted.
+    TooFewReplicas {
+        /// How many follow it.
+        connected: u32,
+        /// How many have to acknowledge.
+        wanted: u32,
+    },
+    /// A master that was cut off from its replicas goes on taking writes.
+    WritesAlone {
+        /// What its settings are, or why they are not known.
+        reason: String,
     },
     /// The server does not tell what it is.
     NotChecked {
@@ -39,6 +52,15 @@ impl fmt::Display for ConnectWarning {
                 f,
                 "with `maxmemory-policy {policy}` this server deletes locks when its memory is full: set `noeviction`"
             ),
+            Self::TooFewReplicas { connected, wanted } => write!(
+                f,
+                "{connected} replicas follow this server, and {wanted} have to acknowledge: nothing is granted before"
+            ),
+            Self::WritesAlone { reason } => write!(
+                f,
+                "a master without replicas goes on taking writes ({reason}): set `min-replicas-to-write` to at least 1 and \
+                 `min-replicas-max-lag` to a third of the shortest lease, at most 10"
+            ),
             Self::NotChecked { reason } => {
                 write!(f, "version, role and eviction policy were not checked: {reason}")
             }
@@ -46,37 +68,110 @@ impl fmt::Display for ConnectWarning {
     }
 }
 
-/// Checks the server behind fresh connections: what it is, and every command that locks need. Learns its clock.
-pub(crate) async fn run<C: Client>(
+/// The kind of server that is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// A server alone, or the master of sentinels.
+    Master,
+    /// A master in a cluster.
+    ClusterNode,
+}
+
+/// What a server said of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Checked {
+    pub(crate) warnings: Vec<ConnectWarning>,
+    /// Whether its cluster has sharded channels.
+    pub(crate) is_sharded: bool,
+}
+
+/// Checks what the server behind a fresh connection is. Warnings are logged.
+pub(crate) async fn server<C: Client>(
     connection: &ManagedConnection<C>,
-    subscriptions: &Subscriptions<C>,
-    clock: &ServerClock,
-) -> Result<Vec<ConnectWarning>, BackendError> {
-    let warnings = match connection.call("info", Command::info()).await {
-        Ok(reply) => verify_server(&Info::read(&info(&reply)?))?,
-        Err(error) if error.kind() == BackendErrorKind::Denied => {
-            vec![ConnectWarning::NotChecked { reason: BackendError::from(error).to_string() }]
+    expected: Expected,
+) -> Result<Checked, BackendError> {
+    let checked = match connection.call("info", Command::info()).await {
+        Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
+        // Whether channels are sharded depends on the version.
+        Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
+            let reason = BackendError::from(error).to_string();
+            Checked { warnings: vec![ConnectWarning::NotChecked { reason }], is_sharded: false }
         }
         Err(error) => return Err(error.into()),
     };
-    let Keys { lock, counter, channel } = Keys::reserved(&format!("check:{}", ProcessId::random()));
+    for warning in &checked.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(checked)
+}
+
+/// Tries every command that locks need, on these keys. Learns the server's clock.
+pub(crate) async fn rights<C: Client>(
+    connection: &ManagedConnection<C>,
+    subscriptions: &Subscriptions<C>,
+    clock: &ServerClock,
+    Keys { lock, counter, channel }: Keys,
+) -> Result<(), BackendError> {
     let probe = async {
         connection.ping("ping").await?;
         subscriptions.probe(channel.clone()).await?;
         let sent = Instant::now();
-        let (keys, arguments) = (vec![lock.clone(), counter.clone()], vec![channel.clone(), String::new()]);
-        let reply = script::PROBE.run_on(connection, keys, arguments).await?;
+        let sharded = Keys::sharded(subscriptions.kind()).to_owned();
+        let (keys, arguments) = ([lock, counter], [channel, String::new(), sharded]);
+        let reply = script::PROBE.run_on(connection, Delivery::Plain, &keys, &arguments).await?;
         clock.learn(sent, reply.now);
         reply.probed()
     };
     probe.await.map_err(|error| match error.is_cluster_down() {
-        true => misconfigured(CLUSTER),
-        false => error.into(),
-    })?;
+        true if subscriptions.kind() == PubSub::Plain => misconfigured(CLUSTER),
+        _ => error.into(),
+    })
+}
+
+/// The most seconds after which a master has to notice that a replica is gone: a third of the default lease.
+const MAX_LAG: i64 = 10;
+
+/// Checks what replicas need, so many of which have to acknowledge. Warnings are logged.
+pub(crate) async fn replicas<C: Client>(
+    connection: &ManagedConnection<C>,
+    wanted: u32,
+) -> Result<Vec<ConnectWarning>, BackendError> {
+    // The right to wait, before the first lock needs it.
+    connection.call("wait for replicas", Command::wait(0, Duration::from_millis(1))).await?;
+    let mut warnings = Vec::new();
+    if let Ok(reply) = connection.call("info", Command::info()).await {
+        let text = info(&reply)?;
+        let connected = Info::read(&text).get("connected_slaves").parse().unwrap_or(0);
+        if connected < wanted {
+            warnings.push(ConnectWarning::TooFewReplicas { connected, wanted });
+        }
+    }
+    let writes_alone = match connection.call("read the settings", Command::config("min-replicas-*")).await {
+        Ok(reply) => writes_alone(&reply),
+        Err(error) => Some(BackendError::from(error).to_string()),
+    };
+    warnings.extend(writes_alone.map(|reason| ConnectWarning::WritesAlone { reason }));
     for warning in &warnings {
         tracing::warn!("{warning}");
     }
     Ok(warnings)
+}
+
+/// The settings, names and values in turn, if they let a master go on alone.
+fn writes_alone(settings: &Reply) -> Option<String> {
+    let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
+    let value = |name: &str| {
+        let pair = words.chunks(2).find(|pair| pair.first().and_then(Reply::text) == Some(name))?;
+        pair.get(1)?.integer()
+    };
+    let (least, lag) = (value("min-replicas-to-write")?, value("min-replicas-max-lag")?);
+    let is_safe = least >= 1 && (1..=MAX_LAG).contains(&lag);
+    (!is_safe).then(|| format!("min-replicas-to-write {least}, min-replicas-max-lag {lag}"))
+}
+
+/// Keys that nobody has.
+pub(crate) fn scratch() -> Keys {
+    Keys::reserved(&format!("check:{}", ProcessId::random()))
 }
 
 fn info(reply: &Reply) -> Result<String, BackendError> {
@@ -86,46 +181,46 @@ fn info(reply: &Reply) -> Result<String, BackendError> {
     }
 }
 
-/// The reply to `INFO`: lines of `name:value`.
-struct Info<'a>(HashMap<&'a str, &'a str>);
+const CLUSTER: &str = "this is a node of a Redis Cluster: write `redis-cluster://`";
 
-impl<'a> Info<'a> {
-    fn read(text: &'a str) -> Self {
-        Self(text.lines().filter_map(|line| line.trim_end().split_once(':')).collect())
-    }
-
-    fn get(&self, name: &str) -> &'a str {
-        self.0.get(name).copied().unwrap_or_default()
-    }
-}
-
-const CLUSTER: &str = "this is a member of a Redis Cluster, which is not supported: use a standalone server";
+/// The first version with sharded channels.
+const SHARDED: (u32, u32) = (7, 0);
 
 /// Returns an error if locks cannot be kept there.
-fn verify_server(info: &Info<'_>) -> Result<Vec<ConnectWarning>, BackendError> {
+fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
     let refuse = |why: String| Err(misconfigured(&why));
     // Valkey has a word of its own since version 8.
     let modes = [info.get("redis_mode"), info.get("server_mode")];
     if modes.contains(&"sentinel") {
-        return refuse("this is a sentinel: give the address of the master that it watches".into());
+        return refuse(
+            "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
+                .into(),
+        );
     }
-    if modes.contains(&"cluster") || info.get("cluster_enabled") == "1" {
-        return refuse(CLUSTER.into());
+    let in_cluster = modes.contains(&"cluster") || info.get("cluster_enabled") == "1";
+    match expected {
+        Expected::Master if in_cluster => return refuse(CLUSTER.into()),
+        Expected::ClusterNode if !in_cluster => {
+            return refuse("this is no node of a cluster: write `redis://`".into());
+        }
+        Expected::Master | Expected::ClusterNode => {}
     }
     if info.get("role") == "slave" {
-        return refuse("this is a replica: give the address of its master".into());
+        return refuse(
+            "this is a replica: give the address of its master, or of the sentinels that watch it".into(),
+        );
     }
     let version = info.get("redis_version");
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
-    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < OLDEST {
+    let numbers = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if numbers < OLDEST {
         let (major, minor) = OLDEST;
         return refuse(format!("version {version:?} is too old: use {major}.{minor} or later"));
     }
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
-    match limit != "0" && policy != "noeviction" && !policy.is_empty() {
-        true => Ok(vec![ConnectWarning::Evicts { policy: policy.to_owned() }]),
-        false => Ok(Vec::new()),
-    }
+    let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
+    let warnings = evicts.then(|| ConnectWarning::Evicts { policy: policy.to_owned() });
+    Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
 
-use crate::client::{CallError, DialError, DialErrorKind, Server};
+use crate::{
+    client::{CallError, DialError, DialErrorKind, Server},
+    cluster::Redirection,
+};
 use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
@@ -14,7 +17,7 @@ pub(crate) struct RequestError {
 }
 
 /// A condition of the server that asks for a reaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     /// It does not know the script. Nothing was done.
     UnknownScript,
@@ -22,6 +25,8 @@ enum Condition {
     ReadOnly,
     /// It is a member of a cluster and does not serve the key. One without all its slots says so of every key.
     ClusterDown,
+    /// It is a node of a cluster, and another node serves the key.
+    Redirected(Redirection),
     Other,
 }
 
@@ -36,6 +41,14 @@ impl RequestError {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.condition == Condition::ReadOnly
+    }
+
+    /// The node that serves the key instead.
+    pub(crate) fn redirection(&self) -> Option<&Redirection> {
+        match &self.condition {
+            Condition::Redirected(redirection) => Some(redirection),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_cluster_down(&self) -> bool {
@@ -158,6 +171,117 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     BackendError::new(kind, Applied::No, message)
 }
 
+/// The sentinels name a server as master that is none.
+pub(crate) fn not_promoted(server: &Server) -> BackendError {
+    let message = format!(
+        "connect to redis at {server}: the sentinels name it as master, and it is a replica: a fail-over is under way"
+    );
+    BackendError::new(Kind::Unavailable, Applied::No, message)
+}
+
+/// The sentinels name another master by now.
+pub(crate) fn superseded(server: &Server) -> BackendError {
+    let message = format!("connect to redis at {server}: the sentinels name another master by now");
+    BackendError::new(Kind::Unavailable, Applied::No, message)
+}
+
+/// The reason why a sentinel named no master.
+#[derive(Debug)]
+pub(crate) enum NoMaster {
+    Dial(DialError),
+    Call(CallError),
+    /// It watches no master of that name.
+    Unknown,
+}
+
+/// None of the sentinels named a master. The error is that of the sentinel whose reason is the hardest to cure by waiting.
+pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)]) -> BackendError {
+    let errors: Vec<_> =
+        failed.iter().map(|(sentinel, why)| sentinel_error(master, tls, sentinel, why)).collect();
+    match errors.iter().find(|error| !error.is_retryable()) {
+        Some(error) => error.clone(),
+        None => {
+            let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
+            let message = format!("find the master {master:?}: no sentinel answers: {}", each.join("; "));
+            BackendError::new(Kind::Unavailable, Applied::No, message)
+        }
+    }
+}
+
+fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) -> BackendError {
+    let said = |details: &str| -> (BackendErrorKind, String) {
+        match classify(details).0 {
+            kind @ Kind::Denied if details.contains("NOPERM") => {
+                (kind, format!("{}: give the user the right `sentinel`", first_words(details)))
+            }
+            kind @ Kind::Denied => (
+                kind,
+                format!(
+                    "{}: give the login at the sentinels by `?sentinel_user=…&sentinel_pass=…`",
+                    first_words(details)
+                ),
+            ),
+            _ if unknown_command(details).is_some() => {
+                (Kind::Misconfigured, "it is no sentinel: for a server alone write `redis://`".to_owned())
+            }
+            kind => (kind, first_words(details)),
+        }
+    };
+    let (kind, text) = match why {
+        NoMaster::Unknown => (
+            Kind::Misconfigured,
+            format!("it watches no master {master:?}: use the name in its line `sentinel monitor`"),
+        ),
+        NoMaster::Dial(error) if error.kind == DialErrorKind::Refused => said(&error.message),
+        NoMaster::Dial(error) => return connecting(sentinel, tls, error),
+        NoMaster::Call(CallError::Refused(text)) => said(text),
+        NoMaster::Call(CallError::NotSent(why) | CallError::Lost(why)) => (Kind::Unavailable, why.clone()),
+        NoMaster::Call(CallError::Unreadable(why)) => (Kind::Protocol, why.clone()),
+    };
+    BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
+}
+
+/// None of the addresses led to a cluster. The error is the one that is the hardest to cure by waiting.
+pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
+    match errors.iter().find(|error| !error.is_retryable()) {
+        Some(error) => error.clone(),
+        None => {
+            let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
+            let message = format!("find the nodes of the cluster: none answers: {}", each.join("; "));
+            BackendError::new(Kind::Unavailable, Applied::No, message)
+        }
+    }
+}
+
+/// A server did not say who serves which slots.
+pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
+    let (kind, text) = match error {
+        CallError::Refused(text) if text.contains("cluster support disabled") => {
+            (Kind::Misconfigured, "it is no node of a cluster: write `redis://`".to_owned())
+        }
+        CallError::Refused(text) => match classify(text).0 {
+            kind @ Kind::Denied => (kind, first_words(text) + remedy(kind, text)),
+            kind => (kind, first_words(text)),
+        },
+        CallError::NotSent(why) | CallError::Lost(why) => (Kind::Unavailable, why.clone()),
+        CallError::Unreadable(why) => (Kind::Protocol, why.clone()),
+    };
+    BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
+}
+
+/// A node that knows no other one.
+pub(crate) fn without_slots(server: &Server) -> BackendError {
+    let message = format!(
+        "ask {server} for the slots of its cluster: no slot is served: join the nodes and give them the slots"
+    );
+    BackendError::new(Kind::Misconfigured, Applied::No, message)
+}
+
+/// No node of the cluster serves the key for now.
+pub(crate) fn unserved(what: &str) -> RequestError {
+    plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name for now")
+}
+
 /// The settings cannot work.
 pub(crate) fn misconfigured(why: &str) -> BackendError {
     let message = format!("connect to redis: {why}");
@@ -185,6 +309,12 @@ pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no answer")
 }
 
+/// The server carried it out, and too few replicas have it.
+pub(crate) fn unacknowledged(what: &str) -> RequestError {
+    let why = "too few replicas acknowledged it: are they connected to the master?";
+    plain(what, Kind::Unavailable, Applied::Unknown, why)
+}
+
 /// The task that dials is gone, and no other connection will come.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why =
@@ -207,7 +337,7 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
         Some("NOSCRIPT") => Condition::UnknownScript,
         Some("READONLY") => Condition::ReadOnly,
         Some("CLUSTERDOWN") => Condition::ClusterDown,
-        _ => Condition::Other,
+        _ => Redirection::read(without_place(text)).map_or(Condition::Other, Condition::Redirected),
     };
     let (details, remedy) = (first_words(text), remedy(kind, text));
     let error = BackendError::new(kind, applied, format!("{what} on redis: {details}{remedy}"));
@@ -284,12 +414,10 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
-            ": Redis Cluster is not supported, use a standalone server"
+            ": this is a node of a Redis Cluster: write `redis-cluster://`"
         }
         BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
-        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
-            ": this is a member of a Redis Cluster, which is not supported, use a standalone server"
-        }
+        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => ": the cluster does not serve the key now",
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
         BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
         _ => "",

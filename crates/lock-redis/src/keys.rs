@@ -1,5 +1,6 @@
 //! What a lock is called in Redis. The layout is Redisson's, so that Java and Rust contend for one lock.
 
+use crate::client::PubSub;
 use lock_core::LockName;
 use lock_ledger::GroupName;
 
@@ -22,6 +23,14 @@ impl Keys {
     /// Of a name that no lock can have: it begins with the reserved prefix.
     pub(crate) fn reserved(rest: &str) -> Self {
         Self::under(&format!("distlock:{rest}"))
+    }
+
+    /// The argument of scripts that publish which says of which kind the channels are.
+    pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
+        match pubsub {
+            PubSub::Plain => "",
+            PubSub::Sharded => "1",
+        }
     }
 
     fn under(name: &str) -> Self {

@@ -11,10 +11,11 @@
 //! a call: up to 32 in one script, each answered for itself.
 //!
 //! # Connections
-//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Each is replaced
+//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Behind Sentinel they lead
+//! to the master; in a cluster each master has two. Each is replaced
 //! - when it ends, after a random pause of 150 to 250 ms; a dial that the server refuses is repeated after 0.5 to 1 s;
 //! - when requests were under way for 2 to 2.5 s without any answer;
-//! - when the server says that it is read-only, with random pauses that grow to 2 s.
+//! - when the server says that it is read-only, or the sentinels have another master, with random pauses that grow to 2 s.
 //!
 //! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
 //! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s.
@@ -25,26 +26,32 @@
 //! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
 //!
 //! # Servers
-//! Standalone Redis 6.2 or later, and Valkey; `docs/protocol.md` lists the versions that were tried. Sentinel and Cluster
-//! are refused with a typed error. An answer about a lease comes from a master only: a replica behind the address refuses it.
+//! Redis 6.2 or later, and Valkey: alone, the master of sentinels, or a cluster; `docs/topologies.md` says what each
+//! survives, `docs/protocol.md` lists the versions that were tried. An answer about a lease comes from a master only: a replica
+//! behind the address refuses it.
 
 mod backend;
 mod builder;
 mod check;
 pub mod client;
 mod clock;
+mod cluster;
 mod connection;
 mod error;
+mod info;
 mod keys;
 mod ledger;
 mod liveness;
 mod pauses;
 mod pipeline;
+mod route;
 mod script;
 mod script_reply;
 mod secret;
+mod sentinel;
 mod shared;
 mod sync;
+mod topology;
 mod url;
 mod wake;
 
@@ -52,6 +59,7 @@ pub use backend::RedisBackend;
 pub use builder::RedisBackendBuilder;
 pub use check::ConnectWarning;
 pub use client::Tls;
+pub use topology::{SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
 /// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.

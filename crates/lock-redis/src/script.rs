@@ -1,8 +1,8 @@
 //! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
 
 use crate::{
-    client::{Client, Command, Connection, Reply},
-    connection::{Dialled, ManagedConnection, answered},
+    client::{Client, Command, Connection},
+    connection::{Delivered, Delivery, Dialled, ManagedConnection, answered},
     error::{RequestError, Unanswered},
     script_reply::ScriptReply,
 };
@@ -127,9 +127,10 @@ impl Script {
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,
+        delivery: Delivery,
         keys: usize,
         write: impl Fn(&mut Words),
-    ) -> Result<Reply, Unanswered> {
+    ) -> Result<Delivered, Unanswered> {
         let command = |name, script: &'static str| {
             let mut words = vec![Cow::Borrowed(script)];
             words.push(match keys {
@@ -140,8 +141,10 @@ impl Script {
             write(&mut words);
             Command::new(name, words)
         };
-        match connection.call(command("EVALSHA", self.hash())).await {
-            Err(error) if error.is_unknown_script() => connection.call(command("EVAL", self.text)).await,
+        match connection.deliver(delivery, command("EVALSHA", self.hash())).await {
+            Err(error) if error.is_unknown_script() => {
+                connection.deliver(delivery, command("EVAL", self.text)).await
+            }
             answer => answer,
         }
     }
@@ -150,13 +153,14 @@ impl Script {
     pub(crate) async fn run_on<C: Client>(
         &'static self,
         connection: &ManagedConnection<C>,
-        keys: Vec<String>,
-        arguments: Vec<String>,
+        delivery: Delivery,
+        keys: &[String],
+        arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let dialled = connection.connected(self.name).await?;
-        let write = |words: &mut Words| words.extend(keys.iter().chain(&arguments).cloned().map(Cow::Owned));
-        let reply = answered(self.name, self.run(&dialled, keys.len(), write)).await?;
-        ScriptReply::read(self.name, reply)
+        let write = |words: &mut Words| words.extend(keys.iter().chain(arguments).cloned().map(Cow::Owned));
+        let reply = answered(self.name, self.run(&dialled, delivery, keys.len(), write)).await?;
+        ScriptReply::read(self.name, reply.reply)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     client::Reply as RawReply,
-    error::{RequestError, refused_by_script, server_error, unexpected_reply},
+    error::{RequestError, refused_by_script, server_error, unacknowledged, unexpected_reply},
 };
 use lock_core::{
     FencingToken,
@@ -38,6 +38,14 @@ impl ScriptReply {
             Some("error") => Err(server_error(what, reply.text(0)?)),
             Some(_) => Ok(reply),
             None => Err(unexpected_reply(what)),
+        }
+    }
+
+    /// The same, unless it gives or extends a lease that too few replicas have: nobody knows whether it outlives a fail-over.
+    pub(crate) fn kept_by_replicas(self, is_acknowledged: bool) -> Result<Self, RequestError> {
+        match self.word() {
+            "granted" | "renewed" | "reentered" if !is_acknowledged => Err(unacknowledged(self.what)),
+            _ => Ok(self),
         }
     }
 

@@ -1,15 +1,16 @@
 //! What the requests to one server share: its connections, its clock, and what is said once about it.
 
 use crate::{
-    client::Client,
+    client::{Client, PubSub, Server},
     clock::ServerClock,
-    connection::{ManagedConnection, ReplaceReason},
+    cluster::{Membership, Redirected},
+    connection::{Delivery, ManagedConnection, ReplaceReason},
     error::RequestError,
     script::Script,
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
-use lock_core::LockName;
+use lock_core::{LockName, backend::Operation};
 use std::{sync::Once, time::Duration};
 use tokio::time::Instant;
 
@@ -18,7 +19,14 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) connection: ManagedConnection<C>,
     pub(crate) subscriptions: Subscriptions<C>,
     pub(crate) clock: ServerClock,
+    /// For requests that must not wait behind replicas, where operations do.
+    direct: Option<ManagedConnection<C>>,
+    /// So many replicas have to acknowledge a grant or a renewal.
+    pub(crate) replicas: Option<u32>,
     pub(crate) retention: Option<Duration>,
+    pub(crate) pubsub: PubSub,
+    /// Of a node, its cluster.
+    pub(crate) cluster: Option<Membership<C>>,
     /// Said once: in a fleet that shares fenced locks with Redisson it concerns every name.
     foreign_counters: Once,
 }
@@ -30,18 +38,61 @@ impl<C: Client> Shared<C> {
         clock: ServerClock,
         retention: Option<Duration>,
     ) -> Self {
-        Self { connection, subscriptions, clock, retention, foreign_counters: Once::new() }
+        let pubsub = subscriptions.kind();
+        let foreign_counters = Once::new();
+        let (direct, replicas, cluster) = (None, None, None);
+        Self {
+            connection,
+            subscriptions,
+            clock,
+            direct,
+            replicas,
+            retention,
+            pubsub,
+            cluster,
+            foreign_counters,
+        }
+    }
+
+    /// The same where so many replicas have to acknowledge grants and renewals. Other requests go over `direct`.
+    pub(crate) fn acknowledged_by(self, replicas: u32, direct: ManagedConnection<C>) -> Self {
+        Self { replicas: Some(replicas), direct: Some(direct), ..self }
+    }
+
+    /// The connection for requests that no replica acknowledges.
+    pub(crate) fn direct(&self) -> &ManagedConnection<C> {
+        self.direct.as_ref().unwrap_or(&self.connection)
+    }
+
+    /// The same as a node of this cluster.
+    pub(crate) fn node_of(self, cluster: Membership<C>) -> Self {
+        Self { cluster: Some(cluster), ..self }
+    }
+
+    /// Hands over an operation that another node of the cluster serves, or gives it back.
+    pub(crate) fn redirect(
+        &self,
+        operation: Operation,
+        reply: Result<ScriptReply, RequestError>,
+    ) -> Option<(Operation, Result<ScriptReply, RequestError>)> {
+        let redirection = reply.as_ref().err().and_then(RequestError::redirection).cloned();
+        let cluster = self.cluster.as_ref().and_then(|node| Some((node.cluster.upgrade()?, &node.server)));
+        let (Some(redirection), Some((cluster, server))) = (redirection, cluster) else {
+            return Some((operation, reply));
+        };
+        cluster.redirect(Redirected { operation, redirection, by: Some(server.clone()) });
+        None
     }
 
     /// Runs a script and learns the server's clock from its reply.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
-        keys: Vec<String>,
-        arguments: Vec<String>,
+        keys: &[String],
+        arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let sent = Instant::now();
-        let reply = script.run_on(&self.connection, keys, arguments).await;
+        let reply = script.run_on(self.direct(), Delivery::Plain, keys, arguments).await;
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }
@@ -51,11 +102,25 @@ impl<C: Client> Shared<C> {
         if let Some(reply) = replies.iter().find_map(|reply| reply.as_ref().ok()) {
             self.clock.learn(sent, reply.now);
         }
+        if let Some(node) = &self.cluster
+            && replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_cluster_down))
+            && let Some(cluster) = node.cluster.upgrade()
+        {
+            cluster.look();
+        }
         // A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
         if replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_read_only)) {
             self.connection.replace(ReplaceReason::ReadOnly);
+            self.direct().replace(ReplaceReason::ReadOnly);
             self.subscriptions.replace(ReplaceReason::ReadOnly);
         }
+    }
+
+    /// Leaves a server that is not the master any more.
+    pub(crate) fn follow(&self, master: &Server) {
+        self.connection.follow(master);
+        self.direct().follow(master);
+        self.subscriptions.follow(master);
     }
 
     /// Warns if the counter of a name was found far below the clock, once for each backend. Without a retention there is

@@ -1,15 +1,31 @@
 //! Addresses: a URL becomes a server, a login and settings of TLS, or one sentence that says what is wrong with it. The
 //! sentence never repeats the URL, which may have a password.
 
-use crate::client::{Credentials, Endpoint, Server, Tls};
+mod several;
+
+use crate::{
+    client::{Credentials, Endpoint, Server, Tls},
+    topology::Topology,
+};
 use lock_core::LockError;
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26_379;
 
 /// The schemes that [`Address::parse`] reads.
-pub const SCHEMES: [&str; 3] = ["redis", "rediss", "redis+unix"];
+pub const SCHEMES: [&str; 9] = [
+    "redis",
+    "rediss",
+    "valkey",
+    "valkeys",
+    "redis+unix",
+    "redis-sentinel",
+    "rediss-sentinel",
+    "redis-cluster",
+    "rediss-cluster",
+];
 
 /// Where a Redis is, and how to log in there.
 ///
@@ -18,16 +34,25 @@ pub const SCHEMES: [&str; 3] = ["redis", "rediss", "redis+unix"];
 /// | `redis://[user:password@]host[:port][/database]` | TCP; port 6379 and database 0 by default |
 /// | `rediss://…` | the same over TLS, if the client was built with it |
 /// | `redis+unix:///path/of/socket[?db=database&user=user&pass=password]` | a Unix socket |
+/// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master of that name, as the sentinels say; port 26379 by default |
+/// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
+/// | `redis-cluster://[user:password@]host[:port],…` | the cluster of which these are some nodes |
+/// | `rediss-cluster://…` | the same over TLS |
+///
+/// `valkey://` and `valkeys://` mean the same as `redis://` and `rediss://`.
 ///
 /// A password without a user is written `:password@`. Special characters in user and password are percent-encoded
 /// (`%40` for `@`, `%2F` for `/`).
+///
+/// User and password of a `redis-sentinel://` are those of the master. Sentinels that want a login of their own get it by
+/// `?sentinel_user=user&sentinel_pass=password`.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
 /// `&certificate=/client.pem&key=/client.key` shows a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The server and its database.
-    pub endpoint: Endpoint,
+    /// The servers.
+    pub topology: Topology,
     /// The login.
     pub credentials: Credentials,
     /// The settings of TLS; without them the connections are not secured.
@@ -50,44 +75,65 @@ fn parse(text: &str) -> Result<Address, LockError> {
     if text.trim().is_empty() {
         return Err(refused("it is empty: write `redis://host:port`"));
     }
-    if !text.contains("://") {
+    let Some((scheme, rest)) = text.split_once("://") else {
         return Err(refused(
             "it has no scheme: write `redis://` before host and port, for example `redis://localhost:6379`",
         ));
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        scheme @ ("redis-sentinel" | "rediss-sentinel") => return several::sentinel(scheme, rest),
+        scheme @ ("redis-cluster" | "rediss-cluster") => return several::cluster(scheme, rest),
+        _ => {}
     }
-    let url = Url::parse(text).map_err(|_| {
-        refused("it is no URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, `#` is `%23`)")
-    })?;
-    if url.fragment().is_some() {
-        return Err(refused("it has a `#`: in a password, write it as `%23`"));
-    }
+    let url = single(text)?;
     match url.scheme() {
-        "redis" => {
+        "redis" | "valkey" => {
             let [] = options(&url, [])?;
             tcp(&url, None)
         }
-        "rediss" => secured(&url),
+        "rediss" | "valkeys" => {
+            let tls = tls(options(&url, TLS_OPTIONS)?)?;
+            tcp(&url, Some(tls))
+        }
         "redis+unix" => unix(&url),
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
-        other if other.contains("sentinel") || other.contains("cluster") => {
-            Err(refused("Sentinel and Cluster are not supported: give the address of one standalone server"))
-        }
-        _ => Err(refused("its scheme is none of `redis`, `rediss` and `redis+unix`")),
+        _ => Err(refused(
+            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster` and their kin with TLS",
+        )),
+    }
+}
+
+/// A URL with one host.
+fn single(text: &str) -> Result<Url, LockError> {
+    let url = Url::parse(text).map_err(|_| {
+        refused("it is no URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, `#` is `%23`)")
+    })?;
+    match url.fragment() {
+        Some(_) => Err(refused("it has a `#`: in a password, write it as `%23`")),
+        None => Ok(url),
     }
 }
 
 fn tcp(url: &Url, tls: Option<Tls>) -> Result<Address, LockError> {
+    let server = server(url, PORT)?;
+    let path = url.path().trim_start_matches('/');
+    let database = if path.is_empty() { None } else { Some(database(path)?) };
+    let topology = Topology::Standalone(Endpoint { server, database });
+    Ok(Address { topology, credentials: login(url)?, tls })
+}
+
+fn server(url: &Url, default_port: u16) -> Result<Server, LockError> {
     let host = match url.host() {
         Some(Host::Ipv6(address)) => address.to_string(),
         Some(host) => host.to_string(),
         None => return Err(refused("it has no host: write `redis://host:port`")),
     };
-    let path = url.path().trim_start_matches('/');
-    let database = if path.is_empty() { None } else { Some(database(path)?) };
-    let server = Server::Tcp { host, port: url.port().unwrap_or(PORT) };
+    Ok(Server::Tcp { host, port: url.port().unwrap_or(default_port) })
+}
+
+fn login(url: &Url) -> Result<Credentials, LockError> {
     let given = |text: &str| if text.is_empty() { Ok(None) } else { decoded(text).map(Some) };
-    let credentials = credentials(given(url.username())?, given(url.password().unwrap_or_default())?)?;
-    Ok(Address { endpoint: Endpoint { server, database }, credentials, tls })
+    credentials(given(url.username())?, given(url.password().unwrap_or_default())?)
 }
 
 fn unix(url: &Url) -> Result<Address, LockError> {
@@ -101,24 +147,26 @@ fn unix(url: &Url) -> Result<Address, LockError> {
     let [number, username, password] = options(url, ["db", "user", "pass"])?;
     let database = number.as_deref().map(database).transpose()?;
     let endpoint = Endpoint { server: Server::Unix { path: path.into() }, database };
-    Ok(Address { endpoint, credentials: credentials(username, password)?, tls: None })
+    let topology = Topology::Standalone(endpoint);
+    Ok(Address { topology, credentials: credentials(username, password)?, tls: None })
 }
 
-fn secured(url: &Url) -> Result<Address, LockError> {
+/// The options of URLs with TLS.
+const TLS_OPTIONS: [&str; 3] = ["authority", "certificate", "key"];
+
+fn tls([authority, certificate, key]: [Option<String>; 3]) -> Result<Tls, LockError> {
     let read = |path: &str| {
         std::fs::read(path).map_err(|error| refused(&format!("the file `{path}` cannot be read ({error})")))
     };
-    let [authority, certificate, key] = options(url, ["authority", "certificate", "key"])?;
-    let mut tls = match authority {
+    let tls = match authority {
         Some(path) => Tls::authority(read(&path)?),
         None => Tls::system(),
     };
     match (certificate, key) {
-        (Some(certificate), Some(key)) => tls = tls.client_certificate(read(&certificate)?, read(&key)?),
-        (None, None) => {}
-        _ => return Err(refused("a client certificate needs both `certificate` and `key`")),
+        (Some(certificate), Some(key)) => Ok(tls.client_certificate(read(&certificate)?, read(&key)?)),
+        (None, None) => Ok(tls),
+        _ => Err(refused("a client certificate needs both `certificate` and `key`")),
     }
-    tcp(url, Some(tls))
 }
 
 fn credentials(username: Option<String>, password: Option<String>) -> Result<Credentials, LockError> {

@@ -11,6 +11,8 @@
 //! - [`ThreadLog`]: what the thread of a test logs, whatever the tests beside it log.
 //! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
 //!   the data of yesterday; [`RawRedis`] to look into it.
+//! - [`RedisCluster`] (feature `servers`): three masters, each with a third of the slots and a replica.
+//! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
 //! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
 //! - [`ClockShift`] (feature `servers`): a wall clock that can be set, for servers and other processes.
 //!
@@ -63,6 +65,8 @@ pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
 pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]
-pub use redis::{Dump, RawRedis, RawValue, RedisServer, RedisServerBuilder, TlsFiles};
+pub use redis::{
+    Dump, RawRedis, RawValue, RedisCluster, RedisSentinels, RedisServer, RedisServerBuilder, TlsFiles,
+};
 pub use seed::{Seed, Stream};
 pub use thread_log::ThreadLog;

@@ -1,26 +1,40 @@
-//! What servers say of themselves: excerpts of their `INFO`.
+//! What servers say of themselves: excerpts of their `INFO`, in the files of `info/`. Servers that were run gave all sections
+//! that are read here; of the others, only the section of the server was published.
 
 use super::*;
 
-const REDIS_6_2: &str = "# Server\r\nredis_version:6.2.14\r\nredis_git_sha1:40305114\r\nredis_mode:standalone\r\n\
-    os:Linux 6.1.0 x86_64\r\n\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\nmaxmemory_policy:noeviction\r\n\r\n\
-    # Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n";
-const VALKEY_8_1: &str = "# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.8\r\n\
-    valkey_release_stage:ga\r\nserver_mode:standalone\r\nos:Linux 6.1.0 x86_64\r\n\r\n# Memory\r\nmaxmemory:0\r\n\
-    maxmemory_policy:noeviction\r\n\r\n# Replication\r\nrole:master\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n";
+/// The sections that are read here and that every version writes in the same words.
+const OTHER_SECTIONS: &str = "\n# Memory\nmaxmemory:0\nmaxmemory_policy:noeviction\n\n# Replication\nrole:master\n\
+    connected_slaves:0\n\n# Cluster\ncluster_enabled:0\n";
 
-/// Of each version that differs in what is read here.
+const REDIS_6_2: &str = include_str!("info/redis-6.2.14.txt");
+
+/// Those that were run here, and then those that were not.
+const RUN: [&str; 5] = [
+    REDIS_6_2,
+    include_str!("info/redis-7.0.15.txt"),
+    include_str!("info/redis-7.4.1.txt"),
+    include_str!("info/valkey-8.1.8.txt"),
+    include_str!("info/valkey-9.1.2.txt"),
+];
+const NOT_RUN: [&str; 5] = [
+    include_str!("info/redis-7.2.4.txt"),
+    include_str!("info/redis-8.10.2.txt"),
+    include_str!("info/valkey-7.2.11.txt"),
+    include_str!("info/valkey-8.0.1.txt"),
+    include_str!("info/valkey-9.0.0.txt"),
+];
+
+/// The lines end as those of a server do.
 fn servers() -> Vec<String> {
-    let redis =
-        ["6.2.14", "7.0.15", "7.2.5", "7.4.1", "8.0.2"].map(|version| REDIS_6_2.replace("6.2.14", version));
-    // It is a fork of 7.2, and has its own word for the mode since version 8.
-    let valkey_7 = REDIS_6_2.replace("6.2.14", "7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.5");
-    let valkey = ["8.1.8", "9.1.2"].map(|version| VALKEY_8_1.replace("8.1.8", version));
-    redis.into_iter().chain([valkey_7]).chain(valkey).collect()
+    let run = RUN.map(str::to_owned);
+    let others = NOT_RUN.map(|server| server.to_owned() + OTHER_SECTIONS);
+    run.into_iter().chain(others).map(|text| text.replace('\n', "\r\n")).collect()
 }
 
 fn verified(text: &str) -> Result<Vec<ConnectWarning>, String> {
-    verify_server(&Info::read(text)).map_err(|error| error.to_string())
+    let checked = verify_server(&Info::read(text), Expected::Master);
+    checked.map(|checked| checked.warnings).map_err(|error| error.to_string())
 }
 
 fn is_refused(text: &str, says: &str) {
@@ -28,13 +42,18 @@ fn is_refused(text: &str, says: &str) {
     assert!(error.contains(says), "{error}");
 }
 
+fn of_version(version: &str) -> String {
+    REDIS_6_2.replace("6.2.14", version)
+}
+
 #[test]
 fn plain_masters_of_every_version_are_accepted() {
     for server in servers() {
         assert_eq!(verified(&server), Ok(vec![]), "{server}");
     }
-    assert_eq!(verified(&REDIS_6_2.replace("6.2.14", "6.2.0")), Ok(vec![]));
-    assert_eq!(verified(&REDIS_6_2.replace("6.2.14", "10.1.0")), Ok(vec![]));
+    for version in ["6.2.0", "10.1.0"] {
+        assert_eq!(verified(&of_version(version)), Ok(vec![]));
+    }
 }
 
 #[test]
@@ -51,9 +70,20 @@ fn members_of_clusters_and_sentinels_are_refused_by_name() {
 }
 
 #[test]
+fn nodes_of_clusters_have_sharded_channels_since_redis_7() {
+    for server in servers() {
+        let node = server.replace("cluster_enabled:0", "cluster_enabled:1");
+        let checked = verify_server(&Info::read(&node), Expected::ClusterNode).expect("it is one");
+        assert_eq!(checked.is_sharded, !node.contains("redis_version:6.2"), "{node}");
+        let alone = verify_server(&Info::read(&server), Expected::ClusterNode).expect_err("it is none");
+        assert!(alone.to_string().contains("write `redis://`"), "{alone}");
+    }
+}
+
+#[test]
 fn old_versions_are_refused_by_name() {
     for old in ["5.0.14", "6.0.16", ""] {
-        is_refused(&REDIS_6_2.replace("6.2.14", old), "too old");
+        is_refused(&of_version(old), "too old");
     }
 }
 

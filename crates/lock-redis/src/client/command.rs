@@ -1,6 +1,6 @@
 //! A command as it is sent: a name and its arguments, all of them strings.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
 ///
@@ -18,6 +18,25 @@ impl Command {
 
     pub(crate) fn ping() -> Self {
         Self::new("PING", Vec::new())
+    }
+
+    pub(crate) fn asking() -> Self {
+        Self::new("ASKING", Vec::new())
+    }
+
+    pub(crate) fn cluster_slots() -> Self {
+        Self::new("CLUSTER", vec!["SLOTS".into()])
+    }
+
+    /// Waits until so many replicas have what was written before, but no longer than this.
+    pub(crate) fn wait(replicas: u32, within: Duration) -> Self {
+        // Zero would be for ever.
+        let millis = within.as_millis().max(1);
+        Self::new("WAIT", vec![replicas.to_string().into(), millis.to_string().into()])
+    }
+
+    pub(crate) fn config(pattern: &'static str) -> Self {
+        Self::new("CONFIG", vec!["GET".into(), pattern.into()])
     }
 
     pub(crate) fn info() -> Self {

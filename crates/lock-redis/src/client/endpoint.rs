@@ -12,7 +12,7 @@ pub struct Endpoint {
 }
 
 /// The address of a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Server {
     /// A port of a host.
     Tcp {

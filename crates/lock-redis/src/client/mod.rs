@@ -53,6 +53,15 @@ pub trait Client: Default + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Connection, DialError>> + Send;
 }
 
+/// The kind of the channels of wake-ups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PubSub {
+    /// `SUBSCRIBE`.
+    Plain,
+    /// `SSUBSCRIBE`, in a cluster since Redis 7: each channel belongs to a slot, so each is named by a command of its own.
+    Sharded,
+}
+
 /// One connection to one server. It closes when it is dropped.
 ///
 /// Any number of calls may be under way at once; they are sent in the order in which their futures are first polled.
@@ -66,15 +75,30 @@ pub trait Connection: Send + Sync + 'static {
     /// is not used any more.
     fn call(&self, command: Command) -> impl Future<Output = Result<Reply, CallError>> + Send;
 
+    /// Sends commands with no other command between them, and returns their replies in the same order. A command that the
+    /// server refuses has a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), of all commands together.
+    fn pipeline(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Reply>, CallError>> + Send;
+
     /// Subscribes to channels. Returns when the server has acknowledged all of them.
     ///
     /// # Errors
     /// As [`call`](Self::call). What was subscribed to is unknown then.
-    fn subscribe(&self, channels: Vec<String>) -> impl Future<Output = Result<(), CallError>> + Send;
+    fn subscribe(
+        &self,
+        kind: PubSub,
+        channels: Vec<String>,
+    ) -> impl Future<Output = Result<(), CallError>> + Send;
 
     /// Ends subscriptions. Returns when the server has acknowledged it.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
-    fn unsubscribe(&self, channels: Vec<String>) -> impl Future<Output = Result<(), CallError>> + Send;
+    fn unsubscribe(
+        &self,
+        kind: PubSub,
+        channels: Vec<String>,
+    ) -> impl Future<Output = Result<(), CallError>> + Send;
 }

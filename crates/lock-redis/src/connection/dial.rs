@@ -1,23 +1,40 @@
 //! One dial: with the settings of the backend, and within its time limit.
 
-use super::Dialled;
+use super::{Dialled, answered};
 use crate::{
-    client::{Client, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener},
+    client::{Client, Command, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener, Server},
     error,
+    info::Info,
     liveness::Liveness,
     secret::Secrets,
+    sentinel::Sentinels,
 };
-use lock_core::backend::BackendError;
-use std::{sync::Arc, time::Duration};
-use tokio::{sync::SetOnce, time::timeout};
+use lock_core::backend::{BackendError, BackendErrorKind};
+use std::{future::pending, sync::Arc, time::Duration};
+use tokio::{
+    sync::{Notify, SetOnce},
+    time::{Instant, timeout_at},
+};
 
 /// The settings of every dial.
 pub(crate) struct Dialer<C> {
-    pub(crate) client: C,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) client: Arc<C>,
+    pub(crate) target: Target<C>,
     pub(crate) credentials: Credentials,
     /// For each dial.
     pub(crate) limit: Duration,
+    /// Told when a connection was lost.
+    pub(crate) lost: Option<Arc<Notify>>,
+}
+
+/// The server to dial, which may be another one every time.
+pub(crate) enum Target<C> {
+    /// Always this one.
+    Fixed(Endpoint),
+    /// The master of these sentinels.
+    Master(Arc<Sentinels<C>>),
+    /// One of these sentinels.
+    AnySentinel(Arc<Sentinels<C>>),
 }
 
 /// The use of a connection.
@@ -30,29 +47,77 @@ pub(crate) enum Purpose {
 
 impl<C: Client> Dialer<C> {
     pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
+        let until = Instant::now() + self.limit;
+        let endpoint = match &self.target {
+            Target::Fixed(endpoint) => endpoint.clone(),
+            Target::Master(sentinels) => Box::pin(sentinels.master()).await?,
+            Target::AnySentinel(sentinels) => sentinels.some_sentinel(),
+        };
         let (end, secrets) = (Arc::new(SetOnce::new()), Secrets::of(&self.credentials));
         let listener = match purpose {
             Purpose::Requests => None,
             Purpose::Messages(listener) => Some(listener.clone()),
         };
-        let dial = self.client.dial(&self.endpoint, &self.credentials, Events::new(end.clone(), listener));
+        let server = &endpoint.server;
+        let dial = self.client.dial(&endpoint, &self.credentials, Events::new(end.clone(), listener));
+        let superseded = async {
+            match &self.target {
+                Target::Master(sentinels) => sentinels.leave(server).await,
+                Target::Fixed(_) | Target::AnySentinel(_) => pending().await,
+            }
+        };
         // On the heap, since it may be large: a program that connects to many servers at once has room for it.
-        let connection = match timeout(self.limit, Box::pin(dial)).await {
+        let dial = timeout_at(until, Box::pin(dial));
+        let dialled = tokio::select! {
+            biased;
+            dialled = dial => dialled,
+            () = superseded => return Err(error::superseded(server)),
+        };
+        let connection = match dialled {
             Ok(Ok(connection)) => connection,
-            Ok(Err(error)) => return Err(self.failed(&secrets.hide_in_dial(error))),
-            Err(_) => return Err(self.nobody_answers()),
+            Ok(Err(error)) => return Err(self.failed(server, &secrets.hide_in_dial(error))),
+            Err(_) => return Err(self.failed(server, &DialError::silent(self.limit))),
         };
         let (liveness, replaced) = (Liveness::default(), SetOnce::new());
-        Ok(Dialled { connection, liveness, end, replaced, secrets })
+        let dialled = Dialled { connection, liveness, end, replaced, secrets, server: endpoint.server };
+        if let Target::Master(_) = &self.target {
+            let check = timeout_at(until, Box::pin(is_master(&dialled))).await;
+            check.map_err(|_| self.failed(&dialled.server, &DialError::silent(self.limit)))??;
+        }
+        Ok(dialled)
     }
 
     /// Nobody answered within the limit.
-    pub(crate) fn nobody_answers(&self) -> BackendError {
-        let message = format!("no answer within {:?}", self.limit);
-        self.failed(&DialError::new(DialErrorKind::TimedOut, message))
+    pub(crate) fn nobody_answers(&self, server: Option<&Server>) -> BackendError {
+        match (server, &self.target) {
+            (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
+            (None, Target::Fixed(endpoint)) => self.failed(&endpoint.server, &DialError::silent(self.limit)),
+            (None, _) => error::not_connected("connect").into(),
+        }
     }
 
-    fn failed(&self, error: &DialError) -> BackendError {
-        error::connecting(&self.endpoint.server, self.client.is_secured(), error)
+    fn failed(&self, server: &Server, error: &DialError) -> BackendError {
+        error::connecting(server, self.client.is_secured(), error)
+    }
+}
+
+/// What the sentinels say may be old.
+async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
+    let question = Command::new("INFO", vec!["replication".into()]);
+    match answered("info", dialled.call(question)).await {
+        Ok(reply) => match Info::read(reply.text().unwrap_or_default()).get("role") {
+            "slave" => Err(error::not_promoted(&dialled.server)),
+            _ => Ok(()),
+        },
+        // It refuses every write if it is a replica.
+        Err(error) if error.kind() == BackendErrorKind::Denied => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl DialError {
+    /// Nobody answered within this time.
+    pub(crate) fn silent(limit: Duration) -> Self {
+        Self::new(DialErrorKind::TimedOut, format!("no answer within {limit:?}"))
     }
 }

@@ -4,10 +4,10 @@
 mod dial;
 mod supervisor;
 
-pub(crate) use dial::{Dialer, Purpose};
+pub(crate) use dial::{Dialer, Purpose, Target};
 
 use crate::{
-    client::{CallError, Client, Command, Connection, Reply},
+    client::{CallError, Client, Command, Connection, PubSub, Reply, Server},
     error::{self, RequestError, Unanswered},
     liveness::Liveness,
     secret::Secrets,
@@ -48,6 +48,27 @@ pub(crate) struct Dialled<T> {
     /// Set when another connection is needed although this one stands.
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
+    server: Server,
+}
+
+/// What goes with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    Plain,
+    /// `ASKING` before it: the node serves a slot that it does not have yet, since another node said so.
+    Asking,
+    /// `WAIT` behind it: so many replicas shall have the write in this time.
+    Acknowledged {
+        replicas: u32,
+        within: Duration,
+    },
+}
+
+/// The reply to a command.
+pub(crate) struct Delivered {
+    pub(crate) reply: Reply,
+    /// Whether as many replicas have it as were asked for.
+    pub(crate) is_acknowledged: bool,
 }
 
 /// Why a connection that stands is of no further use.
@@ -55,6 +76,8 @@ pub(crate) struct Dialled<T> {
 pub(crate) enum ReplaceReason {
     /// The server has become a replica.
     ReadOnly,
+    /// The sentinels have another master.
+    NotMaster,
     /// A subscription failed, and what else comes may be taken for the answer to another.
     SubscriptionFailed,
 }
@@ -63,10 +86,18 @@ impl<C: Client> ManagedConnection<C> {
     /// Dials. Everything that carries the connection runs on the current runtime.
     pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
         let first = dialer.dial(&purpose).await?;
-        let first = Arc::new(first);
-        let (sender, current) = watch::channel(Some(first.clone()));
+        Ok(Self::run(dialer, purpose, Some(Arc::new(first))))
+    }
+
+    /// Begins without a connection, and dials until there is one.
+    pub(crate) fn begin(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Self {
+        Self::run(dialer, purpose, None)
+    }
+
+    fn run(dialer: Arc<Dialer<C>>, purpose: Purpose, first: Current<C>) -> Self {
+        let (sender, current) = watch::channel(first.clone());
         let supervisor = Supervisor { dialer, purpose, current: sender };
-        Ok(Self { current, supervisor: tokio::spawn(supervisor.run(first)) })
+        Self { current, supervisor: tokio::spawn(supervisor.run(first)) }
     }
 
     /// Sends one command, which is sent at most once, and not at all while there is no connection.
@@ -78,19 +109,24 @@ impl<C: Client> ManagedConnection<C> {
     /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
     pub(crate) async fn subscribe(
         &self,
+        kind: PubSub,
         subscribe: Vec<String>,
         unsubscribe: Vec<String>,
     ) -> Result<(), RequestError> {
         let dialled = self.connected("subscribe").await?;
         let request = async {
             let adds = async {
-                if subscribe.is_empty() { Ok(()) } else { dialled.connection.subscribe(subscribe).await }
+                if subscribe.is_empty() {
+                    Ok(())
+                } else {
+                    dialled.connection.subscribe(kind, subscribe).await
+                }
             };
             let removes = async {
                 if unsubscribe.is_empty() {
                     Ok(())
                 } else {
-                    dialled.connection.unsubscribe(unsubscribe).await
+                    dialled.connection.unsubscribe(kind, unsubscribe).await
                 }
             };
             let (added, removed) = tokio::join!(adds, removes);
@@ -109,6 +145,18 @@ impl<C: Client> ManagedConnection<C> {
         if let Some(dialled) = &*self.current.borrow() {
             let _ = dialled.replaced.set(reason);
         }
+    }
+
+    /// Asks for another connection, if the one that stands leads to another server.
+    pub(crate) fn follow(&self, master: &Server) {
+        if let Some(dialled) = self.standing().filter(|dialled| dialled.server != *master) {
+            let _ = dialled.replaced.set(ReplaceReason::NotMaster);
+        }
+    }
+
+    /// The server of the connection that stands.
+    pub(crate) fn server(&self) -> Option<Server> {
+        self.current.borrow().as_ref().map(|dialled| dialled.server.clone())
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -149,6 +197,38 @@ impl<T: Connection> Dialled<T> {
     /// Sends one command at the first poll. Its answer has no time limit but the end of the connection.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
         self.answer(self.connection.call(command)).await
+    }
+
+    /// Sends one command, with what has to stand before or behind it.
+    pub(crate) async fn deliver(
+        &self,
+        delivery: Delivery,
+        command: Command,
+    ) -> Result<Delivered, Unanswered> {
+        let (reply, is_acknowledged) = match delivery {
+            Delivery::Plain => (self.call(command).await?, true),
+            Delivery::Asking => {
+                let replies = self.pipeline(vec![Command::asking(), command]).await?;
+                (replies.into_iter().next_back().ok_or(Unanswered::ConnectionLost)?, true)
+            }
+            Delivery::Acknowledged { replicas, within } => {
+                let replies = self.pipeline(vec![command, Command::wait(replicas, within)]).await?;
+                let acknowledged = replies.get(1).and_then(Reply::integer).unwrap_or_default();
+                let reply = replies.into_iter().next().ok_or(Unanswered::ConnectionLost)?;
+                (reply, acknowledged >= i64::from(replicas))
+            }
+        };
+        match reply {
+            Reply::Error(text) => {
+                Err(Unanswered::Failed(self.secrets.hide_in_call(CallError::Refused(text))))
+            }
+            reply => Ok(Delivered { reply, is_acknowledged }),
+        }
+    }
+
+    /// Sends commands with nothing between them.
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
+        self.answer(self.connection.pipeline(commands)).await
     }
 
     /// The answer to one request, which ends with the connection.

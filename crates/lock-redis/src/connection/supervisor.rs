@@ -37,7 +37,15 @@ enum Reason {
 }
 
 impl<C: Client> Supervisor<C> {
-    pub(super) async fn run(self, mut dialled: Arc<Dialled<C::Connection>>) {
+    pub(super) async fn run(self, first: Current<C>) {
+        let mut dialled = match first {
+            Some(first) => first,
+            None => {
+                let first = Arc::new(self.dial_until_connected().await);
+                self.current.send_replace(Some(first.clone()));
+                first
+            }
+        };
         let mut pauses = REPLACEMENTS;
         // The first replacement is made at once.
         let (mut replaced_at, mut replaceable_at) = (None::<Instant>, Instant::now());
@@ -46,6 +54,9 @@ impl<C: Client> Supervisor<C> {
             let asked_at = Instant::now();
             // Requests wait for the next one from here on.
             self.current.send_replace(None);
+            if let Some(lost) = &self.dialer.lost {
+                lost.notify_one();
+            }
             log(&reason, &dialled);
             // Requests under way may still be answered meanwhile: a server that became a replica answers.
             sleep(reconnect_pause()).await;
@@ -60,7 +71,7 @@ impl<C: Client> Supervisor<C> {
                 // The server behind the address gets some time to become a master.
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
-            tracing::info!("connected to redis again");
+            tracing::info!(server = %dialled.server, "connected to redis again");
             self.current.send_replace(Some(dialled.clone()));
         }
     }
@@ -129,6 +140,9 @@ fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
         Reason::Unresponsive => tracing::warn!("redis connection unresponsive, reconnecting"),
         Reason::Replaced(ReplaceReason::ReadOnly) => {
             tracing::warn!("redis server became read-only, reconnecting")
+        }
+        Reason::Replaced(ReplaceReason::NotMaster) => {
+            tracing::warn!("redis sentinels have another master, reconnecting")
         }
         Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
             tracing::warn!("redis subscription failed, reconnecting")

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
-    fn server_now(&self, _: &GroupName) -> Option<ServerTime> {
-        self.server_time()
+    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+        self.server_time(&GroupKeys::of(group).open)
     }
 
     async fn register(

@@ -1,9 +1,11 @@
 //! One call to the server: a script for one operation, or the batch for several, and what it answers to each.
 
-use super::operation::{Operations, function, keys, script, what, write_arguments, write_keys};
+use super::operation::{
+    Operations, function, keys, not_after, script, slot, what, write_arguments, write_keys,
+};
 use crate::{
-    client::{Client, Reply},
-    connection::Dialled,
+    client::Client,
+    connection::{Delivered, Delivery, Dialled},
     error::{RequestError, Unanswered, unexpected_reply, unsupported},
     script::{BATCH, Words},
     script_reply::{self, ScriptReply},
@@ -11,7 +13,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use lock_core::backend::Operation;
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 use tokio::time::Instant;
 
 /// An operation, and the reply to it.
@@ -24,8 +26,21 @@ pub(super) async fn exchange<C: Client>(
     mut operations: Operations,
 ) -> Vec<Answered> {
     let replies = match operations.as_slice() {
-        [operation] => vec![alone(shared, dialled, operation).await],
-        several => together(shared, dialled, several).await,
+        [operation] => {
+            let delivery = delivery(shared, std::slice::from_ref(operation));
+            vec![alone(shared, dialled, operation, delivery).await]
+        }
+        several if shared.cluster.is_none() => together(shared, dialled, several).await,
+        _ => {
+            // A script has keys of one slot. What goes to one node is sent at once all the same.
+            operations.sort_by_slot();
+            let slots = operations.as_slice().chunk_by(|a, b| slot(a) == slot(b));
+            let replies = slots.map(async |operations| match operations {
+                [operation] => vec![alone(shared, dialled, operation, Delivery::Plain).await],
+                several => together(shared, dialled, several).await,
+            });
+            join_all(replies).await.into_iter().flatten().collect()
+        }
     };
     let answered: Vec<Answered> = operations.take().into_iter().zip(replies).collect();
     for (operation, reply) in &answered {
@@ -37,20 +52,23 @@ pub(super) async fn exchange<C: Client>(
 }
 
 /// An operation by its own script.
-async fn alone<C: Client>(
+pub(crate) async fn alone<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
     operation: &Operation,
+    delivery: Delivery,
 ) -> Result<ScriptReply, RequestError> {
     let script = script(operation).ok_or_else(unsupported)?;
     let write = |words: &mut Words| {
         write_keys(operation, words);
-        write_arguments(operation, shared.retention, words);
+        write_arguments(operation, shared.retention, shared.pubsub, words);
     };
     let sent = Instant::now();
-    let reply = script.run(dialled, keys(operation), write).await;
-    let reply = reply.map_err(|error| error.during(script.name));
-    let reply = reply.and_then(|reply| ScriptReply::read(script.name, reply));
+    let answer = script.run(dialled, delivery, keys(operation), write).await;
+    let answer = answer.map_err(|error| error.during(script.name));
+    let reply = answer.and_then(|Delivered { reply, is_acknowledged }| {
+        ScriptReply::read(script.name, reply)?.kept_by_replicas(is_acknowledged)
+    });
     shared.observe(sent, std::slice::from_ref(&reply));
     reply
 }
@@ -64,14 +82,25 @@ async fn together<C: Client>(
     let sent = Instant::now();
     let answer = batch(shared, dialled, operations).await;
     let whats = || operations.iter().map(what);
-    let replies = match answer {
-        Ok(reply) => script_reply::batch(&whats().collect::<Vec<_>>(), reply)
-            .unwrap_or_else(|| whats().map(|what| Err(unexpected_reply(what))).collect()),
+    let replies: Vec<_> = match answer {
+        Ok(Delivered { reply, is_acknowledged }) => {
+            match script_reply::batch(&whats().collect::<Vec<_>>(), reply) {
+                Some(replies) => {
+                    let kept = |reply: Result<ScriptReply, _>| reply?.kept_by_replicas(is_acknowledged);
+                    replies.into_iter().map(kept).collect()
+                }
+                None => whats().map(|what| Err(unexpected_reply(what))).collect(),
+            }
+        }
         // The server looks at rights, at its role and its memory before a script runs. What is refused for one operation
         // may be served for another.
         Err(error) if error.is_refusal() => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
-            return join_all(operations.iter().map(|operation| alone(shared, dialled, operation))).await;
+            let each = operations.iter().map(async |operation| {
+                let delivery = delivery(shared, std::slice::from_ref(operation));
+                alone(shared, dialled, operation, delivery).await
+            });
+            return join_all(each).await;
         }
         Err(error) => whats().map(|what| Err(error.during(what))).collect(),
     };
@@ -83,13 +112,30 @@ async fn batch<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
     operations: &[Operation],
-) -> Result<Reply, Unanswered> {
+) -> Result<Delivered, Unanswered> {
     let write = |words: &mut Words| {
         operations.iter().for_each(|operation| write_keys(operation, words));
         for operation in operations {
             words.push(Cow::Borrowed(function(operation)));
-            write_arguments(operation, shared.retention, words);
+            write_arguments(operation, shared.retention, shared.pubsub, words);
         }
     };
-    BATCH.run(dialled, operations.iter().map(keys).sum(), write).await
+    let delivery = delivery(shared, operations);
+    BATCH.run(dialled, delivery, operations.iter().map(keys).sum(), write).await
+}
+
+/// The time that replicas have when the clock of the server is not known yet.
+const UNKNOWN_CLOCK: Duration = Duration::from_millis(500);
+/// The most time that they have: a connection without an answer for 2 s counts as dead.
+const MAX_WAIT: Duration = Duration::from_millis(1_500);
+
+/// Replicas acknowledge what gives or extends a lease, in half of the time that is left for it.
+fn delivery<C: Client>(shared: &Shared<C>, operations: &[Operation]) -> Delivery {
+    let Some(replicas) = shared.replicas else { return Delivery::Plain };
+    let Some(until) = operations.iter().filter_map(not_after).min() else { return Delivery::Plain };
+    let within = match shared.clock.now() {
+        Some(now) => Duration::from_micros(until.as_micros().saturating_sub(now.as_micros())) / 2,
+        None => UNKNOWN_CLOCK,
+    };
+    Delivery::Acknowledged { replicas, within: within.min(MAX_WAIT) }
 }

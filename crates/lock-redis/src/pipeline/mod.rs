@@ -17,7 +17,8 @@ mod operation;
 mod queue;
 mod task;
 
-pub(crate) use operation::millis;
+pub(crate) use exchange::alone;
+pub(crate) use operation::{Operations, complete, is_worth_sending, leave_out, millis, slot};
 
 use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
 use call::Call;
@@ -135,7 +136,7 @@ impl<C: Client> Drop for RequestPipeline<C> {
 }
 
 /// The task of the connection went with its runtime.
-fn fail_elsewhere(operation: Operation) {
+pub(crate) fn fail_elsewhere(operation: Operation) {
     elsewhere(move || {
         let error = runtime_ended(what(&operation));
         fail(operation, error);

@@ -1,12 +1,15 @@
 //! One operation as a script runs it: its keys, its arguments, and what its reply answers.
 
 use crate::{
+    client::PubSub,
+    cluster::slot_of,
     error::{RequestError, overdue, unsupported},
-    keys,
+    keys::{self, Keys},
     script::{self, Script, Words},
     script_reply::ScriptReply,
 };
 use lock_core::{
+    LockName,
     backend::{AcquireMode, BackendError, NotifyWaiters, Operation, Reply},
     clock::ServerTime,
 };
@@ -53,21 +56,31 @@ pub(super) fn keys(operation: &Operation) -> usize {
     }
 }
 
+/// The name of the lock.
+pub(crate) fn name(operation: &Operation) -> Option<&LockName> {
+    match operation {
+        Operation::Acquire(request, _) => Some(&request.name),
+        Operation::Renew(request, _) => Some(&request.name),
+        Operation::Release(request, _) => Some(&request.name),
+        _ => None,
+    }
+}
+
 pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
-    let name = match operation {
-        Operation::Acquire(request, _) => &request.name,
-        Operation::Renew(request, _) => &request.name,
-        Operation::Release(request, _) => &request.name,
-        _ => return,
-    };
+    let Some(name) = name(operation) else { return };
     words.push(Cow::Owned(name.as_str().to_owned()));
     if keys(operation) == 2 {
         words.push(Cow::Owned(keys::counter(name)));
     }
 }
 
-/// Its arguments. `retention` is that of the backend.
-pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
+/// Its arguments. `retention` and `pubsub` are those of the backend.
+pub(super) fn write_arguments(
+    operation: &Operation,
+    retention: Option<Duration>,
+    pubsub: PubSub,
+    words: &mut Words,
+) {
     let owned = |text: String| Cow::Owned(text);
     match operation {
         Operation::Acquire(request, _) => {
@@ -100,9 +113,15 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
                 NotifyWaiters::Yes => owned(keys::channel(&request.name)),
                 _ => Cow::Borrowed(""),
             },
+            Cow::Borrowed(Keys::sharded(pubsub)),
         ]),
         _ => {}
     }
+}
+
+/// The slot of its lock in a cluster.
+pub(crate) fn slot(operation: &Operation) -> u16 {
+    name(operation).map_or(0, |name| slot_of(name.as_str()))
 }
 
 fn small(number: u32) -> Cow<'static, str> {
@@ -118,7 +137,7 @@ pub(crate) fn millis(d: Duration) -> String {
 }
 
 /// The server time after which it is not carried out, where it has one.
-fn not_after(operation: &Operation) -> Option<ServerTime> {
+pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
         Operation::Renew(request, _) => Some(request.not_after),
@@ -129,7 +148,7 @@ fn not_after(operation: &Operation) -> Option<ServerTime> {
 /// Whether it is still worth sending after it waited for that long: somebody wants it, and its time did not end meanwhile.
 ///
 /// One that was late from the beginning is sent: the server answers *late* and what its clock shows.
-pub(super) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
+pub(crate) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
     let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
     let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
@@ -137,7 +156,7 @@ pub(super) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>
 
 /// Answers an operation with the reply of its script. It runs code of the lock, which may panic; the next operation is
 /// answered all the same.
-pub(super) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
+pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
     fn answer<T>(
         reply: Result<ScriptReply, RequestError>,
         read: fn(ScriptReply) -> Result<Reply<T>, RequestError>,
@@ -153,7 +172,7 @@ pub(super) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
 }
 
 /// Answers operations that were not sent, since nobody waits for them or their time is over.
-pub(super) fn leave_out(operations: Vec<Operation>) {
+pub(crate) fn leave_out(operations: Vec<Operation>) {
     for operation in operations {
         let error = overdue(what(&operation));
         fail(operation, error);
@@ -172,18 +191,23 @@ pub(super) fn contained(run: impl FnOnce()) {
 }
 
 /// Operations of one call. Those that are dropped here were perhaps carried out, and each is answered so.
-pub(super) struct Operations(Vec<Operation>);
+pub(crate) struct Operations(Vec<Operation>);
 
 impl Operations {
-    pub(super) fn new(operations: Vec<Operation>) -> Self {
+    pub(crate) fn new(operations: Vec<Operation>) -> Self {
         Self(operations)
     }
 
-    pub(super) fn as_slice(&self) -> &[Operation] {
+    pub(crate) fn as_slice(&self) -> &[Operation] {
         &self.0
     }
 
-    pub(super) fn take(&mut self) -> Vec<Operation> {
+    /// Puts those of one slot of a cluster side by side, each lock's in their order.
+    pub(super) fn sort_by_slot(&mut self) {
+        self.0.sort_by_cached_key(slot);
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Operation> {
         std::mem::take(&mut self.0)
     }
 }

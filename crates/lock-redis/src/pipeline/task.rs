@@ -69,7 +69,9 @@ impl<C: Client> Task<C> {
         lock(&self.state).queue.end_calls(answered.len());
         wake_together(|| {
             for (operation, reply) in answered.into_iter().flatten() {
-                complete(operation, reply);
+                if let Some((operation, reply)) = self.shared.redirect(operation, reply) {
+                    complete(operation, reply);
+                }
             }
         });
     }

@@ -24,8 +24,8 @@ while ARGV[argument] do
     add(pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6)))
     key, argument = key + 2, argument + 7
   elseif operation == 'release' then
-    add(pcall(release, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
-    key, argument = key + 1, argument + 4
+    add(pcall(release, KEYS[key], unpack(ARGV, argument + 1, argument + 4)))
+    key, argument = key + 1, argument + 5
   elseif operation == 'renew' then
     add(pcall(renew, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
     key, argument = key + 1, argument + 4

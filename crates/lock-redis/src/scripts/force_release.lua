@@ -2,7 +2,7 @@
 -- lock is not deleted.
 --
 -- KEYS 1 lock
--- ARGV 1 lease id that was seen   2 channel
+-- ARGV 1 lease id that was seen   2 channel   3 1 if the channel is sharded, or ''
 --
 -- replies, each after the server's time in µs:
 --   forced
@@ -17,5 +17,5 @@ if err then return {now, 'refused', err} end
 local freed = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if type(freed) == 'table' then return {now, 'refused', freed.err} end
 if freed == 0 then return {now, 'changed'} end
-redis.call('PUBLISH', ARGV[2], '0')
+if ARGV[3] == '1' then redis.call('SPUBLISH', ARGV[2], '0') else redis.call('PUBLISH', ARGV[2], '0') end
 return {now, 'forced'}

@@ -1,7 +1,7 @@
 -- Tries every command that the other scripts use, on keys of its own, and names those that are refused.
 --
 -- KEYS 1 a lock that nobody has   2 its counter
--- ARGV 1 its channel   2 ledger, if what a run ledger needs is tried as well, or ''
+-- ARGV 1 its channel   2 ledger, if what a run ledger needs is tried as well, or ''   3 1 if the channel is sharded, or ''
 --
 -- replies, each after the server's time in µs:
 --   fit
@@ -31,7 +31,7 @@ try('HGETALL', KEYS[1])
 try('EXISTS', KEYS[1])
 try('PTTL', KEYS[1])
 try('GET', KEYS[2])
-try('PUBLISH', ARGV[1], '0')
+if ARGV[3] == '1' then try('SPUBLISH', ARGV[1], '0') else try('PUBLISH', ARGV[1], '0') end
 if ARGV[2] == 'ledger' then
   try('LPUSH', KEYS[2], 'probe')
   try('LTRIM', KEYS[2], '0', '0')

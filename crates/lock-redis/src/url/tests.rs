@@ -1,4 +1,5 @@
 use super::*;
+use crate::topology::SentinelAddress;
 use lock_core::LockErrorKind;
 
 fn address(url: &str) -> Address {
@@ -9,6 +10,14 @@ fn tcp(host: &str, port: u16, database: Option<u8>) -> Endpoint {
     Endpoint { server: Server::Tcp { host: host.to_owned(), port }, database }
 }
 
+/// The one server behind it.
+fn endpoint(address: &Address) -> &Endpoint {
+    match &address.topology {
+        Topology::Standalone(endpoint) => endpoint,
+        other => panic!("one server: {other:?}"),
+    }
+}
+
 fn login(username: Option<&str>, password: Option<&str>) -> Credentials {
     Credentials { username: username.map(str::to_owned), password: password.map(str::to_owned) }
 }
@@ -16,21 +25,55 @@ fn login(username: Option<&str>, password: Option<&str>) -> Credentials {
 #[test]
 fn a_url_says_where_and_as_whom() {
     let plain = address("redis://cache.example");
-    assert_eq!(plain.endpoint, tcp("cache.example", 6379, None));
+    assert_eq!(*endpoint(&plain), tcp("cache.example", 6379, None));
     assert!(plain.credentials == login(None, None) && plain.tls.is_none());
 
     let full = address("redis://app:p%40ss%2Fw%C3%B6rd@10.0.0.7:7000/3");
-    assert_eq!(full.endpoint, tcp("10.0.0.7", 7000, Some(3)));
+    assert_eq!(*endpoint(&full), tcp("10.0.0.7", 7000, Some(3)));
     assert!(full.credentials == login(Some("app"), Some("p@ss/wörd")));
 
     let only_password = address("redis://:secret@[::1]/");
-    assert_eq!(only_password.endpoint, tcp("::1", 6379, None));
+    assert_eq!(*endpoint(&only_password), tcp("::1", 6379, None));
     assert!(only_password.credentials == login(None, Some("secret")));
 
     let socket = address("redis+unix:///run/redis/my%20redis.sock?db=2&user=app&pass=p%40ss");
     let server = Server::Unix { path: "/run/redis/my redis.sock".into() };
-    assert_eq!(socket.endpoint, Endpoint { server, database: Some(2) });
+    assert_eq!(*endpoint(&socket), Endpoint { server, database: Some(2) });
     assert!(socket.credentials == login(Some("app"), Some("p@ss")));
+}
+
+#[test]
+fn a_url_of_sentinels_names_the_master() {
+    let plain = address("redis-sentinel://a,b:7000,[::1]/main");
+    let sentinels = ["a", "b", "::1"].into_iter().zip([26_379, 7_000, 26_379]);
+    let sentinels = sentinels.map(|(host, port)| Server::Tcp { host: host.to_owned(), port }).collect();
+    let expected =
+        SentinelAddress { sentinels, master: "main".into(), credentials: login(None, None), database: None };
+    assert_eq!(plain.topology, Topology::Sentinel(expected));
+    assert!(plain.credentials == login(None, None) && plain.tls.is_none());
+
+    let url = "rediss-sentinel://app:p%40ss@a/my%20main/3?sentinel_user=watch&sentinel_pass=s%26cret";
+    let full = address(url);
+    let Topology::Sentinel(sentinel) = &full.topology else { panic!("sentinels: {full:?}") };
+    assert_eq!((&*sentinel.master, sentinel.database), ("my main", Some(3)));
+    assert!(sentinel.credentials == login(Some("watch"), Some("s&cret")));
+    assert!(full.credentials == login(Some("app"), Some("p@ss")));
+    assert_eq!(full.tls, Some(Tls::system()));
+}
+
+#[test]
+fn a_url_of_a_cluster_names_some_nodes() {
+    let plain = address("redis-cluster://:secret@a,b:7000/");
+    let nodes = [("a", 6_379), ("b", 7_000)].map(|(host, port)| Server::Tcp { host: host.into(), port });
+    assert_eq!(plain.topology, Topology::Cluster(nodes.to_vec()));
+    assert!(plain.credentials == login(None, Some("secret")) && plain.tls.is_none());
+    assert_eq!(address("rediss-cluster://a").tls, Some(Tls::system()));
+}
+
+#[test]
+fn valkey_is_another_word_for_redis() {
+    assert_eq!(address("valkey://:secret@host/2"), address("redis://:secret@host/2"));
+    assert_eq!(address("valkeys://host:7000"), address("rediss://host:7000"));
 }
 
 #[test]
@@ -55,7 +98,18 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
         ("localhost:6379", "`redis://localhost:6379`"),
         ("", "is empty"),
         ("unix:///run/redis.sock", "redis+unix:///"),
-        ("redis-sentinel://:canary@host", "not supported"),
+        ("redis-sentinel://:canary@host", "no name of a master"),
+        ("redis-sentinel://:canary@host/", "no name of a master"),
+        ("redis-sentinel://:canary@host,/main", "no host"),
+        ("redis-sentinel://:canary@a,b:port/main", "percent-encode"),
+        ("redis-sentinel://:can#ary@a,b/main", "%23"),
+        ("redis-sentinel://:canary@a,b/main#x", "%23"),
+        ("redis-sentinel://:canary@a,b/main/x", "from 0 to 255"),
+        ("redis-sentinel://:canary@a,b/main?authority=x", "knows sentinel_user, sentinel_pass"),
+        ("redis-cluster://:canary@a,b/3", "one database"),
+        ("redis-cluster://:canary@a,b?authority=x", "no options"),
+        ("redis-cluster://", "no host"),
+        ("rediss-sentinel://:canary@a,b/main?db=1", "knows authority, certificate, key, sentinel_user"),
     ];
     for (url, cure) in cases {
         let error = Address::parse(url).map(drop).unwrap_err();

@@ -1,6 +1,6 @@
 //! The subscriptions that are wanted, those that stand, and the watches that wait for the difference.
 
-use crate::error::RequestError;
+use crate::error::{self, RequestError};
 use lock_core::{
     LockName,
     backend::{BackendError, SubscriberId},
@@ -18,7 +18,7 @@ const MAX_CHANNELS: usize = 1_000;
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The answer to a watch.
-pub(super) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
+pub(crate) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 
 /// The channels of all names that somebody of this process waits for. Every step costs what it changes, however many
 /// there are.
@@ -36,6 +36,8 @@ pub(super) struct SubscriptionState {
     refused: HashMap<String, (Instant, BackendError)>,
     /// By channel.
     waiting: HashMap<String, Vec<Waiting>>,
+    /// Names were adopted.
+    adopted: bool,
     /// When the server refused some channel of a batch: how many the next batch may name, to find out which.
     limit: Option<usize>,
 }
@@ -93,6 +95,37 @@ impl SubscriptionState {
         }
     }
 
+    /// Wants the channel of a name that was watched at another server until now. Nobody waits for the answer, so no failure
+    /// ends the watch.
+    pub(super) fn adopt(&mut self, channel: String, name: LockName) {
+        self.refused.remove(&channel);
+        if !self.unwanted.remove(&channel) && !self.standing.contains(&channel) {
+            self.missing.insert(channel.clone());
+        }
+        self.adopted |= !self.standing.contains(&channel);
+        self.wanted.entry(channel).or_default().insert(name);
+    }
+
+    /// Whether names were adopted since the last time: their wake-ups may have been missed.
+    pub(super) fn take_adopted(&mut self) -> bool {
+        std::mem::take(&mut self.adopted)
+    }
+
+    /// Forgets the channel of a name that belongs to another server now, which has ended the subscription.
+    pub(super) fn give_up(&mut self, channel: &str, name: &LockName) {
+        let Some(names) = self.wanted.get_mut(channel) else { return };
+        names.remove(name);
+        if names.is_empty() {
+            self.wanted.remove(channel);
+            for set in [&mut self.missing, &mut self.standing, &mut self.unwanted] {
+                set.remove(channel);
+            }
+            for Waiting { answer, .. } in self.waiting.remove(channel).unwrap_or_default() {
+                let _ = answer.send(Err(error::unserved("subscribe").into()));
+            }
+        }
+    }
+
     /// The names whose release a message on this channel announces.
     pub(super) fn names(&self, channel: &str) -> Vec<LockName> {
         self.wanted.get(channel).into_iter().flatten().cloned().collect()
@@ -136,7 +169,7 @@ impl SubscriptionState {
     /// The server did not take a batch. Answers the watches that wait for it and returns them: they are over. The channel
     /// stays wanted for others who watched it before.
     pub(super) fn failed(&mut self, batch: Batch, error: &RequestError) -> Vec<Watch> {
-        let refused = !error.is_retryable();
+        let refused = !error.is_retryable() && error.redirection().is_none();
         let mut over = Vec::new();
         if refused && batch.subscribe.len() > 1 {
             self.limit = Some(batch.subscribe.len() / 2);
@@ -169,7 +202,6 @@ impl SubscriptionState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error;
 
     fn name(text: &str) -> LockName {
         LockName::new(text).expect("a good name")

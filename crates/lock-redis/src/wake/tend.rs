@@ -46,6 +46,7 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
             lock(&shared.state).start_over();
         }
         shared.forget_gone();
+        let adopted = lock(&shared.state).take_adopted();
         let settled = settle(&connection, &shared, &mut logged).await;
         failures = match settled {
             Settled::Yes => 0,
@@ -54,7 +55,7 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
         // Messages of the time without a subscription are lost. Woken before it stands again, a waiter could look, find
         // the lock taken, and miss the release that comes then: so once more when it does. (After a refusal, only then:
         // the next connection comes at once.)
-        missed |= fresh || failures > 0;
+        missed |= fresh || failures > 0 || adopted;
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
             missed &= !all_stands;
@@ -100,11 +101,15 @@ async fn settle<C: Client>(
             return Settled::Yes;
         }
         first = false;
-        let answer = timeout(BATCH, ask(connection, &batch)).await;
+        let answer = timeout(BATCH, ask(connection, shared, &batch)).await;
         match answer.unwrap_or_else(|_| Err(no_answer("subscribe"))) {
             Ok(()) => lock(&shared.state).acknowledged(batch),
             Err(error) => {
-                let retryable = error.is_retryable();
+                let is_moved = error.redirection().is_some();
+                if let (true, Some(moved)) = (is_moved, &shared.moved) {
+                    moved.notify_one();
+                }
+                let retryable = is_moved || error.is_retryable();
                 log(&error, logged);
                 shared.fail(batch, &error);
                 // An answer may still be on its way, and would be taken for that of the next batch.
@@ -116,10 +121,14 @@ async fn settle<C: Client>(
 }
 
 /// An empty batch is a sign of life.
-async fn ask<C: Client>(connection: &ManagedConnection<C>, batch: &Batch) -> Result<(), RequestError> {
+async fn ask<C: Client>(
+    connection: &ManagedConnection<C>,
+    shared: &Shared,
+    batch: &Batch,
+) -> Result<(), RequestError> {
     match batch.subscribe.is_empty() && batch.unsubscribe.is_empty() {
         true => connection.ping("subscribe").await,
-        false => connection.subscribe(batch.subscribe.clone(), batch.unsubscribe.clone()).await,
+        false => connection.subscribe(shared.kind, batch.subscribe.clone(), batch.unsubscribe.clone()).await,
     }
 }
 

@@ -60,7 +60,13 @@ impl RedisServerBuilder {
 
     /// Follows this server, whose data it has when it has [started](RedisServerBuilder::start).
     pub fn replica_of(mut self, master: &RedisServer) -> Self {
-        self.settings.master = Some(master.port());
+        self.settings.master = Some(master.spoken_port());
+        self
+    }
+
+    /// Is a sentinel that watches this master.
+    pub(super) fn watches(mut self, master: &RedisServer) -> Self {
+        self.settings.watched = Some(master.spoken_port());
         self
     }
 

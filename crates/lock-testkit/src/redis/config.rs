@@ -1,5 +1,6 @@
 //! What a server's `redis.conf` says.
 
+use super::RedisSentinels;
 use crate::ClockShift;
 use std::{
     fmt::Write as _,
@@ -40,6 +41,8 @@ pub(super) struct Ports {
 pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) master: Option<u16>,
+    /// The master that it watches, if it is a sentinel.
+    pub(super) watched: Option<u16>,
     pub(super) unix_socket: bool,
     pub(super) persistent: bool,
     pub(super) tls: Option<TlsFiles>,
@@ -59,6 +62,9 @@ impl Settings {
 
     /// The whole file; what a test chose comes last, since the last one counts.
     pub(super) fn text(&self, ports: Ports, directory: &Path) -> String {
+        if let Some(master) = self.watched {
+            return sentinel(master, self.tls.as_ref(), ports, directory) + &self.own;
+        }
         let mut text = String::new();
         let mut say = |directive, value: &str| set(&mut text, directive, value);
         say("bind", "127.0.0.1");
@@ -74,21 +80,52 @@ impl Settings {
             say("unixsocket", &words(&directory.join(SOCKET)));
             say("unixsocketperm", "700");
         }
-        if let (Some(files), Some(port)) = (&self.tls, ports.tls) {
-            say("tls-port", &port.to_string());
-            say("tls-cert-file", &words(&files.certificate));
-            say("tls-key-file", &words(&files.key));
-            say("tls-ca-cert-file", &words(files.client_authority.as_ref().unwrap_or(&files.authority)));
-            say("tls-auth-clients", if files.client_authority.is_some() { "yes" } else { "no" });
-        }
-        if let Some(master) = self.master {
+        if self.master.is_some() {
             say("masteruser", OWN_USER);
             say("masterauth", OWN_USER);
+        }
+        if let (Some(files), Some(port)) = (&self.tls, ports.tls) {
+            secure(&mut text, files, port);
+        }
+        if let Some(master) = self.master {
             let _ = writeln!(text, "replicaof 127.0.0.1 {master}");
         }
         let _ = writeln!(text, "user {OWN_USER} on nopass ~* &* +@all");
         text + &self.own
     }
+}
+
+/// The file of a sentinel. It fails over after a second of silence, and does so again soon.
+fn sentinel(master: u16, tls: Option<&TlsFiles>, ports: Ports, directory: &Path) -> String {
+    let (name, user, directory) = (RedisSentinels::MASTER, OWN_USER, quoted(&words(directory)));
+    let mut text = format!("bind 127.0.0.1\nport {}\ndir {directory}\n", ports.plain);
+    if let (Some(files), Some(port)) = (tls, ports.tls) {
+        secure(&mut text, files, port);
+    }
+    let _ = write!(
+        text,
+        "user {user} on nopass ~* &* +@all\n\
+         sentinel monitor {name} 127.0.0.1 {master} 2\n\
+         sentinel auth-user {name} {user}\n\
+         sentinel auth-pass {name} {user}\n\
+         sentinel sentinel-user {user}\n\
+         sentinel sentinel-pass {user}\n\
+         sentinel down-after-milliseconds {name} 1000\n\
+         sentinel failover-timeout {name} 2000\n\
+         sentinel parallel-syncs {name} 2\n"
+    );
+    text
+}
+
+/// Listens for TLS. What servers say to one another is secured as well, and the ports that they name are those of TLS.
+fn secure(text: &mut String, files: &TlsFiles, port: u16) {
+    let mut say = |directive, value: &str| set(text, directive, value);
+    say("tls-port", &port.to_string());
+    say("tls-cert-file", &words(&files.certificate));
+    say("tls-key-file", &words(&files.key));
+    say("tls-ca-cert-file", &words(files.client_authority.as_ref().unwrap_or(&files.authority)));
+    say("tls-auth-clients", if files.client_authority.is_some() { "yes" } else { "no" });
+    say("tls-replication", "yes");
 }
 
 /// One directive with one value.

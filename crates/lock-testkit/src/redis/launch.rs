@@ -70,7 +70,7 @@ fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (
 fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready, String> {
     let before = home.log().len();
     let said = || home.log().split_off(before);
-    let mut process = Process::spawn(home.clone(), settings.clock.as_ref());
+    let mut process = Process::spawn(home.clone(), settings);
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         if process.has_ended() {
@@ -79,7 +79,8 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
         if let Ok(info) = info(ports.plain)
             // Another server may have got the port, and answer, before ours complains.
             && field(&info, "process_id") == Some(process.id().to_string().as_str())
-            && field(&info, "loading") == Some("0")
+            // A sentinel has nothing to load.
+            && field(&info, "loading").unwrap_or("0") == "0"
         {
             let version = field(&info, "redis_version").unwrap_or_default().to_owned();
             return Ok(Ready { process, version });

@@ -1,6 +1,7 @@
 //! A `redis-server` of one's own: which one it is, and how it is looked at.
 
 mod builder;
+mod cluster;
 mod config;
 mod dump;
 mod home;
@@ -8,13 +9,16 @@ mod launch;
 mod life;
 mod process;
 mod raw;
+mod sentinels;
 mod value;
 mod watchdog;
 
 pub use builder::RedisServerBuilder;
+pub use cluster::RedisCluster;
 pub use config::TlsFiles;
 pub use dump::Dump;
 pub use raw::RawRedis;
+pub use sentinels::RedisSentinels;
 pub use value::RawValue;
 
 use config::{Ports, Settings};
@@ -85,6 +89,11 @@ impl RedisServer {
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
         self.ports.tls
+    }
+
+    /// The port that servers name to one another.
+    pub(in crate::redis) fn spoken_port(&self) -> u16 {
+        self.ports.tls.unwrap_or(self.ports.plain)
     }
 
     /// The socket, if it was built with [`unix_socket`](RedisServerBuilder::unix_socket).

@@ -1,7 +1,6 @@
 //! One process of a server: how it begins, stands still, and ends.
 
-use super::{RedisServer, home::Home};
-use crate::ClockShift;
+use super::{RedisServer, config::Settings, home::Home};
 use rustix::{
     io::retry_on_intr,
     process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid},
@@ -25,15 +24,18 @@ pub(super) struct Process {
 
 impl Process {
     /// Runs the server of this home, with the configuration that is there.
-    pub(super) fn spawn(home: Arc<Home>, clock: Option<&ClockShift>) -> Self {
+    pub(super) fn spawn(home: Arc<Home>, settings: &Settings) -> Self {
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
         let log = home.log_file();
         let mut command = Command::new(&binary);
-        if let Some(clock) = clock {
+        if let Some(clock) = &settings.clock {
             clock.give_to(&mut command);
         }
+        command.arg(home.config_path());
+        if settings.watched.is_some() {
+            command.arg("--sentinel");
+        }
         let child = command
-            .arg(home.config_path())
             .current_dir(home.path())
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a file can be opened twice"))

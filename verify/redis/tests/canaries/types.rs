@@ -21,7 +21,7 @@ use lock_core::{
     },
 };
 use lock_redis::{
-    Tls,
+    Tls, Topology,
     client::{CallError, Client, ClientCertificate, DialError, DialErrorKind, TlsSupport},
 };
 use lock_testkit::RedisServer;
@@ -171,8 +171,9 @@ async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
 fn seam(shown: &mut Shown, url: &str) {
     let address = Address::parse(url).unwrap();
     shown.see("Address", &address);
-    shown.see("Endpoint", &address.endpoint);
-    shown.see("Server", &address.endpoint.server);
+    let Topology::Standalone(endpoint) = &address.topology else { panic!("one server") };
+    shown.see("Endpoint", endpoint);
+    shown.see("Server", &endpoint.server);
     shown.see("Credentials", &address.credentials);
     let (certificate, key) = (CANARY.into(), CANARY.into());
     shown.see("ClientCertificate", &ClientCertificate { certificate, key });

@@ -2,20 +2,26 @@
 
 use lock_core::LockFactory;
 use lock_fred::{fred::types::config::Config, from_config};
-use lock_testkit::RedisServer;
+use lock_testkit::{RedisCluster, RedisSentinels, RedisServer};
 
 #[tokio::test]
 async fn a_configuration_of_fred_will_do() {
     let server = RedisServer::start();
     let mut config = Config::from_url(&server.url()).unwrap();
     config.fail_fast = false;
-    let backend = from_config(config).unwrap().connect().await.unwrap();
+    let backend = from_config(config).connect().await.unwrap();
     LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
 }
 
-#[test]
-fn a_configuration_of_a_cluster_is_refused() {
-    let cluster = Config::from_url("redis-cluster://127.0.0.1:7000").unwrap();
-    let error = from_config(cluster).map(drop).unwrap_err();
-    assert!(error.to_string().contains("standalone"), "{error:?}");
+#[tokio::test]
+async fn a_configuration_of_several_servers_will_do() {
+    let (cluster, sentinels) = (RedisCluster::start(), RedisSentinels::start());
+    let (first, second) = (cluster.servers()[0].port(), cluster.servers()[1].port());
+    let of_cluster = format!("redis-cluster://127.0.0.1:{first}?node=127.0.0.1:{second}");
+    let sentinel = sentinels.sentinels()[0].port();
+    let of_sentinels = format!("redis-sentinel://127.0.0.1:{sentinel}?sentinelServiceName=main");
+    for url in [of_cluster, of_sentinels] {
+        let backend = from_config(Config::from_url(&url).unwrap()).connect().await.unwrap();
+        LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
 }

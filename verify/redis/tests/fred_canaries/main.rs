@@ -23,6 +23,6 @@ mod client {
 
     /// The settings of a configuration that a program has already.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
-        from_config(Config::from_url(url).expect("a URL of both")).expect("nothing is refused")
+        from_config(Config::from_url(url).expect("a URL of both"))
     }
 }

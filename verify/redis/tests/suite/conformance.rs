@@ -12,7 +12,7 @@ use lock_testkit::{
 use std::sync::Arc;
 
 /// The document is the source: what it says is what runs here.
-fn least_rights() -> String {
+pub(super) fn least_rights() -> String {
     let document = include_str!("../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("user locks "));
     line.expect("the document has the line").replace("~stock:*", "~conformance:*")

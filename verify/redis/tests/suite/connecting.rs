@@ -1,6 +1,6 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
-use super::support::{answered, client, factory, long, name, redis};
+use super::support::{answered, client, factory, long, name, nobody, redis};
 use crate::client::{BEFORE_REDIS_6, ConnectWarning, RedisBackend, RedisBackendBuilder};
 use lock_core::{Connectors, LockError, LockErrorKind, LockFactory, backend::BackendErrorKind};
 use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
@@ -26,7 +26,7 @@ fn texts(error: &LockError) -> String {
 }
 
 /// Connecting must fail at the first answer, as this kind, with these words: it is not tried until an hour has passed.
-async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
+pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
     let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
     let connecting = answered("connecting", patient.connect()).await;
     let error = connecting.map(drop).expect_err("it cannot be used as it is");
@@ -85,7 +85,7 @@ async fn a_replica_is_refused_and_its_master_named_as_the_cure() {
 #[tokio::test]
 async fn a_cluster_member_is_refused_by_name() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
-    refused(&server.url(), BackendErrorKind::Misconfigured, "Redis Cluster").await;
+    refused(&server.url(), BackendErrorKind::Misconfigured, "write `redis-cluster://`").await;
     // One that does not say what it is, and serves no key.
     server.command(&["ACL", "SETUSER", "silent", "on", ">canary", "~*", "&*", "+@all", "-info"]);
     let silent = format!("redis://silent:canary@127.0.0.1:{}", server.port());
@@ -94,12 +94,8 @@ async fn a_cluster_member_is_refused_by_name() {
 
 #[tokio::test]
 async fn nobody_there_is_an_error_at_once() {
-    let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
-    refused(&format!("redis://:canary@127.0.0.1:{port}"), BackendErrorKind::Unavailable, &port.to_string())
-        .await;
+    let address = nobody();
+    refused(&format!("redis://:canary@{address}"), BackendErrorKind::Unavailable, &address).await;
     refused("redis+unix:///there/is/no/socket", BackendErrorKind::Unavailable, "/there/is/no/socket").await;
 }
 

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod acknowledged;
 mod altered;
 mod batches;
 mod callers;
+mod cluster;
 mod conformance;
 mod connecting;
 mod counterexamples;
@@ -18,6 +20,7 @@ mod replicas;
 mod restarts;
 mod rounds;
 mod same_answers;
+mod sentinel;
 pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;

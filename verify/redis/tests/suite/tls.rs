@@ -3,7 +3,7 @@
 use super::support::until;
 use crate::client::{RedisBackendBuilder, Tls};
 use lock_core::{Connectors, LockFactory, backend::BackendErrorKind};
-use lock_testkit::{RedisServer, TlsFiles};
+use lock_testkit::{RedisCluster, RedisSentinels, RedisServer, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::path::PathBuf;
 
@@ -57,11 +57,13 @@ impl Authority {
     }
 
     fn server(&self, identity: &Identity, wants_clients: bool) -> RedisServer {
+        RedisServer::builder().tls(self.tls(identity, wants_clients)).start()
+    }
+
+    fn tls(&self, identity: &Identity, wants_clients: bool) -> TlsFiles {
         let (certificate, key) = identity.files.clone();
         let client_authority = wants_clients.then(|| self.file());
-        RedisServer::builder()
-            .tls(TlsFiles { certificate, key, authority: self.file(), client_authority })
-            .start()
+        TlsFiles { certificate, key, authority: self.file(), client_authority }
     }
 }
 
@@ -158,5 +160,66 @@ async fn what_is_no_certificate_is_refused_before_connecting() {
         let cause = error.backend_error().expect("the configuration's fault");
         assert_eq!(cause.kind(), BackendErrorKind::Misconfigured);
         assert!(cause.to_string().contains(says), "{cause}");
+    }
+}
+
+/// Works with the right authority, and names a node and the remedy with another one.
+async fn is_secured(url: &str, ours: &Authority, theirs: &Authority) {
+    let builder = |authority: &Authority| {
+        let tls = Tls::authority(authority.pem.as_bytes());
+        RedisBackendBuilder::from_url(url).unwrap().tls(tls)
+    };
+    let error = builder(theirs).connect().await.map(drop).expect_err("it must not be trusted");
+    let cause = error.backend_error().expect("the server's fault");
+    assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
+    assert!(cause.to_string().contains("127.0.0.1:"), "{cause}");
+    assert!(cause.to_string().contains("give the authority that signed it"), "{cause}");
+    let locks = LockFactory::new(builder(ours).connect().await.unwrap());
+    let others = LockFactory::new(builder(ours).connect().await.unwrap());
+    for name in ["a", "b", "c"] {
+        let guard = locks.named(name).unwrap().acquire().await.unwrap();
+        let waiting = tokio::spawn(others.named(name).unwrap().acquire());
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        guard.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_their_master_are_reached_over_tls() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let identity = ours.signs("127.0.0.1");
+    let tls = || ours.tls(&identity, false);
+    let deployment = RedisSentinels::with(|server| server.tls(tls()), |sentinel| sentinel.tls(tls()));
+    is_secured(&deployment.tls_url(), &ours, &theirs).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_cluster_are_reached_over_tls() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let identity = ours.signs("127.0.0.1");
+    let cluster =
+        RedisCluster::with(|server| server.tls(ours.tls(&identity, false)).config("tls-cluster", "yes"));
+    is_secured(&cluster.tls_url(), &ours, &theirs).await;
+}
+
+#[tokio::test]
+async fn expired_certificates_of_sentinels_and_nodes_are_refused() {
+    let ours = Authority::new();
+    let expired = ours.signs_with("127.0.0.1", |params| {
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+    });
+    let server = ours.server(&expired, false);
+    let port = server.tls_port().unwrap();
+    for url in
+        [format!("rediss-sentinel://127.0.0.1:{port}/main"), format!("rediss-cluster://127.0.0.1:{port}")]
+    {
+        let tls = Tls::authority(ours.pem.as_bytes());
+        let connecting = RedisBackendBuilder::from_url(&url).unwrap().tls(tls).connect();
+        let error = connecting.await.map(drop).expect_err("it must not be trusted");
+        let cause = error.backend_error().expect("the server's fault");
+        assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
+        assert!(cause.to_string().contains(&port.to_string()), "{cause}");
     }
 }

@@ -5,7 +5,8 @@ use lock_core::backend::BackendError;
 use lock_redis::{
     Address, RedisBackendBuilder, Tls,
     client::{
-        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, TlsSupport,
+        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, PubSub, Reply,
+        TlsSupport,
     },
 };
 use std::{
@@ -169,7 +170,18 @@ impl Connection for ScriptedConnection {
         self.ask(name, arguments, Server::usual).await
     }
 
-    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, CallError> {
+        let mut replies = Vec::new();
+        for command in commands {
+            replies.push(match self.call(command).await {
+                Err(CallError::Refused(text)) => Reply::Error(text),
+                reply => reply?,
+            });
+        }
+        Ok(replies)
+    }
+
+    async fn subscribe(&self, _: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         let subscribe = |server: &mut Server, asked: &Arrived| {
             if let Some(open) = server.connections.get_mut(&asked.connection) {
                 open.channels.extend(asked.arguments.iter().cloned());
@@ -179,7 +191,7 @@ impl Connection for ScriptedConnection {
         self.ask("SUBSCRIBE", channels, subscribe).await.map(drop)
     }
 
-    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
+    async fn unsubscribe(&self, _: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         let unsubscribe = |server: &mut Server, asked: &Arrived| {
             if let Some(open) = server.connections.get_mut(&asked.connection) {
                 open.channels.retain(|channel| !asked.arguments.contains(channel));

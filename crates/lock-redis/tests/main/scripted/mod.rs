@@ -70,7 +70,7 @@ impl Arrived {
         while let Some(function) = words.next() {
             let (script, count, words_of) = match function.as_str() {
                 "acquire" => ("acquire", 2, 6),
-                "release" => ("release", 1, 3),
+                "release" => ("release", 1, 4),
                 "renew" => ("renew", 1, 3),
                 "reenter" => ("reenter", 1, 4),
                 other => panic!("no script has `{other}`"),
@@ -96,6 +96,8 @@ pub(crate) struct Server {
     /// When each dial arrived.
     pub(crate) dials: Vec<Instant>,
     pub(crate) arrived: Vec<Arrived>,
+    /// How many replicas acknowledge.
+    pub(crate) acknowledging: i64,
     connections: BTreeMap<usize, Open>,
     last_connection: usize,
     scripts: BTreeMap<String, &'static str>,
@@ -117,6 +119,7 @@ impl Default for Server {
             ahead: Duration::ZERO,
             dials: Vec::new(),
             arrived: Vec::new(),
+            acknowledging: 0,
             connections: BTreeMap::new(),
             last_connection: 0,
             scripts: BTreeMap::new(),
@@ -165,6 +168,11 @@ impl Server {
     fn usual(&mut self, asked: &Arrived) -> Result<Reply, CallError> {
         match (asked.name, asked.script) {
             ("PING", _) => Ok(text("PONG")),
+            ("WAIT", _) => Ok(Reply::Integer(self.acknowledging)),
+            ("CONFIG", _) => {
+                let settings = ["min-replicas-to-write", "1", "min-replicas-max-lag", "10"];
+                Ok(Reply::List(settings.map(text).to_vec()))
+            }
             ("INFO", _) => Ok(text(INFO)),
             ("EVALSHA", None) => {
                 self.unknown = asked.arguments.first().cloned();

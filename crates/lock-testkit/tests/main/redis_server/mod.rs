@@ -2,8 +2,10 @@
 //! and it leaves nothing behind.
 
 mod built;
+mod cluster;
 mod ending;
 mod living;
+mod sentinels;
 
 use crate::soon;
 use rustix::process::{Pid, test_kill_process};

@@ -1,0 +1,93 @@
+//! Who serves which slots: by the addresses that the program gave, and later by the nodes themselves.
+
+use super::{Cluster, Settings, slots::View};
+use crate::{
+    client::{Client, Command, Connection, DialError, Endpoint, Events, Server},
+    error,
+    keys::Keys,
+    secret::Secrets,
+};
+use futures_util::{
+    future::join_all,
+    stream::{FuturesUnordered, StreamExt},
+};
+use lock_core::backend::{BackendError, ProcessId};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::SetOnce, time::timeout};
+
+/// The nodes that are asked at once, at most.
+const ASKED: usize = 7;
+/// The time limit of their answers.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// Asks the addresses that the program gave: the first one that knows the slots will do.
+pub(super) async fn by_seeds<C: Client>(settings: &Settings<C>) -> Result<View, BackendError> {
+    let mut answers: FuturesUnordered<_> = settings.seeds.iter().map(|seed| ask(settings, seed)).collect();
+    let mut errors = Vec::new();
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(view) => return Ok(view),
+            Err(error) => errors.push(error),
+        }
+    }
+    Err(error::no_cluster(errors))
+}
+
+async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, BackendError> {
+    let secrets = Secrets::of(&settings.credentials);
+    let failed = |error: &DialError| error::connecting(seed, settings.client.is_secured(), error);
+    let question = async {
+        let events = Events::new(Arc::new(SetOnce::new()), None);
+        let endpoint = Endpoint { server: seed.clone(), database: None };
+        // On the heap, since it may be large.
+        let dial = Box::pin(settings.client.dial(&endpoint, &settings.credentials, events));
+        let connection = dial.await.map_err(|error| failed(&secrets.hide_in_dial(error)))?;
+        let reply = connection.call(Command::cluster_slots()).await;
+        let reply = reply.map_err(|error| error::asking_for_slots(seed, &secrets.hide_in_call(error)))?;
+        match View::read(&reply, seed) {
+            Some(view) if !view.is_empty() => Ok(view),
+            Some(_) => Err(error::without_slots(seed)),
+            None => Err(error::unexpected_reply("cluster slots").into()),
+        }
+    };
+    let silent = || failed(&DialError::silent(settings.limit));
+    timeout(settings.limit, question).await.map_err(|_| silent())?
+}
+
+/// Asks some nodes, and returns what more than half of those that answer agree on. So a node that was away for a while, and
+/// has not heard of its successor yet, does not lead back to itself.
+pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
+    let nodes = cluster.nodes();
+    let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);
+    let questions = connected.map(async |node| {
+        let call = node.shared.connection.call("cluster slots", Command::cluster_slots());
+        View::read(&timeout(ANSWER, call).await.ok()?.ok()?, &node.server)
+    });
+    let views: Vec<_> = join_all(questions).await.into_iter().flatten().collect();
+    if views.is_empty() {
+        return by_seeds(&cluster.settings).await.ok();
+    }
+    let votes = |view: &View| views.iter().filter(|other| *other == view).count();
+    views.iter().find(|view| 2 * votes(view) > views.len()).cloned()
+}
+
+impl View {
+    /// The masters, each once.
+    pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
+        let mut servers: Vec<_> = self.ranges().map(|(_, server)| server).collect();
+        servers.sort();
+        servers.dedup();
+        servers.into_iter()
+    }
+
+    /// Keys that nobody has, in a slot of this server.
+    pub(super) fn reserved_name(&self, server: &Server) -> Keys {
+        loop {
+            let keys = Keys::reserved(&format!("check:{}", ProcessId::random()));
+            let slot = super::slot_of(&keys.lock);
+            if self.ranges().any(|(slots, owner)| owner == server && slots.contains(&slot)) {
+                return keys;
+            }
+        }
+    }
+}

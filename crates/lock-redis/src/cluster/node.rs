@@ -1,0 +1,65 @@
+//! One node of a cluster.
+
+use super::{Cluster, Settings};
+use crate::{
+    client::{Client, Server},
+    clock::ServerClock,
+    connection::ManagedConnection,
+    pipeline::RequestPipeline,
+    shared::Shared,
+    wake::Subscriptions,
+};
+use lock_core::backend::{SubscriberId, WakeListener};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+};
+use tokio::time::Instant;
+
+/// A node: connections, pipeline and clock of its own.
+pub(crate) struct Node<C: Client> {
+    pub(super) server: Server,
+    pub(crate) shared: Arc<Shared<C>>,
+    pub(super) pipeline: RequestPipeline<C>,
+    /// The numbers that its subscriptions gave to the subscribers of the cluster.
+    pub(super) subscribers: Mutex<HashMap<SubscriberId, SubscriberId>>,
+    /// Since when it serves no slot.
+    pub(super) unused_since: Mutex<Option<Instant>>,
+}
+
+/// Of a node, the cluster to which it belongs.
+pub(crate) struct Membership<C: Client> {
+    pub(crate) cluster: Weak<Cluster<C>>,
+    /// The node.
+    pub(crate) server: Server,
+}
+
+impl<C: Client> Node<C> {
+    pub(super) fn new(
+        cluster: Weak<Cluster<C>>,
+        settings: &Settings<C>,
+        server: Server,
+        (connection, subscriptions, clock): (ManagedConnection<C>, Subscriptions<C>, ServerClock),
+    ) -> Self {
+        let shared = Shared::new(connection, subscriptions, clock, settings.retention);
+        let shared = Arc::new(shared.node_of(Membership { cluster, server: server.clone() }));
+        let pipeline = RequestPipeline::start(shared.clone());
+        let unused_since = Mutex::new(Some(Instant::now()));
+        Self { server, shared, pipeline, subscribers: Mutex::default(), unused_since }
+    }
+
+    /// Registers a subscriber of the cluster.
+    pub(super) fn attach(&self, subscriber: SubscriberId, listener: Weak<dyn WakeListener>) {
+        let own = self.shared.subscriptions.attach(listener);
+        crate::sync::lock(&self.subscribers).insert(subscriber, own);
+    }
+
+    pub(super) fn forget(&self, subscriber: SubscriberId) {
+        crate::sync::lock(&self.subscribers).remove(&subscriber);
+    }
+
+    /// Its own number of a subscriber.
+    pub(super) fn own(&self, subscriber: SubscriberId) -> Option<SubscriberId> {
+        crate::sync::lock(&self.subscribers).get(&subscriber).copied()
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests that a node does not serve: they go on to the node that does, while somebody waits for them.
+
+use super::{
+    Cluster,
+    node::Node,
+    slots::{Redirection, slot_of},
+};
+use crate::{
+    client::{Client, Server},
+    connection::Delivery,
+    error::{RequestError, unserved},
+    pauses::between,
+    pipeline::{Operations, alone, complete, is_worth_sending, leave_out, slot},
+    script::Script,
+    script_reply::ScriptReply,
+};
+use lock_core::backend::Operation;
+use std::{sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Between two attempts while the nodes do not agree, or the keys of a slot are at two nodes.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
+/// The redirections that are followed at once: two nodes that name each other are not asked without a pause.
+const AT_ONCE: usize = 2;
+/// The time limit of requests that nobody else limits.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An operation, and the answer of the node that does not serve it.
+pub(crate) struct Redirected {
+    pub(crate) operation: Operation,
+    pub(crate) redirection: Redirection,
+    /// The node, if one was asked.
+    pub(crate) by: Option<Server>,
+}
+
+/// Sends an operation to the nodes that it is redirected to, until one serves it or nobody waits for it any more.
+pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
+    let Redirected { operation, mut redirection, mut by } = redirected;
+    let (slot, begin) = (slot(&operation), Instant::now());
+    // If this is dropped, it is answered as unknown.
+    let mut operations = Operations::new(vec![operation]);
+    for followed in 0.. {
+        let next = cluster.next(slot, &redirection, by.as_ref(), followed).await;
+        let [operation] = operations.as_slice() else { return };
+        let server = next.as_ref().and_then(|(node, _)| node.shared.clock.now());
+        if !is_worth_sending(operation, server, begin.elapsed()) {
+            return leave_out(operations.take());
+        }
+        let Some((node, delivery)) = next else { continue };
+        let reply = match node.shared.connection.connected("call").await {
+            Ok(dialled) => alone(&node.shared, &dialled, operation, delivery).await,
+            Err(error) => Err(error),
+        };
+        match reply.as_ref().err().and_then(RequestError::redirection).cloned() {
+            Some(again) => (redirection, by) = (again, Some(node.server.clone())),
+            None => {
+                if let Some(operation) = operations.take().pop() {
+                    complete(operation, reply);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Runs a script at the node of its keys, and follows redirections for a while.
+pub(super) async fn run<C: Client>(
+    cluster: &Cluster<C>,
+    script: &'static Script,
+    keys: &[String],
+    arguments: &[String],
+) -> Result<ScriptReply, RequestError> {
+    let (slot, begin) = (keys.first().map_or(0, |key| slot_of(key)), Instant::now());
+    let mut next = cluster.owner(slot).map(|node| (node, Delivery::Plain));
+    let mut redirection = Redirection::TryAgain;
+    let mut by = None;
+    for followed in 0.. {
+        if let Some((node, delivery)) = &next {
+            let sent = Instant::now();
+            let reply = script.run_on(&node.shared.connection, *delivery, keys, arguments).await;
+            node.shared.observe(sent, std::slice::from_ref(&reply));
+            match reply.as_ref().err().and_then(RequestError::redirection) {
+                Some(again) => (redirection, by) = (again.clone(), Some(node.server.clone())),
+                None => return reply,
+            }
+        }
+        if begin.elapsed() > PATIENCE {
+            break;
+        }
+        next = cluster.next(slot, &redirection, by.as_ref(), followed).await;
+    }
+    Err(unserved(script.name))
+}
+
+impl<C: Client> Cluster<C> {
+    /// The node to ask next, after a pause where that makes sense.
+    async fn next(
+        &self,
+        slot: u16,
+        redirection: &Redirection,
+        by: Option<&Server>,
+        followed: usize,
+    ) -> Option<(Arc<Node<C>>, Delivery)> {
+        if followed >= AT_ONCE || *redirection == Redirection::TryAgain {
+            sleep(between(PAUSE.0, PAUSE.1)).await;
+        }
+        let server = by.and_then(|by| redirection.server(by));
+        match (redirection, server) {
+            (Redirection::Moved { slot, .. }, Some(server)) => {
+                Some((self.moved(*slot, &server), Delivery::Plain))
+            }
+            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server), Delivery::Asking)),
+            _ => self.owner(slot).map(|node| (node, Delivery::Plain)),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The slots of a cluster: of a key, and who serves which.
+
+use crate::client::{Reply, Server};
+use std::ops::RangeInclusive;
+
+/// The number of slots of every cluster.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a key: by its hash tag if it has one.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    crc16(tag(key).as_bytes()) % SLOTS
+}
+
+/// The part of a key that decides: between its first `{` and the next `}`, unless that is empty.
+fn tag(key: &str) -> &str {
+    match key.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
+        Some((tag, _)) if !tag.is_empty() => tag,
+        _ => key,
+    }
+}
+
+/// CRC-16/XMODEM, bit by bit: keys are short.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    })
+}
+
+/// Who serves which slots, as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct View(Vec<(RangeInclusive<u16>, Server)>);
+
+impl View {
+    /// Reads the reply to `CLUSTER SLOTS` of the node `asked`. A node that does not know its own address is the one that was
+    /// asked.
+    pub(crate) fn read(reply: &Reply, asked: &Server) -> Option<Self> {
+        let Reply::List(ranges) = reply else { return None };
+        let mut view = ranges.iter().map(|range| Self::range(range, asked)).collect::<Option<Vec<_>>>()?;
+        view.sort_by_key(|(slots, _)| *slots.start());
+        Some(Self(view))
+    }
+
+    /// First slot, last slot, master, replicas.
+    fn range(range: &Reply, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
+        let Reply::List(parts) = range else { return None };
+        let [first, last, Reply::List(master), ..] = &parts[..] else { return None };
+        let slot = |number: &Reply| u16::try_from(number.integer()?).ok().filter(|slot| *slot < SLOTS);
+        let [host, port, ..] = &master[..] else { return None };
+        let port = u16::try_from(port.integer()?).ok()?;
+        Some((slot(first)?..=slot(last)?, named(host.text().unwrap_or_default(), port, asked)))
+    }
+
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (RangeInclusive<u16>, &Server)> {
+        self.0.iter().map(|(slots, server)| (slots.clone(), server))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// A server as a node of the cluster names it: without a host, or with a `?` for it, it is on the host of that node.
+fn named(host: &str, port: u16, by: &Server) -> Server {
+    match (host, by) {
+        ("" | "?", Server::Tcp { host, .. }) => Server::Tcp { host: host.clone(), port },
+        _ => Server::Tcp { host: host.to_owned(), port },
+    }
+}
+
+/// A node does not serve a key, and says who does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Redirection {
+    /// The slot belongs to another node.
+    Moved { slot: u16, host: String, port: u16 },
+    /// The key was moved already, the rest of its slot was not.
+    Ask { host: String, port: u16 },
+    /// The keys of the request are at two nodes for now.
+    TryAgain,
+}
+
+impl Redirection {
+    /// Reads the error of a server.
+    pub(crate) fn read(error: &str) -> Option<Self> {
+        let mut words = error.split_whitespace();
+        let kind = words.next()?;
+        if kind == "TRYAGAIN" {
+            return Some(Self::TryAgain);
+        }
+        let slot = words.next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
+        let (host, port) = words.next()?.rsplit_once(':')?;
+        let (host, port) = (host.to_owned(), port.parse().ok()?);
+        match kind {
+            "MOVED" => Some(Self::Moved { slot, host, port }),
+            "ASK" => Some(Self::Ask { host, port }),
+            _ => None,
+        }
+    }
+
+    /// The server that it names, to somebody who was told so by `by`.
+    pub(crate) fn server(&self, by: &Server) -> Option<Server> {
+        match self {
+            Self::Moved { host, port, .. } | Self::Ask { host, port } => Some(named(host, *port, by)),
+            Self::TryAgain => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(host: &str, port: u16) -> Server {
+        Server::Tcp { host: host.to_owned(), port }
+    }
+
+    fn text(text: &'static str) -> Reply {
+        Reply::Bytes(text.into())
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // As `CLUSTER KEYSLOT` answers.
+        for (key, slot) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("stock:42", slot_of("redisson_lock_token:{stock:42}")),
+            ("{user1000}.following", slot_of("{user1000}.followers")),
+            ("foo{}{bar}", slot_of("foo{}{bar}")),
+            ("foo{{bar}}zap", slot_of("{bar")),
+            ("foo{bar}{zap}", slot_of("bar")),
+        ] {
+            assert_eq!(slot_of(key), slot, "{key}");
+        }
+        assert_ne!(slot_of("foo{}{bar}"), slot_of("bar"), "an empty tag is none");
+    }
+
+    #[test]
+    fn view_has_the_masters() {
+        let node = |host: Reply, port| Reply::List(vec![host, Reply::Integer(port), text("id")]);
+        let range = |first, last, node, replica| {
+            Reply::List(vec![Reply::Integer(first), Reply::Integer(last), node, replica])
+        };
+        let replica = || node(text("10.0.0.9"), 1);
+        let reply = Reply::List(vec![
+            range(8_192, 16_383, node(text("10.0.0.2"), 7_001), replica()),
+            range(0, 8_190, node(text("10.0.0.1"), 7_000), replica()),
+            range(8_191, 8_191, node(Reply::Nil, 7_002), replica()),
+        ]);
+        let view = View::read(&reply, &server("asked", 1)).expect("it is a view");
+        let ranges: Vec<_> = view.ranges().map(|(slots, server)| (slots, server.clone())).collect();
+        assert_eq!(
+            ranges,
+            [
+                (0..=8_190, server("10.0.0.1", 7_000)),
+                (8_191..=8_191, server("asked", 7_002)),
+                (8_192..=16_383, server("10.0.0.2", 7_001)),
+            ]
+        );
+        assert_eq!(View::read(&Reply::Nil, &server("asked", 1)), None);
+    }
+
+    #[test]
+    fn redirections_name_servers() {
+        let by = server("here", 1);
+        let moved = Redirection::read("MOVED 3999 127.0.0.1:6381").expect("it is one");
+        assert_eq!(moved, Redirection::Moved { slot: 3_999, host: "127.0.0.1".into(), port: 6_381 });
+        assert_eq!(moved.server(&by), Some(server("127.0.0.1", 6_381)));
+        let ask = Redirection::read("ASK 3999 ::1:6381").expect("it is one");
+        assert_eq!(ask.server(&by), Some(server("::1", 6_381)));
+        let unnamed = Redirection::read("MOVED 3999 :6381").expect("it is one");
+        assert_eq!(unnamed.server(&by), Some(server("here", 6_381)));
+        assert_eq!(Redirection::read("TRYAGAIN Multiple keys"), Some(Redirection::TryAgain));
+        for other in ["", "MOVED", "MOVED 99999 a:1", "ASK 1 a", "ERR no", "CLUSTERDOWN The cluster is down"]
+        {
+            assert_eq!(Redirection::read(other), None, "{other}");
+        }
+    }
+}

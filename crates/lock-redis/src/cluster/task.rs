@@ -1,0 +1,53 @@
+//! The task of a cluster: it looks at the slots, and carries the operations that were redirected.
+
+use super::{
+    Cluster, discover,
+    redirect::{Redirected, follow},
+};
+use crate::{client::Client, pauses::jittered};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+
+/// Between two looks without a reason, at most.
+const LOOK: Duration = Duration::from_secs(10);
+/// Between two looks in any case, at most: a cluster that fails over is looked at that often.
+const SOON: Duration = Duration::from_millis(200);
+
+pub(super) async fn run<C: Client>(
+    cluster: Arc<Cluster<C>>,
+    mut redirections: UnboundedReceiver<Redirected>,
+) {
+    let mut followed = FuturesUnordered::new();
+    let looks = looks(&cluster);
+    tokio::pin!(looks);
+    loop {
+        tokio::select! {
+            redirected = redirections.recv() => match redirected {
+                Some(redirected) => followed.push(follow(&cluster, redirected)),
+                None => return,
+            },
+            Some(()) = followed.next() => {}
+            () = &mut looks => return,
+        }
+    }
+}
+
+/// Looks at the slots for ever.
+async fn looks<C: Client>(cluster: &Cluster<C>) {
+    loop {
+        let is_well = match discover::by_nodes(cluster).await {
+            Some(view) => {
+                cluster.adopt(&view);
+                cluster.is_connected()
+            }
+            None => false,
+        };
+        sleep(jittered(SOON)).await;
+        let again = if is_well { LOOK } else { SOON };
+        tokio::select! {
+            () = cluster.look.notified() => {}
+            () = sleep(jittered(again)) => {}
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The way of a request to its server: there is one, or the slot of a name says which of a cluster.
+
+use crate::{
+    client::{Client, PubSub},
+    cluster::ClusterHandle,
+    error::RequestError,
+    pipeline::RequestPipeline,
+    script::Script,
+    script_reply::ScriptReply,
+    sentinel::Follower,
+    shared::Shared,
+};
+use lock_core::{
+    LockName,
+    backend::{BackendError, Operation, SubscriberId, WakeListener},
+    clock::ServerTime,
+};
+use std::sync::{Arc, Weak};
+
+/// The servers of a backend.
+pub(crate) enum Route<C: Client> {
+    /// One server, or the master of sentinels.
+    One(OneServer<C>),
+    Cluster(ClusterHandle<C>),
+}
+
+/// One server, with its pipeline.
+pub(crate) struct OneServer<C: Client> {
+    shared: Arc<Shared<C>>,
+    pipeline: RequestPipeline<C>,
+    /// Of sentinels.
+    _follower: Option<Follower>,
+}
+
+impl<C: Client> OneServer<C> {
+    pub(crate) fn new(shared: Arc<Shared<C>>, follower: Option<Follower>) -> Self {
+        let pipeline = RequestPipeline::start(shared.clone());
+        Self { shared, pipeline, _follower: follower }
+    }
+}
+
+impl<C: Client> Route<C> {
+    /// Takes an operation over. It is answered later, never in this call.
+    pub(crate) fn submit(&self, operation: Operation) {
+        match self {
+            Self::One(server) => server.pipeline.submit(operation),
+            Self::Cluster(cluster) => cluster.cluster().submit(operation),
+        }
+    }
+
+    /// Runs a script, whose keys are of one slot, and learns the server's clock from its answer.
+    pub(crate) async fn run(
+        &self,
+        script: &'static Script,
+        keys: &[String],
+        arguments: &[String],
+    ) -> Result<ScriptReply, RequestError> {
+        match self {
+            Self::One(server) => server.shared.run(script, keys, arguments).await,
+            Self::Cluster(cluster) => cluster.cluster().run(script, keys, arguments).await,
+        }
+    }
+
+    /// The time of the server of a key as far as it is known.
+    pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
+        match self {
+            Self::One(server) => server.shared.clock.now(),
+            Self::Cluster(cluster) => cluster.cluster().server_time(key),
+        }
+    }
+
+    /// The kind of the channels.
+    pub(crate) fn pubsub(&self) -> PubSub {
+        match self {
+            Self::One(server) => server.shared.pubsub,
+            Self::Cluster(cluster) => cluster.cluster().pubsub(),
+        }
+    }
+
+    /// Whether every server is connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        match self {
+            Self::One(server) => server.shared.connection.is_up() && server.shared.direct().is_up(),
+            Self::Cluster(cluster) => cluster.cluster().is_connected(),
+        }
+    }
+
+    /// Asks every server for a sign of life.
+    pub(crate) async fn ping(&self) -> Result<(), RequestError> {
+        match self {
+            Self::One(server) => server.shared.direct().ping("ping").await,
+            Self::Cluster(cluster) => cluster.cluster().ping().await,
+        }
+    }
+
+    pub(crate) fn attach(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        match self {
+            Self::One(server) => server.shared.subscriptions.attach(listener),
+            Self::Cluster(cluster) => cluster.cluster().attach(listener),
+        }
+    }
+
+    /// Returns when the server has acknowledged the subscription.
+    pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        match self {
+            Self::One(server) => server.shared.subscriptions.watch(subscriber, name).await,
+            Self::Cluster(cluster) => cluster.cluster().watch(subscriber, name).await,
+        }
+    }
+
+    pub(crate) fn unwatch(&self, subscriber: SubscriberId, name: &LockName) {
+        match self {
+            Self::One(server) => server.shared.subscriptions.unwatch(subscriber, name),
+            Self::Cluster(cluster) => cluster.cluster().unwatch(subscriber, name),
+        }
+    }
+}

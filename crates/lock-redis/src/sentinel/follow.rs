@@ -1,0 +1,93 @@
+//! Follows the master: leaves an old one as soon as the sentinels have another, also when the old one still answers.
+//!
+//! ```text
+//!   a sentinel says `+switch-master`  ─┐
+//!   another connection to a sentinel  ─┼─▶ ask the sentinels ─▶ another master? ─▶ replace both connections
+//!   half a minute has passed          ─┘
+//! ```
+
+use super::Sentinels;
+use crate::{
+    client::{Client, Listener, PubSub},
+    connection::{Dialer, ManagedConnection, Purpose, ReplaceReason, Target},
+    pauses::jittered,
+    shared::Shared,
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::Notify, task::JoinHandle, time::timeout};
+
+/// The channel on which a sentinel tells that it has another master.
+const CHANNEL: &str = "+switch-master";
+/// Between two looks without any news, at most.
+const LOOK: Duration = Duration::from_secs(30);
+/// The time limit of a sign of life and of a subscription. Within it, a silent connection is noticed and replaced.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// The task that follows the master; it ends when this is dropped.
+pub(crate) struct Follower(JoinHandle<()>);
+
+/// Hears the news.
+#[derive(Default)]
+struct News(Notify);
+
+impl Listener for News {
+    fn message(&self, _: &str) {
+        self.0.notify_one();
+    }
+
+    fn missed(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Follower {
+    /// Follows the master for the connections of `shared`.
+    pub(crate) fn start<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>) -> Self {
+        Self(tokio::spawn(follow(sentinels, shared)))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>) {
+    let news = Arc::new(News::default());
+    let dialer = Arc::new(Dialer {
+        client: sentinels.client.clone(),
+        target: Target::AnySentinel(sentinels.clone()),
+        credentials: sentinels.credentials().clone(),
+        limit: sentinels.limit,
+        lost: None,
+    });
+    let connection = ManagedConnection::begin(dialer, Purpose::Messages(news.clone()));
+    let mut changes = connection.changes();
+    loop {
+        tokio::select! {
+            changed = changes.changed() => match changed {
+                Ok(()) if changes.borrow_and_update().is_none() => continue,
+                Ok(()) => {
+                    let subscribing = connection.subscribe(PubSub::Plain, vec![CHANNEL.to_owned()], Vec::new());
+                    if !matches!(timeout(ANSWER, subscribing).await, Ok(Ok(()))) {
+                        connection.replace(ReplaceReason::SubscriptionFailed);
+                        continue;
+                    }
+                }
+                Err(_) => return,
+            },
+            () = news.0.notified() => {}
+            () = tokio::time::sleep(jittered(LOOK)) => {
+                let _ = timeout(ANSWER, connection.ping("ping")).await;
+            }
+        }
+        match sentinels.master().await {
+            Ok(master) => {
+                sentinels.saw(&master.server);
+                shared.follow(&master.server);
+            }
+            Err(error) => tracing::debug!(%error, "the sentinels name no master"),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The kinds of deployments: one server, a master that sentinels watch, a cluster.
+
+use crate::client::{Credentials, Endpoint, Server};
+
+/// The deployment behind an [`Address`](crate::Address).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topology {
+    /// One server.
+    Standalone(Endpoint),
+    /// The master that sentinels watch; it is followed by name when another server is promoted.
+    Sentinel(SentinelAddress),
+    /// The cluster of which these are some nodes; the others are found by them.
+    Cluster(Vec<Server>),
+}
+
+/// Sentinels, and the master that they watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentinelAddress {
+    /// The sentinels.
+    pub sentinels: Vec<Server>,
+    /// The name of the master, as in the line `sentinel monitor` of their configuration.
+    pub master: String,
+    /// The login at the sentinels, which is not that at the master.
+    pub credentials: Credentials,
+    /// The database of the master; without one it is database 0.
+    pub database: Option<u8>,
+}

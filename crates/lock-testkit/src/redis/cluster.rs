@@ -1,0 +1,242 @@
+//! A cluster: three masters with a third of the slots each, and a replica of each.
+
+use super::{RawValue, RedisServer, RedisServerBuilder, config::OWN_USER};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// The time that a cluster may take to form itself, and to fail over.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+const SLOTS: usize = 16_384;
+const MASTERS: usize = 3;
+
+/// A cluster of six plain processes, as [`RedisServer`] describes them.
+///
+/// A node that is silent for a second counts as failed, and the other slots are served meanwhile. Every method blocks.
+pub struct RedisCluster {
+    servers: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Starts three masters and three replicas, and waits until they are one cluster.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(|server| server)
+    }
+
+    /// The same with settings of one's own for each server.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn with(server: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        let one = || {
+            let builder =
+                RedisServer::builder().config("masteruser", OWN_USER).config("masterauth", OWN_USER);
+            let builder = builder.config("cluster-enabled", "yes").config("cluster-node-timeout", "1000");
+            server(builder.config("cluster-require-full-coverage", "no")).start()
+        };
+        let cluster = Self { servers: (0..2 * MASTERS).map(|_| one()).collect() };
+        cluster.form();
+        cluster
+    }
+
+    /// The address, as `redis-cluster://127.0.0.1:port,…`, of the first three nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("redis-cluster", RedisServer::port)
+    }
+
+    /// The same over TLS, as `rediss-cluster://…`, if the nodes were built with it.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.url_of("rediss-cluster", RedisServer::spoken_port)
+    }
+
+    fn url_of(&self, scheme: &str, port: fn(&RedisServer) -> u16) -> String {
+        let some = self.servers.iter().take(MASTERS);
+        format!(
+            "{scheme}://{}",
+            some.map(|server| format!("127.0.0.1:{}", port(server))).collect::<Vec<_>>().join(",")
+        )
+    }
+
+    /// The nodes: first those that were masters when it started, then their replicas in the same order.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The node that serves a key, as the other nodes say.
+    ///
+    /// # Panics
+    /// If none does.
+    #[must_use]
+    #[track_caller]
+    pub fn server_of(&self, key: &str) -> &RedisServer {
+        let slot = self.slot_of(key);
+        let ports = self.living().map(|server| owner(server, slot));
+        let port = ports.into_iter().flatten().next().unwrap_or_else(|| panic!("slot {slot} is served"));
+        self.servers.iter().find(|server| server.port() == port).expect("it is one of the nodes")
+    }
+
+    /// The slot of a key.
+    #[must_use]
+    #[track_caller]
+    pub fn slot_of(&self, key: &str) -> i64 {
+        let server = self.living().next().expect("a node runs");
+        server.command(&["CLUSTER", "KEYSLOT", key]).integer()
+    }
+
+    /// All keys, sorted.
+    #[must_use]
+    #[track_caller]
+    pub fn keys(&self) -> Vec<String> {
+        let keys: BTreeSet<_> = self.living().flat_map(RedisServer::keys).collect();
+        keys.into_iter().collect()
+    }
+
+    /// Begins to move a slot: from here on its keys are at either node, and new ones at the other.
+    #[track_caller]
+    pub fn begin_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
+        let (slot, ids) = (slot.to_string(), (id(from), id(to)));
+        said_ok(to, &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &ids.0]);
+        said_ok(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids.1]);
+    }
+
+    /// Moves the keys of a slot that is being moved, and ends that.
+    #[track_caller]
+    pub fn end_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
+        let (number, port, target) = (slot.to_string(), to.port().to_string(), id(to));
+        loop {
+            let keys = from.command(&["CLUSTER", "GETKEYSINSLOT", &number, "100"]);
+            if keys.list().is_empty() {
+                break;
+            }
+            for key in keys.list() {
+                // A key that has expired meanwhile is no error.
+                let migrate =
+                    ["MIGRATE", "127.0.0.1", &port, key.text(), "0", "5000", "AUTH2", OWN_USER, OWN_USER];
+                let answer = from.command(&migrate);
+                assert!(!answer.is_error(), "{answer:?}");
+            }
+        }
+        // The new owner first: it must never be unowned.
+        for server in [to, from] {
+            said_ok(server, &["CLUSTER", "SETSLOT", &number, "NODE", &target]);
+        }
+    }
+
+    /// Waits until all nodes that run agree that the cluster is well, and who serves what.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    #[track_caller]
+    pub fn settle(&self) {
+        self.wait("the nodes agree", |cluster| {
+            let views: BTreeSet<_> = cluster.living().map(|server| format!("{:?}", owners(server))).collect();
+            views.len() == 1 && cluster.living().all(is_well)
+        });
+    }
+
+    fn living(&self) -> impl Iterator<Item = &RedisServer> {
+        self.servers.iter().filter(|server| server.pid().is_some())
+    }
+
+    #[track_caller]
+    fn form(&self) {
+        let (masters, replicas) = self.servers.split_at(MASTERS);
+        let port = masters[0].spoken_port().to_string();
+        for (number, server) in self.servers.iter().enumerate() {
+            // No two nodes may claim a slot with the same number later.
+            said_ok(server, &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
+        }
+        for server in &self.servers[1..] {
+            said_ok(server, &["CLUSTER", "MEET", "127.0.0.1", &port]);
+        }
+        for (number, master) in masters.iter().enumerate() {
+            let slots = number * SLOTS / MASTERS..(number + 1) * SLOTS / MASTERS;
+            let words = ["CLUSTER", "ADDSLOTS"].into_iter().map(str::to_owned);
+            said_ok(master, &words.chain(slots.map(|slot| slot.to_string())).collect::<Vec<_>>());
+        }
+        for (master, replica) in masters.iter().zip(replicas) {
+            let id = id(master);
+            self.wait("a replica knows its master", |_| {
+                !replica.command(&["CLUSTER", "REPLICATE", &id]).is_error()
+            });
+        }
+        self.settle();
+        self.wait("the replicas have their data", |_| {
+            replicas.iter().all(|replica| match replica.command(&["ROLE"]).list() {
+                [role, _, _, link, ..] => (role.text(), link.text()) == ("slave", "connected"),
+                _ => false,
+            })
+        });
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let begin = Instant::now();
+        while !holds(self) {
+            if begin.elapsed() > PATIENCE {
+                let logs: Vec<_> = self.servers.iter().map(RedisServer::log).collect();
+                panic!("{what}: not after {PATIENCE:?}; the nodes said:\n{}", logs.join("\n"));
+            }
+            sleep(PAUSE);
+        }
+    }
+}
+
+impl fmt::Debug for RedisCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisCluster").field("servers", &self.servers).finish()
+    }
+}
+
+#[track_caller]
+fn said_ok<A: AsRef<[u8]>>(server: &RedisServer, words: &[A]) {
+    assert_eq!(server.command(words), RawValue::Text("OK".to_owned()));
+}
+
+fn id(server: &RedisServer) -> String {
+    server.command(&["CLUSTER", "MYID"]).text().to_owned()
+}
+
+/// First slot, last slot, port of the master.
+fn owners(server: &RedisServer) -> Vec<(i64, i64, u16)> {
+    let view = server.command(&["CLUSTER", "SLOTS"]);
+    let range = |range: &RawValue| {
+        let parts = range.list();
+        let port = u16::try_from(parts[2].list()[1].integer()).expect("it is a port");
+        (parts[0].integer(), parts[1].integer(), port)
+    };
+    let mut owners: Vec<_> = view.list().iter().map(range).collect();
+    owners.sort_unstable();
+    owners
+}
+
+fn owner(server: &RedisServer, slot: i64) -> Option<u16> {
+    owners(server)
+        .into_iter()
+        .find(|(first, last, _)| (*first..=*last).contains(&slot))
+        .map(|(.., port)| port)
+}
+
+/// Every slot is served, and every node is known.
+fn is_well(server: &RedisServer) -> bool {
+    let info = server.command(&["CLUSTER", "INFO"]);
+    let lines: BTreeSet<_> = info.text().lines().collect();
+    let all = format!("cluster_slots_ok:{SLOTS}");
+    ["cluster_state:ok", &all, &format!("cluster_known_nodes:{}", 2 * MASTERS)]
+        .into_iter()
+        .all(|line| lines.contains(line))
+}

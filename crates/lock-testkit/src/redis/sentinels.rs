@@ -1,0 +1,185 @@
+//! A master with replicas, and the sentinels that watch it.
+
+use super::{RedisServer, RedisServerBuilder, config::OWN_USER};
+use std::{
+    fmt,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// The time that a deployment may take to find itself, and a fail-over to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Some servers, one of which is the master and the others its replicas, and three sentinels that watch it.
+///
+/// All are plain processes, as [`RedisServer`] describes. Every method blocks.
+pub struct RedisSentinels {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+impl RedisSentinels {
+    /// The name of the master.
+    pub const MASTER: &str = "main";
+
+    /// Starts one master, two replicas and three sentinels, and waits until they have found one another.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(|server| server, |sentinel| sentinel)
+    }
+
+    /// The same with settings of one's own, for each server and for each sentinel.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn with(
+        server: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+        sentinel: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+    ) -> Self {
+        let replicating = || {
+            let builder = RedisServer::builder().config("masteruser", OWN_USER);
+            server(builder.config("masterauth", OWN_USER).config("repl-diskless-load", "swapdb"))
+        };
+        let mut servers = vec![replicating().start()];
+        for _ in 0..2 {
+            let replica = replicating().replica_of(&servers[0]).start();
+            servers.push(replica);
+        }
+        let sentinels =
+            (0..3).map(|_| sentinel(RedisServer::builder()).watches(&servers[0]).start()).collect();
+        let deployment = Self { servers, sentinels };
+        deployment.wait("its parts find one another", |deployment| {
+            deployment.sentinels.iter().all(|sentinel| {
+                let field = |name| state(sentinel, name);
+                (field("num-slaves").as_deref(), field("num-other-sentinels").as_deref())
+                    == (Some("2"), Some("2"))
+            })
+        });
+        deployment
+    }
+
+    /// The address, as `redis-sentinel://127.0.0.1:port,…/main`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("redis-sentinel", RedisServer::port)
+    }
+
+    /// The same over TLS, as `rediss-sentinel://…`, if servers and sentinels were built with it.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.url_of("rediss-sentinel", RedisServer::spoken_port)
+    }
+
+    fn url_of(&self, scheme: &str, port: fn(&RedisServer) -> u16) -> String {
+        let addresses = self.sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", port(sentinel)));
+        format!("{scheme}://{}/{}", addresses.collect::<Vec<_>>().join(","), Self::MASTER)
+    }
+
+    /// The servers; the first one was the first master.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The sentinels.
+    #[must_use]
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// The master, as the sentinels say.
+    ///
+    /// # Panics
+    /// If no sentinel answers.
+    #[must_use]
+    #[track_caller]
+    pub fn master(&self) -> &RedisServer {
+        let port: u16 = self
+            .sentinels
+            .iter()
+            .find_map(|sentinel| state(sentinel, "port"))
+            .and_then(|p| p.parse().ok())
+            .expect("a sentinel names the master");
+        self.servers
+            .iter()
+            .find(|server| server.spoken_port() == port)
+            .expect("the master is one of the servers")
+    }
+
+    /// Has the sentinels promote another server in good order, and returns when the old master follows it.
+    ///
+    /// # Panics
+    /// If the sentinels refuse, for example while they know no replica that would do.
+    #[track_caller]
+    pub fn fail_over(&self) {
+        let old = self.master().port();
+        let mut answer = None;
+        self.wait("the sentinels agree to a fail-over", |deployment| {
+            let said = deployment.sentinels[0].command(&["SENTINEL", "FAILOVER", Self::MASTER]);
+            let agreed = !said.is_error();
+            answer = Some(said);
+            agreed
+        });
+        self.wait("another server is the master", |deployment| deployment.master().port() != old);
+    }
+
+    /// Waits until all servers that run follow one master.
+    ///
+    /// # Panics
+    /// If that does not happen.
+    #[track_caller]
+    pub fn settle(&self) {
+        self.wait("all follow one master", |deployment| {
+            let master = deployment.master();
+            let follow = |server: &RedisServer| {
+                let role = server.command(&["ROLE"]);
+                let words = role.list();
+                if server.port() == master.port() {
+                    words[0].text() == "master" && words[2].list().len() + 1 == deployment.servers.len()
+                } else {
+                    words[0].text() == "slave"
+                        && words[2].integer() == i64::from(master.spoken_port())
+                        && words[3].text() == "connected"
+                }
+            };
+            deployment.servers.iter().filter(|server| server.pid().is_some()).all(follow)
+        });
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+        let begin = Instant::now();
+        while !holds(self) {
+            if begin.elapsed() > PATIENCE {
+                let logs: Vec<_> = self.sentinels.iter().map(RedisServer::log).collect();
+                panic!("{what}: not after {PATIENCE:?}; the sentinels said:\n{}", logs.join("\n"));
+            }
+            sleep(PAUSE);
+        }
+    }
+}
+
+impl fmt::Debug for RedisSentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisSentinels")
+            .field("servers", &self.servers)
+            .field("sentinels", &self.sentinels)
+            .finish()
+    }
+}
+
+/// What a sentinel says of the master, by the name of the field; nothing if it does not answer.
+fn state(sentinel: &RedisServer, name: &str) -> Option<String> {
+    sentinel.pid()?;
+    let answer = sentinel.command(&["SENTINEL", "MASTER", RedisSentinels::MASTER]);
+    let words: Vec<_> = answer.list().iter().map(|word| word.text().to_owned()).collect();
+    words.chunks(2).find(|pair| pair[0] == name).map(|pair| pair[1].clone())
+}

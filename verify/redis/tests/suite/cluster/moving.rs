@@ -1,0 +1,129 @@
+//! Slots that move while their locks are held, waited for and renewed.
+
+use super::super::support::{answered, factory, redis, until};
+use futures_util::future::join_all;
+use lock_core::{LockFactory, LockOptions};
+use lock_testkit::{RedisCluster, RedisServer};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::SeqCst},
+    time::{Duration, Instant},
+};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+/// The node of a name, and another one.
+fn two<'a>(cluster: &'a RedisCluster, name: &str) -> (&'a RedisServer, &'a RedisServer) {
+    let from = cluster.server_of(name);
+    let to = cluster.servers()[..3].iter().find(|server| server.port() != from.port());
+    (from, to.expect("there are three"))
+}
+
+/// Its keys are at either node for longer than the lease. Nobody loses anything, and waiters are woken by the new node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_survives_the_move_of_its_slot() {
+    let cluster = RedisCluster::start();
+    let (locks, others) = (factory(&cluster.url(), LEASE).await, factory(&cluster.url(), LEASE).await);
+    let guard = locks.named("a").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("a").unwrap().acquire());
+    let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));
+    cluster.begin_move(slot, from, to);
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "renewed where it still was");
+    // The lock alone is at the new node from here on, its counter at the old one.
+    let port = to.port().to_string();
+    let migrate = ["MIGRATE", "127.0.0.1", &port, "a", "0", "5000", "AUTH2", "testkit", "testkit"];
+    assert_eq!(from.command(&migrate).text(), "OK");
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "renewed by ASKING");
+    cluster.end_move(slot, from, to);
+    tokio::time::sleep(LEASE).await;
+    assert!(guard.is_held(), "renewed at the new node");
+    let token = guard.fencing_token();
+    let begin = Instant::now();
+    guard.release().await.unwrap();
+    let next = answered("the waiter", waiting).await.unwrap().unwrap();
+    assert!(next.fencing_token() > token);
+    eprintln!("cluster: the waiter came {:?} after the release at the new node", begin.elapsed());
+    next.release().await.unwrap();
+}
+
+/// While keys of a slot are at two nodes, an acquire of it waits; one of another slot does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_in_migration_delays_no_other_slot() {
+    let cluster = RedisCluster::start();
+    let locks = factory(&cluster.url(), LEASE).await;
+    let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));
+    // The same node, another slot.
+    let other = (0..)
+        .map(|number| format!("other:{number}"))
+        .find(|name| cluster.server_of(name).port() == from.port());
+    let other = other.unwrap();
+    locks.named("a").unwrap().acquire().await.unwrap().release().await.unwrap();
+    cluster.begin_move(slot, from, to);
+    let waiter = || {
+        let acquiring = locks.named("a").unwrap().acquire();
+        tokio::spawn(async move { acquiring.await.unwrap().release().await.unwrap().was_held() })
+    };
+    let stuck: Vec<_> = (0..20).map(|_| waiter()).collect();
+    let begin = Instant::now();
+    for _ in 0..50 {
+        locks.named(other.as_str()).unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+    let cycle = begin.elapsed() / 50;
+    eprintln!("cluster: a cycle beside a slot in migration took {cycle:?}");
+    assert!(stuck.iter().all(|task| !task.is_finished()), "they wait for the end of the migration");
+    cluster.end_move(slot, from, to);
+    let ended = Instant::now();
+    for task in stuck {
+        assert!(answered("a waiter", task).await.unwrap());
+    }
+    eprintln!(
+        "cluster: the waiters of the slot were served within {:?} of the end of its move",
+        ended.elapsed()
+    );
+}
+
+/// Two processes contend for names whose slots move to and fro.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_are_held_once_while_their_slots_move() {
+    let cluster = RedisCluster::start();
+    let options = LockOptions::new().lease(LEASE).outage_budget(Duration::from_secs(60));
+    let process =
+        async || LockFactory::builder(redis(&cluster.url()).await).options(options).build().unwrap();
+    let processes = [process().await, process().await];
+    let names = ["a", "b", "c"];
+    let until_then = Instant::now() + Duration::from_secs(4);
+    let inside: Vec<_> = names.iter().map(|_| AtomicUsize::new(0)).collect();
+    let contend = async |locks: &LockFactory, name: &str, inside: &AtomicUsize| {
+        let (mut grants, mut worst, mut token) = (0u32, Duration::ZERO, None);
+        while Instant::now() < until_then {
+            let begin = Instant::now();
+            let guard = locks.named(name).unwrap().acquire().await.unwrap();
+            worst = worst.max(begin.elapsed());
+            assert_eq!(inside.fetch_add(1, SeqCst), 0, "{name} is held twice");
+            assert!(token < Some(guard.fencing_token()), "tokens of {name} grow");
+            token = Some(guard.fencing_token());
+            inside.fetch_sub(1, SeqCst);
+            let _ = guard.release().await;
+            grants += 1;
+        }
+        (grants, worst)
+    };
+    let pairs = processes.iter().flat_map(|locks| names.iter().zip(&inside).map(move |lock| (locks, lock)));
+    let load = join_all(pairs.map(|(locks, (name, inside))| contend(locks, name, inside)));
+    let moves = async {
+        for round in 0..4 {
+            let name = names[round % names.len()];
+            let (slot, (from, to)) = (cluster.slot_of(name), two(&cluster, name));
+            cluster.begin_move(slot, from, to);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            cluster.end_move(slot, from, to);
+            until("all know it", async || cluster.server_of(name).port() == to.port()).await;
+        }
+    };
+    let (served, ()) = answered("the load", async { tokio::join!(load, moves) }).await;
+    let grants: u32 = served.iter().map(|(grants, _)| grants).sum();
+    let worst = served.iter().map(|(_, worst)| *worst).max().unwrap();
+    eprintln!("cluster: {grants} grants while slots moved, the longest wait {worst:?}");
+    assert!(grants > 100, "{grants}");
+}

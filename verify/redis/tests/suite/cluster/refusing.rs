@@ -1,0 +1,65 @@
+//! What cannot work is refused with an error that names the node and the remedy, in time.
+
+use super::super::{
+    connecting::refused,
+    support::{nobody, redis},
+};
+use lock_core::backend::BackendErrorKind;
+use lock_testkit::{RedisCluster, RedisServer};
+
+#[tokio::test]
+async fn nodes_that_do_not_answer_are_all_named() {
+    let (first, second) = (nobody(), nobody());
+    let url = format!("redis-cluster://:canary@{first},{second}");
+    for says in [&first, &second, &"none answers".to_owned()] {
+        refused(&url, BackendErrorKind::Unavailable, says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_plain_server_is_no_cluster() {
+    let server = RedisServer::start();
+    let url = format!("redis-cluster://{}", server.address());
+    refused(&url, BackendErrorKind::Misconfigured, "it is no node of a cluster: write `redis://`").await;
+    refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
+}
+
+#[tokio::test]
+async fn a_node_without_slots_says_so() {
+    let server = RedisServer::builder().config("cluster-enabled", "yes").start();
+    let url = format!("redis-cluster://{}", server.address());
+    refused(&url, BackendErrorKind::Misconfigured, "no slot is served").await;
+}
+
+#[tokio::test]
+async fn a_login_and_a_right_are_missed_by_name() {
+    let cluster = RedisCluster::with(|server| server.user("shop on >canary ~* &* +@all"));
+    let url = cluster.url();
+    let shop = url.replace("://", "://shop:canary@");
+    refused(&url.replace("://", "://shop:canary2@"), BackendErrorKind::Denied, "WRONGPASS").await;
+    let last = &cluster.servers()[2];
+    for command in ["evalsha", "eval", "info", "cluster", "publish", "subscribe"] {
+        // The script names what it may not use in capitals.
+        let (command, says) = match (command, last.version().starts_with("6.")) {
+            ("publish", true) => ("publish", "(PUBLISH)"),
+            ("publish", false) => ("spublish", "(SPUBLISH)"),
+            ("subscribe", false) => ("ssubscribe", "'ssubscribe'"),
+            (other, _) => (other, other),
+        };
+        // The others would be asked instead.
+        let nodes = if command == "cluster" { cluster.servers() } else { std::slice::from_ref(last) };
+        nodes.iter().for_each(|node| {
+            node.command(&["SCRIPT", "FLUSH"]);
+            node.command(&["ACL", "SETUSER", "shop", &format!("-{command}")]);
+        });
+        refused(&shop, BackendErrorKind::Denied, says).await;
+        nodes.iter().for_each(|node| {
+            node.command(&["ACL", "SETUSER", "shop", &format!("+{command}")]);
+        });
+    }
+    redis(&shop).await;
+    // One that is reached is enough, wherever it stands.
+    redis(&shop.replace('@', &format!("@{},", nobody()))).await;
+    // A replica knows the nodes as well.
+    redis(&format!("redis-cluster://shop:canary@{}", cluster.servers()[3].address())).await;
+}

@@ -1,0 +1,123 @@
+//! Fail-overs: in good order, after a death, after a silence, and one that loses a write.
+
+use super::super::support::{WakeUps, answered, factory, until, until_renewed};
+use lock_core::{LockErrorKind, LockFactory, observer::WakeSource};
+use lock_testkit::{RedisSentinels, RedisServer};
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Every server that is not the master.
+fn replicas(deployment: &RedisSentinels) -> Vec<&RedisServer> {
+    let master = deployment.master().port();
+    deployment.servers().iter().filter(|server| server.port() != master).collect()
+}
+
+async fn has(server: &RedisServer, key: &str) -> bool {
+    server.keys().iter().any(|other| other == key)
+}
+
+/// Tries until the lock is granted, and says how long that took.
+async fn served(locks: &LockFactory, lock: &str) -> Duration {
+    let begin = Instant::now();
+    until("a lock is granted again", async || match locks.named(lock).unwrap().try_acquire().await {
+        Ok(guard) => match guard {
+            Some(guard) => guard.release().await.is_ok(),
+            None => false,
+        },
+        Err(error) => {
+            assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
+            false
+        }
+    })
+    .await;
+    begin.elapsed()
+}
+
+/// The old master stays up, as a replica. Nobody restarts, and nobody loses anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_is_followed_by_holder_and_waiter() {
+    let deployment = RedisSentinels::start();
+    let wakes = WakeUps::default();
+    let (locks, others) = (factory(&deployment.url(), LEASE).await, wakes.of(&deployment.url(), LEASE).await);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    let old = deployment.master();
+    until("it waits for messages", async || old.subscriptions() == 2).await;
+    for replica in replicas(&deployment) {
+        until("the lease arrived at the replica", async || has(replica, "x").await).await;
+    }
+    deployment.fail_over();
+    let new = deployment.master();
+    assert_ne!(new.port(), old.port());
+    // The connection for requests and that for messages of both.
+    until("all are with the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
+    until_renewed(new, "x", LEASE).await;
+    assert!(guard.is_held());
+    let before = wakes.count("x", WakeSource::Push);
+    guard.release().await.unwrap();
+    answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
+    assert!(wakes.count("x", WakeSource::Push) > before, "a message of the new master woke it");
+}
+
+/// The old master is killed, or stands still with its connections open.
+async fn dies(end: fn(&RedisServer)) {
+    let deployment = RedisSentinels::start();
+    let locks = factory(&deployment.url(), LEASE).await;
+    let others = factory(&deployment.url(), LEASE).await;
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(others.named("x").unwrap().acquire());
+    for replica in replicas(&deployment) {
+        until("the lease arrived at the replica", async || has(replica, "x").await).await;
+    }
+    let old = deployment.master();
+    end(old);
+    let outage = served(&others, "y").await;
+    eprintln!("sentinel: a lock was granted {outage:?} after the end of its master");
+    until("all sentinels know it", async || deployment.master().port() != old.port()).await;
+    until_renewed(deployment.master(), "x", LEASE).await;
+    assert!(guard.is_held());
+    let token = guard.fencing_token();
+    assert!(guard.release().await.unwrap().was_held());
+    let next = answered("the waiter", waiting).await.unwrap().unwrap();
+    assert!(next.fencing_token() > token);
+    assert!(deployment.master().port() != old.port());
+    next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_master_is_replaced() {
+    dies(RedisServer::stop).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_master_is_left() {
+    dies(RedisServer::pause).await;
+}
+
+/// The grant was acknowledged and is on no replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_grant_is_reported_and_tokens_grow() {
+    let deployment = RedisSentinels::start();
+    let locks = factory(&deployment.url(), LEASE).await;
+    let others = factory(&deployment.url(), LEASE).await;
+    served(&locks, "x").await;
+    let replicas = replicas(&deployment);
+    // They would read what is on its way to them when they go on.
+    replicas.iter().for_each(|replica| replica.pause());
+    deployment.master().command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    let token = guard.fencing_token();
+    deployment.master().stop();
+    for replica in &replicas {
+        replica.resume();
+        assert!(!has(replica, "x").await, "the write is lost");
+    }
+    // Another is granted it, since the new master has never heard of the first.
+    served(&others, "y").await;
+    let next = answered("another", others.named("x").unwrap().acquire()).await.unwrap();
+    assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
+    answered("the loss", guard.lost()).await;
+    assert!(!guard.is_held() && next.is_held());
+    next.release().await.unwrap();
+}

@@ -1,0 +1,5 @@
+//! A master that sentinels watch: one master, two replicas, three sentinels, all of them plain processes.
+
+mod conformance;
+mod following;
+mod refusing;

@@ -1,0 +1,76 @@
+//! What cannot work is refused with an error that names the node and the remedy, in time.
+
+use super::super::{
+    connecting::refused,
+    support::{nobody, redis},
+};
+use lock_core::backend::BackendErrorKind;
+use lock_testkit::{RedisSentinels, RedisServer};
+
+#[tokio::test]
+async fn a_master_that_no_sentinel_knows_is_named() {
+    let deployment = RedisSentinels::start();
+    let url = deployment.url().replace("/main", "/stock");
+    refused(&url, BackendErrorKind::Misconfigured, r#"watches no master "stock": use the name"#).await;
+    let sentinel = deployment.sentinels()[0].address().to_string();
+    refused(&url, BackendErrorKind::Misconfigured, "ask the sentinel 127.0.0.1:").await;
+    // One of them is enough, wherever it stands.
+    for url in [
+        format!("redis-sentinel://{},{sentinel}/main", nobody()),
+        format!("redis-sentinel://{sentinel},{}/main", nobody()),
+    ] {
+        redis(&url).await;
+    }
+}
+
+#[tokio::test]
+async fn sentinels_that_do_not_answer_are_all_named() {
+    let (first, second) = (nobody(), nobody());
+    let url = format!("redis-sentinel://:canary@{first},{second}/main?sentinel_pass=canary");
+    for says in [&first, &second, &"no sentinel answers".to_owned()] {
+        refused(&url, BackendErrorKind::Unavailable, says).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sentinel_with_a_password_says_so() {
+    let deployment = RedisSentinels::with(|server| server, |sentinel| sentinel.password("canary"));
+    let url = deployment.url();
+    let remedy = "`?sentinel_user=…&sentinel_pass=…`";
+    refused(&url, BackendErrorKind::Denied, remedy).await;
+    refused(&format!("{url}?sentinel_pass=canary2"), BackendErrorKind::Denied, remedy).await;
+    redis(&format!("{url}?sentinel_pass=canary")).await;
+}
+
+#[tokio::test]
+async fn a_login_at_the_master_is_not_that_at_the_sentinels() {
+    let deployment = RedisSentinels::with(|server| server.password("canary"), |sentinel| sentinel);
+    let url = deployment.url();
+    let master = deployment.master().address().to_string();
+    refused(&url, BackendErrorKind::Denied, "give the right user and password").await;
+    let wrong = url.replace("://", "://:canary2@");
+    refused(&wrong, BackendErrorKind::Denied, "WRONGPASS").await;
+    refused(&wrong, BackendErrorKind::Denied, &master).await;
+    let right = url.replace("://", "://:canary@");
+    redis(&right).await;
+    for server in deployment.servers() {
+        server.command(&["ACL", "SETUSER", "default", "-evalsha"]);
+    }
+    refused(&right, BackendErrorKind::Denied, "'evalsha'").await;
+}
+
+#[tokio::test]
+async fn a_plain_server_is_no_sentinel() {
+    let server = RedisServer::start();
+    let url = format!("redis-sentinel://{}/main", server.address());
+    refused(&url, BackendErrorKind::Misconfigured, "it is no sentinel: for a server alone write `redis://`")
+        .await;
+    refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
+}
+
+#[tokio::test]
+async fn a_sentinel_is_no_plain_server() {
+    let deployment = RedisSentinels::start();
+    let url = format!("redis://{}", deployment.sentinels()[0].address());
+    refused(&url, BackendErrorKind::Misconfigured, "write `redis-sentinel://`").await;
+}
