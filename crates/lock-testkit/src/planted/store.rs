@@ -49,7 +49,7 @@ impl BuggyStore {
         let retention = self.retention;
         let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
         // The modes of a quorum find nothing here.
-        self.reply(now, acquired.unwrap_or(Acquired::Gone))
+        self.reply(now, acquired)
     }
 
     /// Carries out a renewal.
