@@ -34,6 +34,8 @@ pub struct Round {
     proposal: Ballot,
     nodes: Vec<Node>,
     raises: u32,
+    /// The current token was drawn before the clocks of the nodes were known.
+    misjudged: bool,
     verdict: Option<Verdict>,
 }
 
@@ -116,6 +118,7 @@ impl Round {
             proposal: Ballot { number: 0, token: nothing, last: nothing },
             nodes: vec![node; nodes],
             raises: 0,
+            misjudged: false,
             verdict: None,
         };
         round.propose(clock);
@@ -153,7 +156,8 @@ impl Round {
         }
         let is_stale = matches!(answer, Answer::Voted(Vote::Stale { .. }));
         self.nodes[node].answer = Some(answer);
-        let is_worth_it = (is_stale && self.can_outbid(clock)) || self.is_misjudged(clock);
+        self.misjudged |= self.is_misjudged(clock);
+        let is_worth_it = (is_stale && self.can_outbid(clock)) || (self.misjudged && self.is_lost());
         if !was_lost && is_worth_it && self.raises < MAX_RAISES {
             self.raises += 1;
             self.propose(clock);
@@ -184,6 +188,7 @@ impl Round {
             last: FencingToken::new(last),
         };
         self.nodes.iter_mut().for_each(|node| node.answer = None);
+        self.misjudged = false;
     }
 
     /// Above the clock, the floor, and the counters that were heard of. A counter that is far above the clock counts only if
@@ -203,11 +208,11 @@ impl Round {
         self.next_token(clock) > self.proposal.token.get() && self.nodes.len() - refused >= self.majority()
     }
 
-    /// The round is lost to clocks, but the token was drawn before the clocks of the nodes were known.
+    /// A node refused the token for its distance from the clock, which has been corrected since.
     fn is_misjudged(&self, clock: u64) -> bool {
         let clock_off = |node: &Node| node.answer == Some(Answer::Voted(Vote::ClockOff));
         let off = self.next_token(clock).abs_diff(self.proposal.token.get());
-        off > micros(MAX_CLOCK_DISTANCE) / 4 && self.is_lost() && self.nodes.iter().any(clock_off)
+        off > micros(MAX_CLOCK_DISTANCE) / 4 && self.nodes.iter().any(clock_off)
     }
 
     fn count(&self, is: impl Fn(&Answer) -> bool) -> usize {
@@ -272,8 +277,11 @@ impl Round {
         }
         let spare = self.nodes.len() - self.majority();
         let late = self.count(|answer| *answer == Answer::Voted(Vote::Late));
-        let voted = self.count(|answer| {
-            matches!(answer, Answer::Voted(Vote::Granted | Vote::Busy { .. } | Vote::Stale { .. }))
+        let voted = self.count(|answer| match answer {
+            Answer::Voted(Vote::Granted | Vote::Busy { .. } | Vote::Stale { .. }) => true,
+            // With the corrected clock, they may grant the next one.
+            Answer::Voted(Vote::ClockOff) => self.misjudged,
+            Answer::Voted(Vote::Quarantined | Vote::Late) | Answer::Failed(_) => false,
         });
         match self.nodes.len() - self.waiting() - voted {
             _ if late > spare => Verdict::Late,

@@ -189,6 +189,18 @@ fn token_follows_the_clocks_of_the_nodes() {
     assert!(is_won(story.says(1, GRANTED)));
 }
 
+/// Lost for other reasons, but the next round may win.
+#[test]
+fn first_round_of_a_wrong_clock_is_contended() {
+    let mut story = Story::of(5);
+    story.says(0, busy("a", 9));
+    story.says(1, busy("a", 9));
+    story.says(2, Vote::Quarantined);
+    story.clock += 3_600_000_000;
+    story.says(3, Vote::ClockOff);
+    assert_eq!(story.says(4, Vote::ClockOff), Step::Ended(Verdict::Contended));
+}
+
 #[test]
 fn one_wrong_clock_is_one_refused_vote() {
     let mut story = Story::of(3);

@@ -135,7 +135,7 @@ async fn lost_answers_leave_no_orphan() {
     fleet.set(&[0, 1], Mode::Up);
     pass(8).await;
     assert_eq!(fleet.held(), [] as [usize; 0], "long before the leases end");
-    take(&process).await;
+    drop(take(&process).await);
 }
 
 /// A holder on nodes 0 to 2; node 2 restarts empty; the contender gets the votes of 3 and 4, and a refusal from 2.
@@ -237,7 +237,7 @@ async fn release_wakes_waiters_of_other_processes_once_a_majority_reports_it() {
     fleet.set(&[1], Mode::Stopped);
     let begun = tokio::time::Instant::now();
     guard.release().await.unwrap();
-    waiter.await.unwrap();
+    drop(waiter.await.unwrap());
     assert!(begun.elapsed() < Duration::from_millis(50), "not by a poll: {:?}", begun.elapsed());
 }
 
@@ -268,7 +268,7 @@ async fn contenders_all_take_their_turn() {
 async fn forced_release_needs_a_majority() {
     let fleet = Fleet::of(3);
     let process = fleet.process();
-    let guard = take(&process).await;
+    let _guard = take(&process).await;
     fleet.set(&[0, 1], Mode::Down);
     assert!(process.force_release("x").await.is_err());
     fleet.set(&[0, 1], Mode::Up);

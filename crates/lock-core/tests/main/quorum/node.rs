@@ -5,8 +5,8 @@ use lock_core::{
     LockName, MemoryBackend,
     backend::{
         AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
-        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-        SubscriberId, Subscriptions, WakeListener,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, SubscriberId, Subscriptions, WakeListener,
     },
     clock::{ServerTime, TestClock},
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
