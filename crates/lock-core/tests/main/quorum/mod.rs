@@ -5,11 +5,12 @@ mod node;
 use lock_core::{
     LockErrorKind, LockFactory, LockGuard,
     clock::TestClock,
+    observer::{LockEvent, LockObserver},
     quorum::{Member, QuorumBackend},
 };
 use node::{Mode, TestNode};
 use std::{
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -275,6 +276,30 @@ async fn forced_release_needs_a_majority() {
     process.force_release("x").await.unwrap();
     pass(1).await;
     assert_eq!(fleet.held(), [] as [usize; 0]);
+}
+
+/// The words of the votes, one text for each decision.
+#[derive(Debug, Default)]
+struct Votes(Mutex<Vec<String>>);
+
+impl LockObserver for Votes {
+    fn on_event(&self, event: &LockEvent<'_>) {
+        if let LockEvent::Voted { votes, .. } = event {
+            self.0.lock().unwrap().push(votes.to_string());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_see_the_vote_of_each_node() {
+    let (fleet, seen) = (Fleet::of(3), Arc::new(Votes::default()));
+    fleet.set(&[1], Mode::Down);
+    let process = LockFactory::builder(fleet.quorum()).clock(Arc::new(TestClock::new()));
+    let process = process.observer(seen.clone()).build().unwrap();
+    take(&process).await.release().await.unwrap();
+    let seen = seen.0.lock().unwrap();
+    assert_eq!(seen[0], "node-0: granted, node-1: failed (is down), node-2: granted");
+    assert_eq!(seen[1], "node-0: released, node-1: failed (is down), node-2: released");
 }
 
 #[tokio::test(start_paused = true)]
