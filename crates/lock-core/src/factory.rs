@@ -67,8 +67,12 @@ impl LockFactory {
     fn with_parts(b: LockFactoryBuilder) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
-        let config =
-            MachineConfig { max_waiters: b.limits.waiters_per_name, push, ..MachineConfig::default() };
+        let config = MachineConfig {
+            max_waiters: b.limits.waiters_per_name,
+            push,
+            lease_per_attempt: capabilities.lease_per_attempt,
+            ..MachineConfig::default()
+        };
         let limits = match capabilities.max_lease {
             Some(most) => b.limits.max_lease(most.min(b.limits.max_lease)),
             None => b.limits,

@@ -73,6 +73,8 @@ mod name;
 pub mod observer;
 mod options;
 mod owner;
+#[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
+pub mod quorum;
 mod random;
 mod spec;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
@@ -125,7 +127,8 @@ pub mod __private {
 pub mod model {
     pub use crate::{
         machine::*,
-        store::{Slot, UnsupportedMode},
+        quorum::decisions as quorum,
+        store::Slot,
         terms::{HandOffBudget, Keep, TermValues, Terms},
     };
 }

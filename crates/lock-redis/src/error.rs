@@ -300,7 +300,7 @@ pub(crate) fn overdue(what: &str) -> RequestError {
 
 /// The request is one that a single server does not serve.
 pub(crate) fn unsupported() -> RequestError {
-    let message = "asked one redis for the vote of a quorum node: give it a plain acquire";
+    let message = "asked redis for a kind of acquire that it does not know";
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 

@@ -92,7 +92,7 @@ impl ScriptReply {
                 let (first, last) = (self.number(0)?, self.number(1)?);
                 Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) }
             }
-            "busy" => Acquired::Busy { remaining: self.remaining(0)?, counter: None },
+            "busy" => Acquired::Busy { remaining: self.remaining(0)? },
             "late" => Acquired::Late,
             "reentered" => Acquired::Reentered,
             "gone" => Acquired::Gone,

@@ -162,7 +162,7 @@ impl World {
                         Acquired::Granted { first, last: FencingToken::new(self.token) }
                     }
                     0..=2 => Acquired::Reentered,
-                    3 if !reentry => Acquired::Busy { remaining: answer.remaining, counter: None },
+                    3 if !reentry => Acquired::Busy { remaining: answer.remaining },
                     4 if reentry => Acquired::Gone,
                     _ => Acquired::Late,
                 };

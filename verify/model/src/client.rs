@@ -96,6 +96,7 @@ impl Client {
             push: true,
             linger: Duration::from_secs(2),
             unsubscribed_poll: MAX_WAIT,
+            lease_per_attempt: false,
         };
         Self {
             machine: Machine::new(rules),

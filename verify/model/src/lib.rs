@@ -29,6 +29,7 @@ mod memo;
 mod message;
 mod model;
 mod planted;
+pub mod quorum;
 mod report;
 mod step;
 mod store;

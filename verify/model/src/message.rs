@@ -76,9 +76,7 @@ impl Ask {
             (Self::Take { lease, .. } | Self::Keep { lease, .. }, _) => {
                 let outcome = match answer {
                     Answer::Granted { first, last } => Acquired::Granted { first, last },
-                    Answer::Busy { remaining } => {
-                        Acquired::Busy { remaining: Some(remaining), counter: None }
-                    }
+                    Answer::Busy { remaining } => Acquired::Busy { remaining: Some(remaining) },
                     Answer::Reentered => Acquired::Reentered,
                     Answer::Late => Acquired::Late,
                     _ => Acquired::Gone,

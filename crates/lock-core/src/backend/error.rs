@@ -1,5 +1,6 @@
 //! How an operation of a store fails, and whether it may have happened all the same.
 
+use super::votes::Votes;
 use std::{error::Error, fmt, sync::Arc};
 
 /// An operation of a backend failed.
@@ -9,6 +10,7 @@ pub struct BackendError {
     applied: Applied,
     message: String,
     source: Option<Arc<dyn Error + Send + Sync>>,
+    votes: Votes,
 }
 
 /// Whether a failed operation may have been carried out.
@@ -43,7 +45,7 @@ pub enum BackendErrorKind {
 impl BackendError {
     /// A failure of this kind; `message` is one clause that says what was attempted, without secrets.
     pub fn new(kind: BackendErrorKind, applied: Applied, message: impl Into<String>) -> Self {
-        Self { kind, applied, message: message.into(), source: None }
+        Self { kind, applied, message: message.into(), source: None, votes: Votes::none() }
     }
 
     /// Keeps the cause.
@@ -51,6 +53,19 @@ impl BackendError {
     pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
+    }
+
+    /// Keeps the answers of the nodes of a quorum.
+    #[must_use]
+    pub fn with_votes(mut self, votes: Votes) -> Self {
+        self.votes = votes;
+        self
+    }
+
+    /// The answers of the nodes, if the store is a quorum.
+    #[must_use]
+    pub fn votes(&self) -> &Votes {
+        &self.votes
     }
 
     /// What kind of failure.
@@ -81,6 +96,9 @@ impl BackendError {
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
+        if !self.votes.is_empty() {
+            write!(f, " [{}]", self.votes)?;
+        }
         match self.applied {
             Applied::No => Ok(()),
             Applied::Unknown => write!(f, " (it may have been carried out)"),

@@ -11,6 +11,7 @@ mod reply;
 mod request;
 mod store;
 mod subscriptions;
+mod votes;
 
 pub use crate::{
     connect::Connector,
@@ -21,13 +22,14 @@ pub use listener::{MissedWakes, SubscriberId, WakeListener};
 pub(crate) use pipeline::Complete;
 pub use pipeline::{Answer, Completion, Operation, Pipeline};
 pub use registry::SubscriptionRegistry;
-pub use reply::{Acquired, ForceReleased, Inspected, NodeVote, Released, Renewed, Reply, StoredHold};
+pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
 pub use request::{
     AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
     Retention,
 };
 pub use store::Store;
 pub use subscriptions::Subscriptions;
+pub use votes::{NodeVote, VoteKind, Votes};
 
 use crate::{name::LockName, time::ServerTime};
 use async_trait::async_trait;
@@ -94,19 +96,29 @@ pub struct Capabilities {
     pub name: &'static str,
     /// The longest lease it accepts, where it has such a limit of its own.
     pub max_lease: Option<Duration>,
+    /// Whether a lease id serves one attempt alone. A quorum undoes an attempt that it answers without a grant, and the undo of
+    /// one attempt must not meet the grant of the next.
+    pub lease_per_attempt: bool,
 }
 
 impl Capabilities {
     /// Describes a backend of that name without limits of its own.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, max_lease: None }
+        Self { name, max_lease: None, lease_per_attempt: false }
     }
 
     /// Limits the lease.
     #[must_use]
     pub const fn with_max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = Some(lease);
+        self
+    }
+
+    /// Requires a fresh lease id for each attempt.
+    #[must_use]
+    pub const fn with_lease_per_attempt(mut self) -> Self {
+        self.lease_per_attempt = true;
         self
     }
 }

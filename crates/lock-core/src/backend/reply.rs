@@ -1,5 +1,6 @@
 //! What a store answers. The enums are wider than any one backend needs, so that they need not break later.
 
+use super::votes::Votes;
 use crate::{time::ServerTime, token::FencingToken};
 use std::time::Duration;
 
@@ -8,22 +9,27 @@ use std::time::Duration;
 pub struct Reply<T> {
     /// The server's time when the operation was executed.
     pub now: ServerTime,
-    /// How long this server is known to have kept its data; `None` where nobody asks (only quorums do).
-    #[doc(hidden)]
-    pub age: Option<Duration>,
     /// What happened.
     pub outcome: T,
+    /// The answers of the nodes, if the store is a quorum.
+    pub votes: Votes,
 }
 
 impl<T> Reply<T> {
-    /// An answer without age.
+    /// The answer of a single store.
     pub const fn new(now: ServerTime, outcome: T) -> Self {
-        Self { now, age: None, outcome }
+        Self { now, outcome, votes: Votes::none() }
+    }
+
+    /// The same answer, with the votes that led to it.
+    #[must_use]
+    pub fn with_votes(self, votes: Votes) -> Self {
+        Self { votes, ..self }
     }
 
     /// The same answer about something else.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reply<U> {
-        Reply { now: self.now, age: self.age, outcome: f(self.outcome) }
+        Reply { now: self.now, outcome: f(self.outcome), votes: self.votes }
     }
 }
 
@@ -44,47 +50,16 @@ pub enum Acquired {
     Busy {
         /// How long its lease lasts; `None` if unknown: ask again soon.
         remaining: Option<Duration>,
-        /// The last token given out or reserved, where the backend tells.
-        #[doc(hidden)]
-        counter: Option<FencingToken>,
     },
-    /// No one won (a split vote of a quorum). The backend has undone the attempt: its lease id is used up.
-    #[doc(hidden)]
+    /// The votes of a quorum were split, so that nobody is known to hold the lock.
     Contended {
-        /// When to try again.
+        /// The time to wait before the next attempt.
         retry_after: Duration,
-        /// How each node voted.
-        votes: Vec<NodeVote>,
-    },
-    /// The proposed token is too old.
-    #[doc(hidden)]
-    Stale {
-        /// The last token given out or reserved.
-        counter: FencingToken,
     },
     /// A re-entry found its lease gone. Nothing was created.
     Gone,
     /// The request was executed after its `not_after`, and therefore not carried out.
     Late,
-}
-
-/// The vote of one node of a quorum.
-#[doc(hidden)]
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct NodeVote {
-    /// Which node, by its place in the list of nodes.
-    pub node: usize,
-    /// What it said, in words for people.
-    pub said: String,
-}
-
-impl NodeVote {
-    /// What node number `node` said.
-    #[must_use]
-    pub fn new(node: usize, said: impl Into<String>) -> Self {
-        Self { node, said: said.into() }
-    }
 }
 
 /// The answer to a renewal.

@@ -59,22 +59,6 @@ pub enum AcquireMode {
         /// A token that the new ones must exceed.
         floor: Floor,
     },
-    /// The lock, with exactly this token (a quorum proposes it to every node).
-    #[doc(hidden)]
-    Propose {
-        /// The proposed token.
-        token: FencingToken,
-        /// How many further tokens to set aside.
-        reserve: u32,
-    },
-    /// Set the lease again on a node of a quorum that lost it.
-    #[doc(hidden)]
-    Restore {
-        /// The depth to store.
-        depth: u32,
-        /// The end of the token range of the hold.
-        last: FencingToken,
-    },
     /// A re-entry: keep the lease and set its depth; never creates anything.
     Reenter {
         /// The absolute depth, at least 2 in ordinary use.

@@ -8,8 +8,9 @@ use super::{
     waker_set::contained,
 };
 use crate::{
-    backend::BackendError,
-    machine::{Event, WatchAnswer},
+    backend::{BackendError, Reply},
+    machine::{Event, Failure, WatchAnswer},
+    observer::LockEvent,
     sync::Handle,
     time::Moment,
 };
@@ -62,6 +63,21 @@ impl Shared {
             self.work.give_up_calls_of(here);
         }
         None
+    }
+
+    /// Keeps the error of an answer, reports the votes behind it, and returns what the machine needs of it.
+    pub(super) fn outcome<T>(
+        &self,
+        op: &Op,
+        entry: &LockEntry,
+        answer: Result<Reply<T>, BackendError>,
+    ) -> Result<Reply<T>, Failure> {
+        let votes = answer.as_ref().map_or_else(BackendError::votes, |reply| &reply.votes);
+        if !votes.is_empty() {
+            let name = &entry.name;
+            self.observe(|backend| LockEvent::Voted { backend, name, votes });
+        }
+        op.outcome(entry, answer)
     }
 
     pub(super) fn timeout_of(&self, op: &Op) -> Duration {
@@ -120,10 +136,10 @@ impl Shared {
     async fn perform(self: Arc<Self>, entry: Arc<LockEntry>, op: Op) -> Event {
         match op.request(self.process, &entry) {
             Some(Request::Acquire(request)) => {
-                op.acquired(op.outcome(&entry, self.backend.acquire(request).await))
+                op.acquired(self.outcome(&op, &entry, self.backend.acquire(request).await))
             }
             Some(Request::Release(request)) => {
-                op.released(op.outcome(&entry, self.backend.release(request).await))
+                op.released(self.outcome(&op, &entry, self.backend.release(request).await))
             }
             Some(Request::Renew(_)) => {
                 match self.perform_renewals(vec![(entry.clone(), op.clone())]).await.pop() {
@@ -162,7 +178,7 @@ impl Shared {
         let mut answers = self.backend.renew(requests).await.into_iter();
         let answered = asked.into_iter().map(|(entry, op)| {
             let event = match answers.next() {
-                Some(answer) => op.renewed(op.outcome(&entry, answer)),
+                Some(answer) => op.renewed(self.outcome(&op, &entry, answer)),
                 None => op.unknown(),
             };
             (entry, event)

@@ -16,7 +16,7 @@ use std::{
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns `true` inside a runtime with a timer. A runtime without one says so only by a panic.
-pub(super) fn has_timer() -> bool {
+pub(crate) fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 

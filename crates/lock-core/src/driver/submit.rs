@@ -43,7 +43,7 @@ impl Submitted {
         let Some(shared) = self.answer() else { return };
         let _active = shared.activity.adopt();
         shared.clear_deadline(self.due, self.id);
-        let outcome = self.op.outcome(&self.entry, answer);
+        let outcome = shared.outcome(&self.op, &self.entry, answer);
         shared.dispatch(&self.entry, event(&self.op, outcome), IoPolicy::Inline);
     }
 

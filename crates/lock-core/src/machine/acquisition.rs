@@ -187,14 +187,30 @@ impl Machine {
                 match reply.outcome {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
-                    Acquired::Contended { retry_after, .. } => self.on_contended(s, &attempt, retry_after),
+                    Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
                     // No answer to a plain acquire; whatever the store did is undone or repeated.
-                    Acquired::Reentered | Acquired::Gone | Acquired::Stale { .. } | Acquired::Late => {
+                    Acquired::Reentered | Acquired::Gone | Acquired::Late => {
                         self.on_failed(s, &attempt, Failure::UNKNOWN);
                     }
                 }
             }
             Err(failure) => self.on_failed(s, &attempt, failure),
+        }
+        self.use_lease_up(s);
+    }
+
+    /// Where a lease id serves one attempt alone, the next one is made with a fresh id. What may be left of the used one is
+    /// undone; the store has undone an attempt that it answered.
+    fn use_lease_up(&mut self, s: &mut Ctx<'_>) {
+        let Some(acquisition) = self.acquisition.as_mut().filter(|_| self.config.lease_per_attempt) else {
+            return;
+        };
+        let lease = std::mem::replace(&mut acquisition.lease, s.fresh_lease());
+        let outstanding = std::mem::take(&mut acquisition.outstanding);
+        let taken = std::mem::take(&mut acquisition.taken);
+        acquisition.longest = Duration::ZERO;
+        if taken || outstanding.not_after.is_some() {
+            self.retire(s, LeaseCleanup::new(lease, outstanding));
         }
     }
 
@@ -287,7 +303,9 @@ impl Machine {
     fn on_late(&mut self, s: &mut Ctx<'_>, attempt: &Attempt) {
         let Some(acquisition) = &mut self.acquisition else { return };
         // This delivery was not carried out; if there was another, it may have been.
-        acquisition.unknown(attempt);
+        if !self.config.lease_per_attempt {
+            acquisition.unknown(attempt);
+        }
         acquisition.lates += 1;
         acquisition.next_try = s.now;
         if acquisition.lates > MAX_CONSECUTIVE_LATE {

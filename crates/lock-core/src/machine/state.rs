@@ -27,6 +27,8 @@ pub struct MachineConfig {
     pub linger: Duration,
     /// The longest time between two tries of a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,
+    /// Whether a lease id serves one attempt alone, as a quorum requires.
+    pub lease_per_attempt: bool,
 }
 
 impl Default for MachineConfig {
@@ -36,6 +38,7 @@ impl Default for MachineConfig {
             push: true,
             linger: Duration::from_secs(2),
             unsubscribed_poll: Duration::from_secs(5),
+            lease_per_attempt: false,
         }
     }
 }

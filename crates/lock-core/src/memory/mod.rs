@@ -1,5 +1,6 @@
 //! The in-memory backend: the store rules behind a mutex.
 
+mod node;
 mod registry;
 mod shelf;
 #[cfg(feature = "test-util")]
@@ -7,13 +8,12 @@ mod test_util;
 
 use crate::{
     backend::{
-        AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
-        ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest,
-        Renewed, Reply, Store, StoredHold, SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
+        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Store, StoredHold,
+        SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
     clock::{Clock, SteadyClock},
     name::LockName,
-    store::UnsupportedMode,
     sync::{Mutex, lock, rank},
     time::ServerTime,
 };
@@ -63,13 +63,8 @@ impl MemoryBackend {
     /// An empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                clock,
-                shelf: Mutex::default(),
-                watchers: SubscriptionRegistry::default(),
-            }),
-        }
+        let shelf = Mutex::new(Shelf::empty_since(clock.wall()));
+        Self { inner: Arc::new(Inner { clock, shelf, watchers: SubscriptionRegistry::default() }) }
     }
 }
 
@@ -91,11 +86,6 @@ impl Inner {
     }
 }
 
-fn unsupported(_: UnsupportedMode) -> BackendError {
-    let message = "asked a single in-memory store for the vote of a quorum node: give it a plain acquire";
-    BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
-}
-
 #[async_trait]
 impl Backend for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
@@ -113,7 +103,7 @@ impl Backend for MemoryBackend {
             let retention = r.retention.unless(Some(shelf::RETENTION));
             slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention)
         });
-        Ok(Reply::new(now, acquired.map_err(unsupported)?))
+        Ok(Reply::new(now, acquired))
     }
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
@@ -216,8 +206,7 @@ mod tests {
                     now,
                     mode,
                     Some(shelf::RETENTION),
-                )
-                .unwrap();
+                );
                 slot.release(now, lease, 0);
             });
         }

@@ -10,13 +10,24 @@ pub(super) const RETENTION: Duration = Duration::from_secs(60);
 /// A sweep waits until the names have doubled, so its cost per acquire stays constant.
 const SWEEP_AT_LEAST: usize = 256;
 
-#[derive(Default)]
 pub(super) struct Shelf {
+    /// Nothing was lost since then.
+    since: ServerTime,
     slots: HashMap<LockName, Slot>,
     sweep_at: usize,
 }
 
 impl Shelf {
+    /// Nothing is kept yet.
+    pub(super) fn empty_since(since: ServerTime) -> Self {
+        Self { since, slots: HashMap::new(), sweep_at: 0 }
+    }
+
+    /// The time for which nothing was lost.
+    pub(super) fn age(&self, now: ServerTime) -> Duration {
+        now.since(self.since)
+    }
+
     /// Lets `f` work on what is kept of `name`, without keeping anything of a name that was unknown.
     pub(super) fn slot<R>(&mut self, name: &LockName, f: impl FnOnce(&mut Slot) -> R) -> R {
         match self.slots.get_mut(name) {
@@ -64,10 +75,5 @@ impl Shelf {
 
     pub(super) fn len(&self) -> usize {
         self.slots.len()
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(super) fn clear(&mut self) {
-        self.slots.clear();
     }
 }

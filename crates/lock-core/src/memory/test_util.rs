@@ -1,13 +1,13 @@
 //! What tests ask of a store, and do to it.
 
-use super::MemoryBackend;
+use super::{MemoryBackend, shelf::Shelf};
 use crate::{name::LockName, sync::lock};
 
 /// For tests (feature `test-util`).
 impl MemoryBackend {
     /// Forgets every lock and every counter, as a server that restarts empty does, and reports it to its factories.
     pub fn clear(&self) {
-        lock(&self.inner.shelf).clear();
+        *lock(&self.inner.shelf) = Shelf::empty_since(self.inner.now());
         self.inner.watchers.server_restarted();
     }
 

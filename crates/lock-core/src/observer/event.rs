@@ -2,7 +2,7 @@
 
 use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, WakeSource};
 use crate::{
-    backend::BackendError,
+    backend::{BackendError, Votes},
     ids::LeaseId,
     machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer},
     name::LockName,
@@ -136,6 +136,15 @@ pub enum LockEvent<'a> {
         /// The error of the store, if it answered.
         error: Option<&'a BackendError>,
     },
+    /// The nodes of a quorum answered an acquire, a renewal or a release. A single store has no votes.
+    Voted {
+        /// The backend.
+        backend: &'static str,
+        /// The lock.
+        name: &'a LockName,
+        /// The answer of each node when the decision was taken.
+        votes: &'a Votes,
+    },
     /// Waiters were woken.
     WakeUp {
         /// The backend.
@@ -170,6 +179,7 @@ impl<'a> LockEvent<'a> {
             | Self::GuardReleased { backend, .. }
             | Self::Renewal { backend, .. }
             | Self::RenewalFailed { backend, .. }
+            | Self::Voted { backend, .. }
             | Self::WakeUp { backend, .. }
             | Self::SelfDeadlock { backend, .. } => backend,
         }
@@ -186,6 +196,7 @@ impl<'a> LockEvent<'a> {
             | Self::GuardReleased { name, .. }
             | Self::Renewal { name, .. }
             | Self::RenewalFailed { name, .. }
+            | Self::Voted { name, .. }
             | Self::WakeUp { name, .. }
             | Self::SelfDeadlock { name, .. } => name,
         }

@@ -31,6 +31,7 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.release` | counter | `lock.outcome`, `lock.release.kind`: explicit, dropped |
 /// | `lock.wakeup` | counter | `lock.outcome`: push, poll, lagged, reconnected |
 /// | `lock.handoff` | counter | |
+/// | `lock.quorum.vote` | counter | `lock.node`: the name of the node, `lock.vote`: granted, busy, stale, clock, quarantine, late, extended, gone, released, failed, no_answer |
 ///
 /// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`.
 /// All instruments are made at once, so that a dashboard finds them before the first lock is taken.
@@ -53,6 +54,7 @@ pub struct OtelObserver {
     release: Counter<u64>,
     wakeup: Counter<u64>,
     handoff: Counter<u64>,
+    vote: Counter<u64>,
     classifier: Option<Classifier>,
 }
 
@@ -72,6 +74,7 @@ impl OtelObserver {
             release: make.counter("lock.release", "Guards that were released"),
             wakeup: make.counter("lock.wakeup", "Wake-ups of waiters"),
             handoff: make.counter("lock.handoff", "Leases that were passed on inside this process"),
+            vote: make.counter("lock.quorum.vote", "Answers of the nodes of a quorum"),
             classifier: None,
         }
     }
@@ -168,6 +171,13 @@ impl LockObserver for OtelObserver {
             LockEvent::Renewal { outcome, took, remaining, .. } => {
                 self.renewal.record(seconds(took), &with("lock.outcome", outcome.as_str()));
                 self.remaining.record(seconds(remaining), &common);
+            }
+            LockEvent::Voted { votes, .. } => {
+                for vote in votes.iter() {
+                    let mut attributes = with("lock.vote", vote.kind.as_str());
+                    attributes.push(KeyValue::new("lock.node", vote.node.clone()));
+                    self.vote.add(1, &attributes);
+                }
             }
             LockEvent::WakeUp { source, .. } => self.wakeup.add(1, &with("lock.outcome", source.as_str())),
             LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}

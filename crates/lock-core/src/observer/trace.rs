@@ -63,6 +63,9 @@ pub(super) fn event(event: &LockEvent<'_>) {
             error = error.map(tracing::field::display),
             "renewal failed, retrying until the deadline"
         ),
+        LockEvent::Voted { votes, .. } => {
+            tracing::debug!(lock.name = name, lock.votes = %votes, "quorum voted")
+        }
         LockEvent::WakeUp { source, .. } => {
             tracing::trace!(lock.name = name, source = source.as_str(), "woken")
         }

@@ -19,6 +19,13 @@ pub enum OptionsError {
         /// Which.
         option: &'static str,
     },
+    /// A quorum of so few nodes does not survive the loss of one.
+    TooFewNodes {
+        /// The number of nodes.
+        nodes: usize,
+        /// The bound.
+        least: usize,
+    },
     /// The lease is below [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE).
     LeaseTooShort {
         /// The lease.
@@ -88,6 +95,9 @@ impl fmt::Display for OptionsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
+            Self::TooFewNodes { nodes, least } => {
+                write!(f, "a quorum of {nodes} nodes does not survive the loss of one: use at least {least}")
+            }
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
             Self::LeaseTooShort { lease, least } => {
                 write!(f, "a lease of {lease:?} leaves no time to work in: use at least {least:?}")

@@ -18,6 +18,7 @@
 //! The in-memory backend is these functions behind a mutex. Other backends do the same in their own way (Redis
 //! in Lua) and are compared with them.
 
+mod node;
 mod tokens;
 
 use crate::{
@@ -26,6 +27,7 @@ use crate::{
     time::ServerTime,
 };
 use std::time::Duration;
+pub(crate) use tokens::LEAD;
 pub use tokens::{Counter, draw};
 
 /// What a store keeps under one name.
@@ -59,10 +61,6 @@ pub fn expiry(now: ServerTime, duration: Duration) -> u64 {
     now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// What this store does not do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnsupportedMode;
-
 impl Slot {
     /// Drops what has expired; every operation begins with it.
     pub fn expire(&mut self, now: ServerTime) {
@@ -77,9 +75,6 @@ impl Slot {
     }
 
     /// Takes the lock for `lease`, or raises its depth.
-    ///
-    /// # Errors
-    /// The modes of a quorum are not served by this store.
     pub fn acquire(
         &mut self,
         now: ServerTime,
@@ -88,32 +83,31 @@ impl Slot {
         not_after: ServerTime,
         mode: AcquireMode,
         retention: Option<Duration>,
-    ) -> Result<Acquired, UnsupportedMode> {
+    ) -> Acquired {
         self.expire(now);
         if now > not_after {
-            return Ok(Acquired::Late);
+            return Acquired::Late;
         }
         match mode {
             AcquireMode::New { reserve, floor } => {
                 match &mut self.held {
                     Some(held) if held.lease != lease => {
-                        return Ok(Acquired::Busy { remaining: Some(held.remaining(now)), counter: None });
+                        return Acquired::Busy { remaining: Some(held.remaining(now)) };
                     }
                     Some(repeat) => repeat.raise_expiry(now, duration),
                     free => *free = Some(Held { lease, depth: 1, expires_ms: expiry(now, duration) }),
                 }
                 let (first, last) = draw(&mut self.counter, now, reserve, floor, retention);
-                Ok(Acquired::Granted { first, last })
+                Acquired::Granted { first, last }
             }
             AcquireMode::Reenter { depth } => match self.held_by(lease) {
                 Some(held) => {
                     held.depth = depth;
                     held.raise_expiry(now, duration);
-                    Ok(Acquired::Reentered)
+                    Acquired::Reentered
                 }
-                None => Ok(Acquired::Gone),
+                None => Acquired::Gone,
             },
-            AcquireMode::Propose { .. } | AcquireMode::Restore { .. } => Err(UnsupportedMode),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{backend::Floor, time::ServerTime, token::FencingToken};
 use std::time::Duration;
 
 /// How far, in microseconds, the counter may run ahead of the clock.
-const LEAD: u64 = 1000;
+pub(crate) const LEAD: u64 = 1000;
 
 /// The last token given out or reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -21,6 +21,11 @@ pub struct Counter {
 }
 
 impl Counter {
+    /// The number.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
     pub(crate) fn is_over(&self, now: ServerTime) -> bool {
         self.expires_ms.is_some_and(|at| now.as_millis() > at)
     }
@@ -42,13 +47,18 @@ pub fn draw(
     };
     let first = next.max(floor.map_or(0, |floor| floor.next().get()));
     let last = first.max(first.saturating_add(reserve.into()).min(clock.saturating_add(LEAD)));
+    raise(counter, now, last, retention);
+    (FencingToken::new(first), FencingToken::new(last))
+}
+
+/// Sets the counter, with its retention.
+pub(super) fn raise(counter: &mut Option<Counter>, now: ServerTime, last: u64, retention: Option<Duration>) {
     // A floor may put it further ahead: then it lives at least until the clock has caught up.
-    let ahead = last > clock.saturating_add(LEAD);
+    let ahead = last > now.as_micros().saturating_add(LEAD);
     let caught_up_ms = if ahead { ServerTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
     let expires_ms = match retention {
         Some(keep) => Some((now + keep).as_millis()),
         None => counter.as_ref().and_then(|counter| counter.expires_ms),
     };
     *counter = Some(Counter { last, expires_ms: expires_ms.map(|at| at.max(caught_up_ms)) });
-    (FencingToken::new(first), FencingToken::new(last))
 }

@@ -63,8 +63,16 @@ ranks! {
     Alarm,
     /// The alarms that the backstop thread watches.
     Backstop,
-    /// The in-memory stores that have a name. From here on these are mutexes of stores, which the driver calls with no mutex
-    /// held.
+    /// The leases that a quorum asked its nodes for. From here on these are mutexes of stores, which the driver calls with no
+    /// mutex held.
+    QuorumLeases,
+    /// One lease of a quorum.
+    QuorumLease,
+    /// The clocks of the nodes of a quorum.
+    QuorumClocks,
+    /// The messages of the nodes of a quorum.
+    QuorumWakes,
+    /// The in-memory stores that have a name.
     NamedStores,
     /// The contents of an in-memory store.
     Shelf,

@@ -59,6 +59,31 @@ const DRIVER: [&str; 28] = [
     "mod",
 ];
 
+/// The files of the quorum, from the bottom up: the node's side, the decisions, then those that carry them out.
+const QUORUM: [&str; 21] = [
+    "node",
+    "round",
+    "tally",
+    "residue",
+    "clocks",
+    "burst",
+    "timer",
+    "gather",
+    "background",
+    "member",
+    "leases",
+    "shared",
+    "builder",
+    "cleanup",
+    "acquire",
+    "extend",
+    "release",
+    "node_views",
+    "wakes",
+    "backend",
+    "mod",
+];
+
 /// A path of modules and at last perhaps an item, from the root of the crate.
 type ItemPath = Vec<String>;
 
@@ -285,9 +310,9 @@ fn files_import_without_circles() {
 }
 
 #[test]
-fn the_machine_and_the_driver_import_downwards() {
+fn machine_driver_and_quorum_import_downwards() {
     let modules = Modules::read();
-    for (folder, order) in [("machine/", &MACHINE[..]), ("driver/", &DRIVER[..])] {
+    for (folder, order) in [("machine/", &MACHINE[..]), ("driver/", &DRIVER[..]), ("quorum/", &QUORUM[..])] {
         let rank = |file: &str| {
             let name = file.strip_prefix(folder)?;
             let place = order.iter().position(|known| *known == name);

@@ -47,7 +47,7 @@ impl Backend for Contends {
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
         Ok(Reply::new(
             self.0.server_now(&r.name).unwrap(),
-            Acquired::Contended { retry_after: Duration::ZERO, votes: vec![] },
+            Acquired::Contended { retry_after: Duration::ZERO },
         ))
     }
     async fn renew(&self, i: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {

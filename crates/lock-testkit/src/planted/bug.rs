@@ -163,6 +163,20 @@ planted_bugs! {
     /// A lease is passed on although the clock of its process jumped.
     HandsOffSuspect: [Model],
 
+    // The quorum.
+    /// The token of a hold is the highest that a node of its majority drew.
+    MaximumOfMajority: [Model],
+    /// Votes for different proposals of a round are added up.
+    AddsVotes: [Model],
+    /// All rounds of a client have one lease id.
+    ReusesLease: [Model],
+    /// The undo of a lost round notifies waiters.
+    UndoPublishes: [Model],
+    /// A node that lost its data votes at once.
+    NoQuarantine: [Model],
+    /// Requests to all nodes are stamped and judged by one clock.
+    OneClockForNodes: [Model],
+
     // The driver.
     /// A future that is dropped with its grant keeps the lock for ever.
     ForgetsGrant: [Shuttle],

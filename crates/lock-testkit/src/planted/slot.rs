@@ -10,7 +10,7 @@ use lock_core::{
     FencingToken,
     backend::{AcquireMode, Acquired, ForceReleased, LeaseId, Released, Renewed},
     clock::ServerTime,
-    model::{Slot, UnsupportedMode},
+    model::Slot,
 };
 use std::time::Duration;
 
@@ -45,9 +45,6 @@ impl BuggySlot {
     }
 
     /// Takes the lock, or raises its depth.
-    ///
-    /// # Errors
-    /// The modes of a quorum are not served.
     pub fn acquire(
         &mut self,
         now: ServerTime,
@@ -56,7 +53,7 @@ impl BuggySlot {
         mut not_after: ServerTime,
         mut mode: AcquireMode,
         retention: Option<Duration>,
-    ) -> Result<Acquired, UnsupportedMode> {
+    ) -> Acquired {
         let held = self.rules.inspect(now);
         let own = held.filter(|(holder, ..)| *holder == lease);
         let in_time = now <= not_after;
@@ -88,8 +85,8 @@ impl BuggySlot {
             (Some(UnreservedRange), AcquireMode::New { reserve, .. }) => unreserved = std::mem::take(reserve),
             _ => {}
         }
-        let mut acquired = self.rules.acquire(now, lease, duration, not_after, mode, retention)?;
-        let Acquired::Granted { first, last } = &mut acquired else { return Ok(acquired) };
+        let mut acquired = self.rules.acquire(now, lease, duration, not_after, mode, retention);
+        let Acquired::Granted { first, last } = &mut acquired else { return acquired };
         match self.bug {
             Some(ConstantToken) => (*first, *last) = (FencingToken::new(7), FencingToken::new(7)),
             Some(TokensRestart) => {
@@ -107,7 +104,7 @@ impl BuggySlot {
             }
             _ => {}
         }
-        Ok(acquired)
+        acquired
     }
 
     /// Extends the lease if it is there.
@@ -166,7 +163,7 @@ impl BuggySlot {
 
     fn create(&mut self, now: ServerTime, lease: LeaseId, duration: Duration) {
         // A free lock is always granted.
-        let _ = self.rules.acquire(now, lease, duration, now, NEW, None);
+        self.rules.acquire(now, lease, duration, now, NEW, None);
     }
 
     /// Stores the lease with exactly this duration.

@@ -48,8 +48,7 @@ impl BuggyStore {
     pub fn acquire(&mut self, now: ServerTime, r: &AcquireRequest) -> Reply<Acquired> {
         let retention = self.retention;
         let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
-        // The modes of a quorum find nothing here.
-        self.reply(now, acquired.unwrap_or(Acquired::Gone))
+        self.reply(now, acquired)
     }
 
     /// Carries out a renewal.

@@ -11,6 +11,7 @@ mod planted;
 mod promises;
 #[cfg(all(unix, feature = "servers"))]
 mod proxy;
+mod quorum;
 #[cfg(all(unix, feature = "servers"))]
 mod redis_server;
 #[cfg(feature = "planted")]

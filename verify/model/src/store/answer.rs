@@ -53,10 +53,10 @@ impl Store {
         mode: AcquireMode,
     ) -> Answer {
         match self.slot.acquire(now, lease, duration, not_after, mode, None) {
-            Ok(Acquired::Granted { first, last }) => Answer::Granted { first, last },
-            Ok(Acquired::Busy { remaining, .. }) => Answer::Busy { remaining: remaining.unwrap_or_default() },
-            Ok(Acquired::Reentered) => Answer::Reentered,
-            Ok(Acquired::Late) => Answer::Late,
+            Acquired::Granted { first, last } => Answer::Granted { first, last },
+            Acquired::Busy { remaining, .. } => Answer::Busy { remaining: remaining.unwrap_or_default() },
+            Acquired::Reentered => Answer::Reentered,
+            Acquired::Late => Answer::Late,
             _ => Answer::Gone { held_by_other: false },
         }
     }

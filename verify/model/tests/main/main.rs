@@ -3,5 +3,6 @@
 mod correct;
 mod known;
 mod planted;
+mod quorum;
 mod support;
 mod walks;

@@ -7,7 +7,7 @@ use crate::client::{
 use lock_core::backend::{
     AcquireMode, AcquireRequest, Acquired, Capabilities, Completion, ForceReleaseRequest, ForceReleased,
     Inspected, MissedWakes, NodeVote, NotifyWaiters, Operation, ReleaseRequest, Released, RenewRequest,
-    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry,
+    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
@@ -261,7 +261,9 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     shown.see("Renewed", &Renewed::Gone);
     shown.see("Released", &Released::Kept);
     shown.see("ForceReleased", &ForceReleased::Released);
-    shown.see("NodeVote", &NodeVote::new(0, "yes"));
+    shown.see("NodeVote", &NodeVote::new("node", VoteKind::Granted));
+    shown.see("VoteKind", &VoteKind::Busy);
+    shown.see("Votes", &Votes::none());
     shown.see("SubscriberId", &SubscriberId::new(1));
     shown.see("MissedWakes", &MissedWakes::Lagged);
     shown.see("SubscriptionRegistry", &SubscriptionRegistry::default());

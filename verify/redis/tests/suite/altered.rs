@@ -2,7 +2,7 @@
 
 use crate::client::Library;
 use lock_redis::client::{
-    CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, Server,
+    CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, PubSub, Reply, Server,
     TlsSupport,
 };
 use lock_testkit::{RawRedis, RawValue, planted::PlantedBug};
@@ -81,12 +81,16 @@ impl Connection for AlteredConnection {
         }
     }
 
-    async fn subscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
-        self.connection.subscribe(channels).await
+    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, CallError> {
+        self.connection.pipeline(commands).await
     }
 
-    async fn unsubscribe(&self, channels: Vec<String>) -> Result<(), CallError> {
-        self.connection.unsubscribe(channels).await
+    async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
+        self.connection.subscribe(kind, channels).await
+    }
+
+    async fn unsubscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
+        self.connection.unsubscribe(kind, channels).await
     }
 }
 
@@ -95,12 +99,11 @@ fn altered(text: &str, bug: Option<PlantedBug>) -> String {
     let changes: &[(&str, &str)] = match bug {
         None => &[],
         Some(PlantedBug::BatchErrorFailsNeighbours) => &[
-            ("local replies, key,", "local failed\nlocal replies, key,"),
-            // An error is a text, and any other reply is a list.
-            ("  replies[#", "  if type(reply) == 'string' then failed = reply end\n  replies[#"),
+            ("local lines, key,", "local failed\nlocal lines, key,"),
             (
-                "return replies",
-                "for n in ipairs(replies) do replies[n] = failed or replies[n] end\nreturn replies",
+                "  local at = #lines + 1",
+                "  if word == 'error' or word == 'refused' then failed = a end\n  \
+                 if failed then word, a, b, c = 'error', failed end\n  local at = #lines + 1",
             ),
         ],
         Some(other) => panic!("{other:?} is not planted here"),

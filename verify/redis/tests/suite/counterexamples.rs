@@ -212,7 +212,7 @@ async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
     server.command(&["HSET", "x", "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
     let a = Contender::new(&store);
     let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
-    assert_eq!(answer, Ok(Acquired::Busy { remaining: None, counter: None }));
+    assert_eq!(answer, Ok(Acquired::Busy { remaining: None }));
 }
 
 /// 16 digits do not survive Lua's own formatting of numbers.

@@ -171,9 +171,28 @@ fn contended_uses_the_id_up() {
     story.enters(A);
     let lease = story.tries();
     let retry_after = Duration::from_millis(200);
-    story.acquired(lease, Acquired::Contended { retry_after, votes: Vec::new() }).says_nothing();
+    story.acquired(lease, Acquired::Contended { retry_after }).says_nothing();
     story.at(0.19).says_nothing();
     assert_ne!(story.at(0.2).tries(), lease);
+}
+
+/// The undo of one round of a quorum would delete the grant of the next.
+#[test]
+fn quorum_draws_an_id_for_each_attempt() {
+    let mut story = Story::with(MachineConfig { lease_per_attempt: true, ..MachineConfig::default() });
+    story.enters(A);
+    let first = story.tries();
+    story.busy(first, Duration::from_secs(9)).says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    let second = story.tries();
+    assert_ne!(second, first, "after a busy answer");
+    story.acquire_unknown(second);
+    assert_eq!(story.releases(0), second, "an unknown outcome is undone at once");
+    story.released(second, 0, Released::Gone { held_by_other: false });
+    let third = story.at(1.0).tries();
+    assert_ne!(third, second, "after an unknown outcome");
+    story.acquired(third, Acquired::Late);
+    assert_ne!(story.tries(), third, "after a late one");
 }
 
 #[test]
@@ -373,7 +392,7 @@ fn a_lease_without_an_end_is_asked_for_less_and_less_often() {
     let mut tries = 0;
     for tenth in 0..300 {
         story.at(f64::from(tenth) / 10.0);
-        story.acquired(lease, Acquired::Busy { remaining: None, counter: None });
+        story.acquired(lease, Acquired::Busy { remaining: None });
         tries += story.said.drain(..).filter(|said| matches!(said, Command::TryAcquire { .. })).count();
     }
     assert!((6..=9).contains(&tries), "{tries} in 30 s: 50 ms, 500 ms, every 5 s");

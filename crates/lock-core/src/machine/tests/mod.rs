@@ -165,7 +165,7 @@ impl Story {
     }
 
     fn busy(&mut self, lease: LeaseNumber, remaining: Duration) -> &mut Self {
-        self.acquired(lease, Acquired::Busy { remaining: Some(remaining), counter: None })
+        self.acquired(lease, Acquired::Busy { remaining: Some(remaining) })
     }
 
     fn acquire_unknown(&mut self, lease: LeaseNumber) -> &mut Self {

@@ -1,0 +1,76 @@
+//! The nodes and settings of a quorum.
+
+use super::{member::Member, node::MAX_CLOCK_DISTANCE, shared::Shared};
+use crate::{
+    clock::{BootClock, Clock},
+    error::LockError,
+    options::OptionsError,
+    random::Random,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The default of [`QuorumBuilder::max_lease`].
+const MAX_LEASE: Duration = Duration::from_secs(30);
+/// The smallest quorum that survives the loss of a node.
+const MIN_NODES: usize = 3;
+
+/// Settings of a [`QuorumBackend`](super::QuorumBackend).
+#[derive(Debug)]
+pub struct QuorumBuilder {
+    nodes: Vec<Member>,
+    max_lease: Duration,
+    clock: Option<Arc<dyn Clock>>,
+    random: Random,
+}
+
+impl QuorumBuilder {
+    pub(super) fn new(nodes: Vec<Member>) -> Self {
+        Self { nodes, max_lease: MAX_LEASE, clock: None, random: Random::default() }
+    }
+
+    /// Bounds the leases of this quorum; 30 s by default. Longer leases are refused.
+    ///
+    /// It must be the same on every client: a node that came back without its data does not vote for this long, so that every
+    /// lease that it may have forgotten is over. A new fleet waits this long once.
+    #[must_use]
+    pub fn max_lease(mut self, lease: Duration) -> Self {
+        self.max_lease = lease;
+        self
+    }
+
+    /// Replaces the clock; the boot-time clock by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Replaces the random numbers, for simulations.
+    #[cfg(feature = "__internal")]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn random(mut self, number: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
+        self.random = Random::Given(number);
+        self
+    }
+
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Shared, LockError> {
+        let nodes = self.nodes.len();
+        if nodes < MIN_NODES {
+            return Err(OptionsError::TooFewNodes { nodes, least: MIN_NODES }.into());
+        }
+        let least = MAX_CLOCK_DISTANCE * 4;
+        if self.max_lease <= least {
+            return Err(OptionsError::TooShort { option: "max_lease of the quorum", least }.into());
+        }
+        if nodes.is_multiple_of(2) {
+            tracing::warn!(
+                nodes,
+                "quorum of an even number of nodes: one node less survives as many failures"
+            );
+        }
+        let clock = self.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
+        Ok(Shared::new(self.nodes, clock, self.max_lease, self.random))
+    }
+}

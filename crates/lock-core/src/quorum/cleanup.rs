@@ -1,0 +1,176 @@
+//! Releases one lease on the nodes, again and again, until nothing of it can be left on any of them.
+
+use super::{
+    gather::Gather,
+    leases::LeaseRecord,
+    residue::{Outcome, Release},
+    shared::Shared,
+    timer::pause,
+};
+use crate::{
+    backend::{Applied, BackendError, NotifyWaiters, ReleaseRequest, Released, Reply},
+    time::Moment,
+};
+use std::{future::Future, sync::Arc, time::Duration};
+
+/// The wait after a release that failed, doubled with each further one.
+const INITIAL_DELAY: Duration = Duration::from_millis(20);
+const MAX_DELAY: Duration = Duration::from_secs(1);
+
+/// A lease that is being released.
+#[derive(Debug)]
+pub(super) struct Cleanup {
+    shared: Arc<Shared>,
+    record: Arc<LeaseRecord>,
+    notify: NotifyWaiters,
+    coming: Gather<Sent>,
+    nodes: Vec<Node>,
+    /// Whatever is left has ended by itself.
+    give_up: Moment,
+}
+
+#[derive(Debug, Clone)]
+struct Node {
+    /// A release is under way.
+    in_flight: bool,
+    /// It is sent although nothing of the lease is known to be there.
+    wanted: bool,
+    retry_at: Moment,
+    /// A release that is executed earlier proves nothing of what is under way.
+    proof_at: Moment,
+    failures: u32,
+}
+
+struct Sent {
+    node: usize,
+    release: Release,
+    at: Moment,
+    answer: Result<Reply<Released>, BackendError>,
+}
+
+impl Cleanup {
+    /// Of a round that was lost: nobody is notified, or two waiters would wake one another for ever while a third holds the
+    /// lock.
+    pub(super) fn undo(shared: &Arc<Shared>, record: Arc<LeaseRecord>) -> Self {
+        Self::new(shared, record, NotifyWaiters::No, false)
+    }
+
+    /// Of a release that was asked for: every node is asked at least once.
+    pub(super) fn release(shared: &Arc<Shared>, record: Arc<LeaseRecord>, notify: NotifyWaiters) -> Self {
+        Self::new(shared, record, notify, true)
+    }
+
+    fn new(shared: &Arc<Shared>, record: Arc<LeaseRecord>, notify: NotifyWaiters, wanted: bool) -> Self {
+        record.retire();
+        let now = shared.clock.now();
+        let node = Node { in_flight: false, wanted, retry_at: now, proof_at: now, failures: 0 };
+        let nodes = vec![node; shared.nodes.len()];
+        let give_up = record.over_at().max(now);
+        Self { shared: shared.clone(), record, notify, coming: Gather::new(), nodes, give_up }
+    }
+
+    /// The answer to the next release, with its node; `None` when there is nothing left to do, or at `until`.
+    pub(super) async fn next(&mut self, until: Moment) -> Option<(usize, Result<Released, BackendError>)> {
+        let record = self.record.clone();
+        loop {
+            let changed = record.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            let now = self.shared.clock.now();
+            for node in 0..self.nodes.len() {
+                if self.is_due(node, now) {
+                    let release = self.send(node, now);
+                    self.coming.push(release);
+                    self.nodes[node].in_flight = true;
+                }
+            }
+            if self.is_done(now) || now >= until {
+                return None;
+            }
+            let wake = self.next_at().min(until);
+            let sent = if self.coming.is_empty() {
+                // Nothing is under way: a pause, or the answer of a straggler.
+                tokio::select! {
+                    biased;
+                    () = pause(&*self.shared.clock, wake) => None,
+                    () = changed => None,
+                }
+            } else {
+                tokio::select! {
+                    biased;
+                    sent = self.coming.next(&*self.shared.clock, wake) => sent,
+                    () = changed => None,
+                }
+            };
+            if let Some(sent) = sent {
+                return Some(self.hear(sent));
+            }
+        }
+    }
+
+    /// Goes on until nothing of the lease can be left.
+    pub(super) async fn finish(mut self) {
+        while self.next(Moment::NEVER).await.is_some() {}
+        self.shared.leases.forget(&self.record);
+    }
+
+    fn hear(&mut self, sent: Sent) -> (usize, Result<Released, BackendError>) {
+        let now = self.shared.clock.now();
+        let node = &mut self.nodes[sent.node];
+        node.in_flight = false;
+        let answer = sent.answer.map(|reply| {
+            self.shared.learn(sent.node, sent.at, reply.now);
+            (node.wanted, node.failures) = (false, 0);
+            let proof = self.record.released(sent.node, sent.release, reply.now);
+            node.proof_at = proof.map_or(now, |at| now + at.since(reply.now) + Duration::from_millis(1));
+            reply.outcome
+        });
+        if answer.is_err() {
+            node.retry_at = now + (INITIAL_DELAY * 2u32.saturating_pow(node.failures)).min(MAX_DELAY);
+            node.failures = (node.failures + 1).min(16);
+        }
+        (sent.node, answer)
+    }
+
+    fn is_open(&self, node: usize) -> bool {
+        self.nodes[node].wanted || !self.record.is_clean(node)
+    }
+
+    fn due_at(&self, node: usize) -> Moment {
+        let Node { retry_at, proof_at, .. } = self.nodes[node];
+        if self.record.is_settled(node) { retry_at } else { retry_at.max(proof_at) }
+    }
+
+    fn is_due(&self, node: usize, now: Moment) -> bool {
+        !self.nodes[node].in_flight && self.is_open(node) && self.due_at(node) <= now
+    }
+
+    fn is_done(&self, now: Moment) -> bool {
+        let is_waited_for = |node: usize| self.nodes[node].in_flight || self.is_open(node);
+        now > self.give_up || !(0..self.nodes.len()).any(is_waited_for)
+    }
+
+    fn next_at(&self) -> Moment {
+        let idle = (0..self.nodes.len()).filter(|node| !self.nodes[*node].in_flight && self.is_open(*node));
+        let next = idle.map(|node| self.due_at(node)).min();
+        next.unwrap_or(Moment::NEVER).min(self.give_up + Duration::from_millis(1))
+    }
+
+    fn send(&self, node: usize, at: Moment) -> impl Future<Output = Sent> + Send + 'static {
+        let release = self.record.release(node);
+        let backend = self.shared.nodes[node].backend.clone();
+        let (name, lease, notify) = (self.record.name.clone(), self.record.lease, self.notify);
+        let request = ReleaseRequest { name, lease, depth_left: 0, notify };
+        async move { Sent { node, release, at, answer: backend.release(request).await } }
+    }
+}
+
+/// The result of a proposal or a heal, as the record of its lease keeps it.
+pub(super) fn outcome_of<T>(answer: &Result<T, BackendError>, is_set: impl Fn(&T) -> bool) -> Outcome {
+    match answer {
+        Ok(reply) if is_set(reply) => Outcome::Set,
+        Ok(_) => Outcome::NotSet,
+        Err(error) if error.applied() == Applied::No => Outcome::NotSet,
+        Err(_) => Outcome::Unknown,
+    }
+}

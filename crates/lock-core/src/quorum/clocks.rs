@@ -1,0 +1,104 @@
+//! The clock of each node, estimated from its answers. Each node has its own: a request that is stamped with the clock of
+//! another may be executed long after its sender gave it up.
+
+use crate::time::{Moment, ServerTime};
+use std::time::Duration;
+
+/// The estimated clocks of the nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct NodeClocks {
+    /// Microseconds by which a node's clock is ahead of the time of this process.
+    offsets: Vec<Option<i64>>,
+}
+
+impl NodeClocks {
+    /// The clocks of so many nodes, of which nothing is known.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { offsets: vec![None; nodes] }
+    }
+
+    /// A request that was sent and answered at these moments was executed at that time of the node. The estimate moves no
+    /// farther than this interval demands, so a slow answer does not spoil a good estimate, and a clock that stepped is
+    /// followed at once.
+    pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: ServerTime) {
+        let executed = signed(executed.as_micros());
+        let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));
+        let offset = &mut self.offsets[node];
+        let estimate = offset.unwrap_or_else(|| least + (most - least) / 2);
+        *offset = Some(estimate.clamp(least.min(most), most));
+    }
+
+    /// The time of this node; of the median, of a node that never answered; `None` if none did.
+    #[must_use]
+    pub fn of(&self, node: usize, now: Moment) -> Option<ServerTime> {
+        let offset = self.offsets[node].or_else(|| self.median_offset())?;
+        Some(shifted(now, offset))
+    }
+
+    /// The time of the quorum: the median over the nodes that answered.
+    #[must_use]
+    pub fn median(&self, now: Moment) -> Option<ServerTime> {
+        self.median_offset().map(|offset| shifted(now, offset))
+    }
+
+    fn median_offset(&self) -> Option<i64> {
+        let mut known: Vec<_> = self.offsets.iter().copied().flatten().collect();
+        known.sort_unstable();
+        known.get(known.len().checked_sub(1)? / 2).copied()
+    }
+}
+
+/// The last time at which a request may be executed that is given so much time from `now` on.
+#[must_use]
+pub fn not_after(now: ServerTime, budget: Duration) -> ServerTime {
+    now + budget
+}
+
+fn signed(micros: u64) -> i64 {
+    i64::try_from(micros).unwrap_or(i64::MAX)
+}
+
+fn shifted(now: Moment, offset: i64) -> ServerTime {
+    ServerTime::from_micros(now.as_micros().saturating_add_signed(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::START + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn median_ignores_one_wrong_clock() {
+        let mut clocks = NodeClocks::new(3);
+        assert_eq!(clocks.median(at(0)), None);
+        for (node, seconds) in [(0, 100), (1, 3600), (2, 101)] {
+            clocks.learn(node, at(0), at(0), ServerTime::from_millis(seconds * 1000));
+        }
+        assert_eq!(clocks.median(at(1000)), Some(ServerTime::from_millis(102_000)));
+        assert_eq!(clocks.of(1, at(1000)), Some(ServerTime::from_millis(3_601_000)));
+    }
+
+    #[test]
+    fn slow_answer_does_not_spoil_an_estimate() {
+        let mut clocks = NodeClocks::new(1);
+        clocks.learn(0, at(0), at(0), ServerTime::from_millis(50_000));
+        clocks.learn(0, at(1000), at(6000), ServerTime::from_millis(51_000));
+        assert_eq!(clocks.of(0, at(6000)), Some(ServerTime::from_millis(56_000)));
+    }
+
+    #[test]
+    fn step_of_a_clock_is_followed_at_once() {
+        let mut clocks = NodeClocks::new(1);
+        clocks.learn(0, at(0), at(0), ServerTime::from_millis(50_000));
+        clocks.learn(0, at(10), at(12), ServerTime::from_millis(20_011));
+        let seen = clocks.of(0, at(12)).unwrap();
+        assert!(
+            seen >= ServerTime::from_millis(20_011) && seen <= ServerTime::from_millis(20_013),
+            "{seen:?}"
+        );
+    }
+}

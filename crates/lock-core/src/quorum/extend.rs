@@ -1,0 +1,240 @@
+//! Renewals and re-entries: a lease lasts longer when a majority extended it in one round. Nodes that lost it are healed then.
+
+use super::{
+    background::go_on,
+    cleanup::outcome_of,
+    gather::Gather,
+    leases::LeaseRecord,
+    node::{Extended, Extension, Healed, Healing, NodeReply},
+    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    tally::{Ruling, Tally, Word},
+};
+use crate::{
+    backend::{Applied, BackendError, Reply, VoteKind, Votes},
+    ids::LeaseId,
+    name::LockName,
+    time::{Moment, ServerTime},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What is to be extended.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) name: LockName,
+    pub(super) lease: LeaseId,
+    pub(super) duration: Duration,
+    /// By the time of the quorum.
+    pub(super) not_after: ServerTime,
+    pub(super) depth: Option<u32>,
+}
+
+type Answer = Result<Reply<Extended>, BackendError>;
+
+struct Sent {
+    node: usize,
+    at: Moment,
+    answers: Vec<Result<NodeReply<Extended>, BackendError>>,
+}
+
+/// An item under way.
+struct Asked {
+    item: Item,
+    /// Its place among all items.
+    place: usize,
+    /// No node executes it after this moment, as far as the clocks are known.
+    over: Moment,
+    tally: Tally,
+    kinds: Vec<Option<VoteKind>>,
+    is_late: bool,
+}
+
+/// A round of extensions. Stragglers go on in the background when it is dropped.
+struct Extending {
+    shared: Arc<Shared>,
+    asked: Vec<Asked>,
+    coming: Gather<Sent>,
+}
+
+/// Extends leases: one answer per item, in their order.
+pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer> {
+    let begun = shared.clock.now();
+    let mut answers: Vec<Option<Answer>> = Vec::with_capacity(items.len());
+    let mut asked = Vec::new();
+    for (place, item) in items.into_iter().enumerate() {
+        let refused = match shared.too_long(item.duration) {
+            Some(error) => Some(Err(error)),
+            None => match shared.budget(begun, item.not_after) {
+                None => Some(Ok(shared.reply(Extended::Late, Votes::none()))),
+                Some(budget) => {
+                    asked.push(Asked::new(item, place, begun + budget, shared.nodes.len()));
+                    None
+                }
+            },
+        };
+        answers.push(refused);
+    }
+    let Some(deadline) = asked.iter().map(|asked| asked.over).min() else {
+        return answers.into_iter().flatten().collect();
+    };
+    let deadline = deadline - deadline.since(begun) / 10;
+    let mut round = Some(Extending::begin(shared, asked, begun));
+    if let Some(extending) = &mut round {
+        extending.decide(deadline).await;
+        for asked in &extending.asked {
+            answers[asked.place] = Some(asked.answer(shared));
+        }
+    }
+    if let Some(extending) = round.take() {
+        go_on(extending.settle());
+    }
+    answers.into_iter().flatten().collect()
+}
+
+impl Asked {
+    fn new(item: Item, place: usize, over: Moment, nodes: usize) -> Self {
+        Self { item, place, over, tally: Tally::new(nodes), kinds: vec![None; nodes], is_late: false }
+    }
+
+    /// A node answered.
+    fn hear(&mut self, shared: &Shared, node: usize, answer: Result<NodeReply<Extended>, BackendError>) {
+        let (word, kind) = match answer {
+            Ok(NodeReply { outcome: Extended::Gone, .. }) => (Word::No, VoteKind::Gone),
+            Ok(NodeReply { outcome: Extended::Late, .. }) => (Word::Out, VoteKind::Late),
+            Ok(NodeReply { outcome: Extended::Extended, age, .. }) => match shared.quarantine(node, age) {
+                // It may have forgotten another lease.
+                Some(left) => (Word::Out, VoteKind::Quarantined { left }),
+                None => (Word::Yes, VoteKind::Extended),
+            },
+            Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
+        };
+        self.is_late |= kind == VoteKind::Late;
+        self.kinds[node] = Some(kind);
+        self.tally.add(word);
+    }
+
+    fn answer(&self, shared: &Shared) -> Answer {
+        let votes = shared.votes(self.kinds.iter().cloned());
+        let outcome = match self.tally.ruling() {
+            Some(Ruling::Yes) => Extended::Extended,
+            Some(Ruling::No) => Extended::Gone,
+            Some(Ruling::Unknown) | None if self.is_late => Extended::Late,
+            Some(Ruling::Unknown) | None => {
+                return Err(shared.no_majority("extended the lease", Applied::Unknown, votes));
+            }
+        };
+        Ok(shared.reply(outcome, votes))
+    }
+}
+
+impl Extending {
+    fn begin(shared: &Arc<Shared>, asked: Vec<Asked>, at: Moment) -> Self {
+        let coming = Gather::new();
+        for (node, member) in shared.nodes.iter().enumerate() {
+            let extension = |asked: &Asked| Extension {
+                name: asked.item.name.clone(),
+                lease: asked.item.lease,
+                duration: asked.item.duration,
+                not_after: shared.not_after(node, at, asked.over.since(at)),
+                depth: asked.item.depth,
+            };
+            let items: Vec<_> = asked.iter().map(extension).collect();
+            let backend = member.backend.clone();
+            coming.push(async move { Sent { node, at, answers: backend.extend(items).await } });
+        }
+        Self { shared: shared.clone(), asked, coming }
+    }
+
+    /// Waits until every item is decided, at most until `deadline`.
+    async fn decide(&mut self, deadline: Moment) {
+        let mut until = deadline;
+        while self.asked.iter().any(|asked| asked.tally.ruling().is_none()) {
+            let clock = self.shared.clock.clone();
+            let Some(sent) = self.coming.next(&*clock, until).await else { break };
+            self.hear(sent);
+            let is_open = |asked: &Asked| asked.tally.ruling().is_none() && !asked.tally.is_lost();
+            if !self.asked.iter().any(is_open) {
+                until = until.min(clock.now() + GRACE);
+            }
+        }
+        for asked in self.asked.iter().filter(|asked| asked.tally.ruling() == Some(Ruling::Yes)) {
+            let Some(record) = self.shared.leases.find(&asked.item.name, asked.item.lease) else { continue };
+            record.extended(asked.over + asked.item.duration);
+            if let Some(depth) = asked.item.depth {
+                record.has_depth(depth);
+            }
+            for (node, kind) in asked.kinds.iter().enumerate() {
+                if *kind == Some(VoteKind::Gone) {
+                    self.heal(asked, &record, node);
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, sent: Sent) {
+        let mut answers = sent.answers.into_iter();
+        for asked in &mut self.asked {
+            let unanswered = || Err(self.shared.no_majority("answered", Applied::Unknown, Votes::none()));
+            let answer = answers.next().unwrap_or_else(unanswered);
+            if let Ok(reply) = &answer {
+                self.shared.learn(sent.node, sent.at, reply.now);
+            }
+            asked.hear(&self.shared, sent.node, answer);
+        }
+    }
+
+    /// Waits for the stragglers, and heals those that lost the lease.
+    async fn settle(mut self) {
+        let until = self.shared.clock.now() + STRAGGLER_TIMEOUT;
+        let clock = self.shared.clock.clone();
+        while let Some(sent) = self.coming.next(&*clock, until).await {
+            let (node, decided) = (sent.node, self.decided());
+            self.hear(sent);
+            for (asked, _) in
+                self.asked.iter().zip(decided).filter(|(_, ruling)| *ruling == Some(Ruling::Yes))
+            {
+                let record = self.shared.leases.find(&asked.item.name, asked.item.lease);
+                if let Some(record) = record.filter(|_| asked.kinds[node] == Some(VoteKind::Gone)) {
+                    self.heal(asked, &record, node);
+                }
+            }
+        }
+    }
+
+    /// The rulings so far. They are final: what comes later changes none.
+    fn decided(&self) -> Vec<Option<Ruling>> {
+        self.asked.iter().map(|asked| asked.tally.ruling()).collect()
+    }
+
+    /// Sets a lease again on a node that lost it, while a majority has it.
+    fn heal(&self, asked: &Asked, record: &Arc<LeaseRecord>, node: usize) {
+        let (shared, item) = (&self.shared, &asked.item);
+        let at = shared.clock.now();
+        let not_after = shared.not_after(node, at, asked.over.since(at));
+        let Some(granted) = record.heals(node, not_after, asked.over + item.duration) else { return };
+        let healing = Healing {
+            name: item.name.clone(),
+            lease: item.lease,
+            duration: item.duration,
+            not_after,
+            depth: granted.depth,
+            last: granted.last,
+            retention: granted.retention,
+        };
+        let (shared, record) = (shared.clone(), record.clone());
+        go_on(async move {
+            let coming = Gather::new();
+            let backend = shared.nodes[node].backend.clone();
+            coming.push(async move { backend.heal(healing).await });
+            let mut coming = coming;
+            match coming.next(&*shared.clock, at + STRAGGLER_TIMEOUT).await {
+                Some(answer) => {
+                    if let Ok(reply) = &answer {
+                        shared.learn(node, at, reply.now);
+                    }
+                    record.answered(node, outcome_of(&answer, |reply| reply.outcome == Healed::Set));
+                }
+                None => record.give_up(),
+            }
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! Releases: a majority answers, and all nodes are released until nothing of the lease can be left.
+
+use super::{
+    background::go_on,
+    cleanup::Cleanup,
+    gather::Gather,
+    leases::LeaseRecord,
+    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    tally::{Ruling, Tally, Word},
+};
+use crate::{
+    backend::{Applied, BackendError, ReleaseRequest, Released, Reply, VoteKind},
+    time::Moment,
+};
+use std::sync::Arc;
+
+/// The answers to a release.
+struct Answers {
+    tally: Tally,
+    kinds: Vec<Option<VoteKind>>,
+    listeners: Option<u32>,
+    held_by_other: bool,
+}
+
+impl Answers {
+    fn new(nodes: usize) -> Self {
+        Self { tally: Tally::new(nodes), kinds: vec![None; nodes], listeners: Some(0), held_by_other: false }
+    }
+
+    /// The first answer of a node counts: a repeat finds nothing.
+    fn hear(&mut self, node: usize, answer: Result<Released, BackendError>) {
+        if self.kinds[node].is_some() {
+            return;
+        }
+        let (word, kind) = match answer {
+            Ok(Released::Released { listeners }) => {
+                self.listeners = self.listeners.zip(listeners).map(|(most, here)| most.max(here));
+                (Word::Yes, VoteKind::Released)
+            }
+            Ok(Released::Kept) => (Word::Yes, VoteKind::Released),
+            Ok(Released::Gone { held_by_other }) => {
+                self.held_by_other |= held_by_other;
+                (Word::No, VoteKind::Gone)
+            }
+            Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
+        };
+        self.kinds[node] = Some(kind);
+        self.tally.add(word);
+    }
+
+    fn reply(self, shared: &Shared, yes: Released) -> Result<Reply<Released>, BackendError> {
+        let votes = shared.votes(self.kinds);
+        let outcome = match self.tally.ruling() {
+            Some(Ruling::Yes) => yes,
+            Some(Ruling::No) => Released::Gone { held_by_other: self.held_by_other },
+            Some(Ruling::Unknown) | None => {
+                return Err(shared.no_majority("released the lease", Applied::Unknown, votes));
+            }
+        };
+        Ok(shared.reply(outcome, votes))
+    }
+}
+
+/// Goes on with a release when its caller has its answer, or has gone.
+struct GoesOn(Option<Cleanup>);
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        if let Some(cleanup) = self.0.take() {
+            go_on(cleanup.finish());
+        }
+    }
+}
+
+/// Frees the lock.
+pub(super) async fn free(
+    shared: &Arc<Shared>,
+    request: ReleaseRequest,
+) -> Result<Reply<Released>, BackendError> {
+    let nodes = shared.nodes.len();
+    let record = shared.leases.find(&request.name, request.lease);
+    let record = record.unwrap_or_else(|| Arc::new(LeaseRecord::new(&request.name, request.lease, nodes)));
+    let mut cleanup = GoesOn(Some(Cleanup::release(shared, record, request.notify)));
+    let mut answers = Answers::new(nodes);
+    let mut until = Moment::NEVER;
+    while answers.tally.ruling().is_none() {
+        let Some(cleanup) = &mut cleanup.0 else { break };
+        let Some((node, answer)) = cleanup.next(until).await else { break };
+        answers.hear(node, answer);
+        if answers.tally.is_lost() {
+            until = until.min(shared.clock.now() + GRACE);
+        }
+    }
+    drop(cleanup);
+    let listeners = answers.listeners;
+    answers.reply(shared, Released::Released { listeners })
+}
+
+/// Lowers the depth, which decides nothing: the stored depth is for people.
+pub(super) async fn lower(
+    shared: &Arc<Shared>,
+    request: ReleaseRequest,
+) -> Result<Reply<Released>, BackendError> {
+    let mut coming = Gather::new();
+    for (node, member) in shared.nodes.iter().enumerate() {
+        let (backend, request, at) = (member.backend.clone(), request.clone(), shared.clock.now());
+        coming.push(async move { (node, at, backend.release(request).await) });
+    }
+    let mut answers = Answers::new(shared.nodes.len());
+    let mut until = Moment::NEVER;
+    while answers.tally.ruling().is_none() {
+        let Some((node, at, answer)) = coming.next(&*shared.clock, until).await else { break };
+        if let Ok(reply) = &answer {
+            shared.learn(node, at, reply.now);
+        }
+        answers.hear(node, answer.map(|reply| reply.outcome));
+        if answers.tally.is_lost() {
+            until = until.min(shared.clock.now() + GRACE);
+        }
+    }
+    if answers.tally.ruling() == Some(Ruling::Yes)
+        && let Some(record) = shared.leases.find(&request.name, request.lease)
+    {
+        record.has_depth(request.depth_left);
+    }
+    let clock = shared.clock.clone();
+    go_on(async move {
+        let until = clock.now() + STRAGGLER_TIMEOUT;
+        while coming.next(&*clock, until).await.is_some() {}
+    });
+    answers.reply(shared, Released::Kept)
+}

@@ -1,0 +1,266 @@
+//! Rounds as stories: proposals go out, answers come in, and the counter-examples that each rule was made for.
+
+use super::*;
+
+const CLOCK: u64 = 1_700_000_000_000_000;
+const GRANTED: Vote = Vote::Granted;
+
+struct Story {
+    round: Round,
+    clock: u64,
+}
+
+impl Story {
+    fn of(nodes: usize) -> Self {
+        Self { round: Round::begin(nodes, 0, None, CLOCK), clock: CLOCK }
+    }
+
+    fn token(&self) -> u64 {
+        self.round.proposal().token.get()
+    }
+
+    /// The node answers the current proposal.
+    fn says(&mut self, node: usize, vote: Vote) -> Step {
+        self.says_to(self.round.proposal().number, node, vote)
+    }
+
+    fn says_to(&mut self, number: u32, node: usize, vote: Vote) -> Step {
+        self.round.answered(node, number, Answer::Voted(vote), self.clock)
+    }
+
+    fn fails(&mut self, node: usize) -> Step {
+        let number = self.round.proposal().number;
+        self.round.answered(node, number, Answer::Failed("down".to_owned()), self.clock)
+    }
+}
+
+fn busy(holder: &str, seconds: u64) -> Vote {
+    Vote::Busy { holder: holder.to_owned(), remaining: Some(Duration::from_secs(seconds)), counter: 0 }
+}
+
+fn stale(counter: u64) -> Vote {
+    Vote::Stale { counter }
+}
+
+fn is_won(step: Step) -> bool {
+    matches!(step, Step::Ended(Verdict::Won { .. }))
+}
+
+#[test]
+fn majority_wins_and_nothing_changes_it() {
+    let mut story = Story::of(3);
+    assert_eq!(story.token(), CLOCK + 1);
+    assert_eq!(story.says(0, GRANTED), Step::Wait);
+    assert!(is_won(story.says(2, GRANTED)));
+    assert!(is_won(story.says(1, stale(CLOCK + 500))), "a late refusal is no reason to raise the token");
+    assert!(is_won(story.says(1, busy("other", 9))));
+}
+
+#[test]
+fn half_of_the_nodes_is_no_majority() {
+    let mut story = Story::of(4);
+    story.says(0, GRANTED);
+    assert_eq!(story.says(1, GRANTED), Step::Wait);
+    assert!(is_won(story.says(2, GRANTED)));
+}
+
+/// Votes for different proposals that are added up give a token of 2 after one of 6.
+#[test]
+fn raised_token_voids_earlier_votes() {
+    let mut story = Story::of(3);
+    let first = story.round.proposal();
+    story.says(0, GRANTED);
+    assert_eq!(story.says(1, stale(CLOCK + 6)), Step::ProposeToAll, "also to the node that granted");
+    assert_eq!(story.token(), CLOCK + 7);
+    assert_eq!(story.says_to(first.number, 2, GRANTED), Step::Wait, "a vote for the old token");
+    assert_eq!(story.says(1, GRANTED), Step::Wait, "the first vote for the new one");
+    assert!(is_won(story.says(2, GRANTED)));
+}
+
+#[test]
+fn stale_answer_to_an_old_proposal_raises_nothing() {
+    let mut story = Story::of(3);
+    let first = story.round.proposal();
+    story.says(1, stale(CLOCK + 6));
+    let raised = story.token();
+    assert_eq!(story.says_to(first.number, 2, stale(CLOCK + 9)), Step::Wait);
+    assert_eq!(story.token(), raised);
+    assert_eq!(story.says(0, stale(CLOCK + 7)), Step::ProposeToAll);
+    assert_eq!(story.token(), CLOCK + 10, "but its counter was heard");
+}
+
+#[test]
+fn clients_that_outbid_one_another_end_as_contended() {
+    let mut story = Story::of(3);
+    let mut raises = 0;
+    while story.says(0, stale(story.token() + 1)) == Step::ProposeToAll {
+        raises += 1;
+    }
+    assert_eq!(raises, MAX_RAISES);
+    assert_eq!(story.says(1, stale(0)), Step::Ended(Verdict::Contended));
+}
+
+#[test]
+fn one_holder_of_a_majority_is_busy() {
+    let mut story = Story::of(5);
+    story.says(0, busy("a", 9));
+    story.says(1, busy("a", 3));
+    let ended = story.says(2, busy("a", 5));
+    // Two free nodes and the one that is free after 3 s are a majority.
+    assert_eq!(ended, Step::Ended(Verdict::Busy { remaining: Some(Duration::from_secs(3)) }));
+}
+
+#[test]
+fn split_vote_is_contended() {
+    let mut story = Story::of(5);
+    story.says(0, GRANTED);
+    story.says(1, GRANTED);
+    story.says(2, busy("a", 9));
+    story.says(3, busy("a", 9));
+    assert_eq!(story.says(4, busy("b", 9)), Step::Ended(Verdict::Contended));
+}
+
+/// With one node down, the third answer decides, and the fourth says why.
+#[test]
+fn lost_round_waits_for_its_reason() {
+    let mut story = Story::of(5);
+    story.fails(0);
+    story.says(1, busy("a", 9));
+    assert_eq!(story.says(2, busy("a", 9)), Step::Lost);
+    assert!(story.round.is_lost());
+    assert_eq!(story.says(4, GRANTED), Step::Lost, "a grant that comes after the loss wins nothing");
+    let ended = story.says(3, busy("a", 9));
+    assert!(matches!(ended, Step::Ended(Verdict::Busy { .. })), "{ended:?}");
+}
+
+#[test]
+fn lost_round_without_a_reason_is_contended() {
+    let mut story = Story::of(5);
+    story.fails(0);
+    story.says(1, busy("a", 9));
+    story.says(2, busy("a", 9));
+    assert_eq!(story.round.end(), Verdict::Contended);
+}
+
+#[test]
+fn nodes_that_are_down_or_young_are_a_failure() {
+    let mut story = Story::of(3);
+    story.fails(0);
+    assert_eq!(story.says(1, Vote::Quarantined), Step::Ended(Verdict::Failed));
+    let mut story = Story::of(3);
+    story.says(2, GRANTED);
+    story.fails(0);
+    assert!(is_won(story.says(1, GRANTED)), "one of them is not");
+}
+
+/// The votes of young nodes do not count: the leases that they forgot may last.
+#[test]
+fn quarantined_node_gives_no_majority() {
+    let mut story = Story::of(5);
+    story.says(3, GRANTED);
+    story.says(4, GRANTED);
+    story.says(2, Vote::Quarantined);
+    story.says(0, busy("a", 9));
+    assert_eq!(story.says(1, busy("a", 9)), Step::Ended(Verdict::Contended));
+}
+
+#[test]
+fn late_node_is_asked_again() {
+    let mut story = Story::of(3);
+    for _ in 0..MAX_LATES {
+        assert_eq!(story.says(1, Vote::Late), Step::ProposeTo(1));
+    }
+    assert_eq!(story.says(1, Vote::Late), Step::Wait);
+    for _ in 0..MAX_LATES {
+        story.says(0, Vote::Late);
+    }
+    assert_eq!(story.says(0, Vote::Late), Step::Ended(Verdict::Late));
+}
+
+/// The clock of this machine is an hour behind, and the nodes say so.
+#[test]
+fn token_follows_the_clocks_of_the_nodes() {
+    let mut story = Story::of(3);
+    story.clock += 3_600_000_000;
+    assert_eq!(story.says(0, Vote::ClockOff), Step::Wait);
+    assert_eq!(story.says(1, Vote::ClockOff), Step::ProposeToAll);
+    assert_eq!(story.token(), CLOCK + 3_600_000_001);
+    story.says(0, GRANTED);
+    assert!(is_won(story.says(1, GRANTED)));
+}
+
+/// Lost for other reasons, but the next round may win.
+#[test]
+fn first_round_of_a_wrong_clock_is_contended() {
+    let mut story = Story::of(5);
+    story.says(0, busy("a", 9));
+    story.says(1, busy("a", 9));
+    story.says(2, Vote::Quarantined);
+    story.clock += 3_600_000_000;
+    story.says(3, Vote::ClockOff);
+    assert_eq!(story.says(4, Vote::ClockOff), Step::Ended(Verdict::Contended));
+}
+
+#[test]
+fn one_wrong_clock_is_one_refused_vote() {
+    let mut story = Story::of(3);
+    assert_eq!(story.says(0, Vote::ClockOff), Step::Wait);
+    story.says(1, GRANTED);
+    assert!(is_won(story.says(2, GRANTED)));
+}
+
+/// A counter that one node has from a clock an hour ahead would close the name for an hour.
+#[test]
+fn one_far_counter_does_not_raise_the_token() {
+    let mut story = Story::of(3);
+    let far = CLOCK + 3_600_000_000;
+    assert_eq!(story.says(0, stale(far)), Step::Wait);
+    story.says(1, GRANTED);
+    assert!(is_won(story.says(2, GRANTED)));
+    assert_eq!(story.token(), CLOCK + 1);
+}
+
+/// A floor that an application asked for once puts the counters of all nodes far ahead.
+#[test]
+fn far_counter_of_a_majority_raises_the_token() {
+    let mut story = Story::of(3);
+    let far = CLOCK + 5_000_000;
+    assert_eq!(story.says(0, stale(far)), Step::Wait);
+    assert_eq!(story.says(1, stale(far)), Step::ProposeToAll);
+    assert_eq!(story.token(), far + 1);
+}
+
+#[test]
+fn range_ends_within_the_lead_of_the_clock() {
+    let range = |reserve, floor| {
+        let Ballot { token, last, .. } = Round::begin(3, reserve, floor, CLOCK).proposal();
+        (token.get() - CLOCK, last.get() - CLOCK)
+    };
+    assert_eq!(range(0, None), (1, 1));
+    assert_eq!(range(256, None), (1, 257));
+    assert_eq!(range(u32::MAX, None), (1, LEAD));
+    assert_eq!(range(9, Some(FencingToken::new(CLOCK + 5_000))), (5_001, 5_001));
+}
+
+/// Of three healthy nodes, the maximum over the majorities {0, 1}, {0, 2}, {1, 2} of three holds is 1, 2, 2.
+#[test]
+fn tokens_of_overlapping_majorities_grow() {
+    let mut counters = [0u64; 3];
+    let mut tokens = Vec::new();
+    for quorum in [[0, 1], [0, 2], [1, 2]] {
+        let mut story = Story::of(3);
+        let mut next = quorum.to_vec();
+        while let Some(node) = next.pop() {
+            let token = story.token();
+            let vote = if token > counters[node] { GRANTED } else { stale(counters[node]) };
+            if vote == GRANTED {
+                counters[node] = token;
+            }
+            if story.says(node, vote) == Step::ProposeToAll {
+                next = quorum.to_vec();
+            }
+        }
+        tokens.push(story.token());
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}

@@ -1,0 +1,137 @@
+//! What all operations of a quorum share: its nodes, their clocks, the leases, and how an answer is made.
+
+use super::{
+    clocks::{NodeClocks, not_after},
+    leases::Leases,
+    member::Member,
+    round::majority,
+};
+use crate::{
+    backend::{Applied, BackendError, BackendErrorKind, NodeVote, Reply, VoteKind, Votes},
+    clock::Clock,
+    random::Random,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+        lock, rank,
+    },
+    time::{Moment, ServerTime},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A quorum time that falls by less than this is an estimate that was corrected, and is held back.
+const STEP: Duration = Duration::from_secs(1);
+/// The time for which the background waits for an answer that no decision needs.
+pub(super) const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(3);
+/// The time that a lost decision waits for answers that may tell its reason.
+pub(super) const GRACE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) nodes: Vec<Member>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) max_lease: Duration,
+    pub(super) leases: Leases,
+    pub(super) random: Random,
+    clocks: Mutex<rank::QuorumClocks, NodeClocks>,
+    last_now: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        nodes: Vec<Member>,
+        clock: Arc<dyn Clock>,
+        max_lease: Duration,
+        random: Random,
+    ) -> Self {
+        let clocks = Mutex::new(NodeClocks::new(nodes.len()));
+        let (leases, last_now) = (Leases::default(), AtomicU64::new(0));
+        Self { nodes, clock, max_lease, leases, random, clocks, last_now }
+    }
+
+    pub(super) fn majority(&self) -> usize {
+        majority(self.nodes.len())
+    }
+
+    /// An answer of this node carried that time.
+    pub(super) fn learn(&self, node: usize, sent: Moment, executed: ServerTime) {
+        lock(&self.clocks).learn(node, sent, self.clock.now(), executed);
+    }
+
+    /// The clock of this process, corrected by the median of the nodes; before the first answer, the wall clock of this
+    /// machine.
+    pub(super) fn quorum_time(&self, now: Moment) -> ServerTime {
+        let median = lock(&self.clocks).median(now);
+        median.unwrap_or_else(|| self.clock.wall())
+    }
+
+    /// The last time of this node at which a request may be executed that is given so much time.
+    pub(super) fn not_after(&self, node: usize, now: Moment, budget: Duration) -> ServerTime {
+        let of_node = lock(&self.clocks).of(node, now);
+        not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
+    }
+
+    /// The time that is left until `not_after`; `None` if it has passed.
+    pub(super) fn budget(&self, now: Moment, not_after: ServerTime) -> Option<Duration> {
+        let quorum = self.quorum_time(now);
+        (quorum <= not_after).then(|| not_after.since(quorum))
+    }
+
+    /// The time for which a node of that age does not vote, if it does not.
+    pub(super) fn quarantine(&self, node: usize, age: Duration) -> Option<Duration> {
+        let min = self.nodes[node].min_age(self.max_lease);
+        (age < min).then(|| min - age)
+    }
+
+    /// An answer of the quorum.
+    pub(super) fn reply<T>(&self, outcome: T, votes: Votes) -> Reply<T> {
+        let now = self.quorum_time(self.clock.now()).as_micros();
+        let before = self.last_now.load(Ordering::Relaxed);
+        let held_back = before.saturating_sub(now) < u64::try_from(STEP.as_micros()).unwrap_or(u64::MAX);
+        let shown = if held_back { now.max(before) } else { now };
+        self.last_now.store(shown, Ordering::Relaxed);
+        Reply::new(ServerTime::from_micros(shown), outcome).with_votes(votes)
+    }
+
+    /// The votes, in the order of the nodes.
+    pub(super) fn votes(&self, kinds: impl IntoIterator<Item = Option<VoteKind>>) -> Votes {
+        let vote = |(member, kind): (&Member, Option<VoteKind>)| {
+            NodeVote::new(member.name.clone(), kind.unwrap_or(VoteKind::NoAnswer))
+        };
+        self.nodes.iter().zip(kinds).map(vote).collect()
+    }
+
+    /// A lease that is longer than the time for which a node without its data does not vote.
+    pub(super) fn too_long(&self, lease: Duration) -> Option<BackendError> {
+        (lease > self.max_lease).then(|| {
+            let most = self.max_lease;
+            let message = format!(
+                "a lease of {lease:?} is longer than the {most:?} of this quorum: use a shorter lease, or raise \
+                 `max_lease` of the quorum on all clients"
+            );
+            BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
+        })
+    }
+
+    /// No majority decided.
+    pub(super) fn no_majority(&self, what: &str, applied: Applied, votes: Votes) -> BackendError {
+        let needed = self.majority();
+        let left = votes.iter().filter_map(|vote| match vote.kind {
+            VoteKind::Quarantined { left } => Some(left),
+            _ => None,
+        });
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable();
+        // The end of the quarantine after which a majority votes.
+        let last = (needed + left.len()).checked_sub(votes.len() + 1).and_then(|place| left.get(place));
+        let quarantine = last.map_or(String::new(), |left| {
+            format!("; too many nodes have not proved that they kept their data: they vote in {left:.1?}")
+        });
+        let message = format!("no majority of {needed} nodes {what}{quarantine}");
+        let kind = match applied {
+            Applied::No => BackendErrorKind::Unavailable,
+            Applied::Unknown => BackendErrorKind::Timeout,
+        };
+        BackendError::new(kind, applied, message).with_votes(votes)
+    }
+}

@@ -1,0 +1,95 @@
+//! Counts the answers to a question that a majority decides with yes or no.
+
+use super::round::majority;
+
+/// The answers so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tally {
+    nodes: usize,
+    yes: usize,
+    no: usize,
+    out: usize,
+}
+
+/// An answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Word {
+    /// Certainly yes.
+    Yes,
+    /// Certainly no.
+    No,
+    /// No answer that counts: an error, a node that is too young to vote, a request that came too late.
+    Out,
+}
+
+/// The decision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ruling {
+    /// A majority said yes.
+    Yes,
+    /// So many said no that no majority can say yes.
+    No,
+    /// Neither.
+    Unknown,
+}
+
+impl Tally {
+    /// Nobody has answered.
+    #[must_use]
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes, yes: 0, no: 0, out: 0 }
+    }
+
+    /// A node answered.
+    pub fn add(&mut self, word: Word) {
+        match word {
+            Word::Yes => self.yes += 1,
+            Word::No => self.no += 1,
+            Word::Out => self.out += 1,
+        }
+    }
+
+    /// The decision, as soon as nothing can change it.
+    #[must_use]
+    pub fn ruling(&self) -> Option<Ruling> {
+        let waiting = self.nodes - self.yes - self.no - self.out;
+        let (yes, no) = (majority(self.nodes), self.nodes - majority(self.nodes) + 1);
+        match self {
+            _ if self.yes >= yes => Some(Ruling::Yes),
+            _ if self.no >= no => Some(Ruling::No),
+            _ if self.yes + waiting < yes && self.no + waiting < no => Some(Ruling::Unknown),
+            _ => None,
+        }
+    }
+
+    /// Whether a majority can no longer say yes.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.no + self.out > self.nodes - majority(self.nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ruling(nodes: usize, words: &[Word]) -> Option<Ruling> {
+        let mut tally = Tally::new(nodes);
+        words.iter().for_each(|word| tally.add(*word));
+        tally.ruling()
+    }
+
+    #[test]
+    fn majority_decides_without_the_rest() {
+        use Word::{No, Out, Yes};
+        assert_eq!(ruling(3, &[Yes]), None);
+        assert_eq!(ruling(3, &[Yes, Yes]), Some(Ruling::Yes));
+        assert_eq!(ruling(5, &[No, No]), None);
+        assert_eq!(ruling(5, &[No, No, No]), Some(Ruling::No));
+        assert_eq!(ruling(3, &[Out, Out]), Some(Ruling::Unknown));
+        assert_eq!(ruling(3, &[Out, No]), None, "the third may say no");
+        assert_eq!(ruling(3, &[Out, No, Yes]), Some(Ruling::Unknown), "gone needs certain answers");
+        assert_eq!(ruling(4, &[Yes, Yes]), None, "two of four are no majority");
+        assert_eq!(ruling(4, &[No, No]), Some(Ruling::No));
+    }
+}

@@ -1,0 +1,43 @@
+//! Waits for a moment of a clock.
+
+use crate::{
+    clock::Clock,
+    driver::has_timer,
+    sync::{Sleep, sleep},
+    time::Moment,
+};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+/// Fires at a moment that may change. A timer of the runtime may fire late or early: the clock decides.
+#[derive(Default)]
+pub(super) struct Timer(Option<(Moment, Pin<Box<Sleep>>)>);
+
+/// Waits until then; for ever where there is no timer.
+pub(super) async fn pause(clock: &dyn Clock, until: Moment) {
+    let mut timer = Timer::default();
+    poll_fn(|cx| timer.poll(cx, clock, until)).await;
+}
+
+impl Timer {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock, until: Moment) -> Poll<()> {
+        loop {
+            let now = clock.now();
+            if now >= until {
+                return Poll::Ready(());
+            }
+            let (at, mut sleep) = match self.0.take().filter(|(at, _)| *at == until) {
+                Some(timer) => timer,
+                None if has_timer() => (until, Box::pin(sleep(until.since(now)))),
+                None => return Poll::Pending,
+            };
+            if sleep.as_mut().poll(cx).is_pending() {
+                self.0 = Some((at, sleep));
+                return Poll::Pending;
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The store rules of a node of a quorum: a vote on a proposed token, a heal, and an extension that may set the depth.
+
+use super::{
+    Held, Slot, expiry,
+    tokens::{Counter, raise},
+};
+use crate::{
+    ids::LeaseId,
+    quorum::{Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, Proposal, TOKEN_BOUND, Vote},
+    time::ServerTime,
+};
+use std::time::Duration;
+
+impl Slot {
+    /// Votes on a proposal. `age` is the time for which this store has kept its data.
+    pub fn propose(
+        &mut self,
+        now: ServerTime,
+        age: Duration,
+        p: &Proposal,
+        retention: Option<Duration>,
+    ) -> Vote {
+        self.expire(now);
+        if now > p.not_after {
+            return Vote::Late;
+        }
+        if age < p.min_age {
+            return Vote::Quarantined;
+        }
+        let counter = self.counter.as_ref().map_or(0, Counter::last);
+        if let Some(held) = self.held.as_ref().filter(|held| held.lease != p.lease) {
+            let (holder, remaining) = (held.lease.to_string(), Some(held.remaining(now)));
+            return Vote::Busy { holder, remaining, counter };
+        }
+        let is_repeat = self.held.is_some() && counter == p.last.get();
+        if !is_repeat {
+            if p.token.get() <= counter {
+                return Vote::Stale { counter };
+            }
+            if !is_near_clock(now, counter, p) {
+                return Vote::ClockOff;
+            }
+            raise(&mut self.counter, now, p.last.get(), retention);
+        }
+        self.hold(now, p.lease, p.duration, 1);
+        Vote::Granted
+    }
+
+    /// Sets a lease that this store lost, unless another holds the lock.
+    pub fn heal(&mut self, now: ServerTime, h: &Healing, retention: Option<Duration>) -> Healed {
+        self.expire(now);
+        if now > h.not_after {
+            return Healed::Late;
+        }
+        if self.held.as_ref().is_some_and(|held| held.lease != h.lease) {
+            return Healed::Busy;
+        }
+        let counter = self.counter.as_ref().map_or(0, Counter::last);
+        raise(&mut self.counter, now, counter.max(h.last.get()), retention);
+        self.hold(now, h.lease, h.duration, h.depth);
+        Healed::Set
+    }
+
+    /// Extends a lease that is there, and sets its depth if one is given.
+    pub fn extend(&mut self, now: ServerTime, e: &Extension) -> Extended {
+        self.expire(now);
+        if now > e.not_after {
+            return Extended::Late;
+        }
+        let Some(held) = self.held_by(e.lease) else { return Extended::Gone };
+        held.depth = e.depth.unwrap_or(held.depth);
+        held.raise_expiry(now, e.duration);
+        Extended::Extended
+    }
+
+    /// Raises the expiry of the lease, or sets it.
+    fn hold(&mut self, now: ServerTime, lease: LeaseId, duration: Duration, depth: u32) {
+        match &mut self.held {
+            Some(held) => held.raise_expiry(now, duration),
+            free => *free = Some(Held { lease, depth, expires_ms: expiry(now, duration) }),
+        }
+    }
+}
+
+/// A client whose clock is years ahead would otherwise lift every counter for ever, and one that is behind would take tokens
+/// that were given out before a loss of the counter.
+fn is_near_clock(now: ServerTime, counter: u64, p: &Proposal) -> bool {
+    let (clock, distance) = (now.as_micros(), ServerTime::default() + MAX_CLOCK_DISTANCE);
+    let floor = p.floor.map_or(0, |floor| floor.get());
+    let highest = counter.max(clock).max(floor).saturating_add(distance.as_micros());
+    p.token.get() > clock.saturating_sub(distance.as_micros())
+        && p.token.get() <= highest
+        && p.last.get() <= highest
+        && p.last.get() < TOKEN_BOUND
+}

@@ -1,0 +1,117 @@
+//! A node of a quorum that a test takes down, silences or empties.
+
+use async_trait::async_trait;
+use lock_core::{
+    LockName, MemoryBackend,
+    backend::{
+        AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, SubscriberId, Subscriptions, WakeListener,
+    },
+    clock::{ServerTime, TestClock},
+    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
+};
+use std::{
+    future::{Future, pending},
+    sync::{Arc, Mutex, Weak},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Up,
+    /// Refuses connections.
+    Down,
+    /// Executes nothing and answers nothing, as a stopped process.
+    Stopped,
+    /// Executes everything; its answers are lost.
+    Mute,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct TestNode {
+    pub(super) memory: MemoryBackend,
+    mode: Arc<Mutex<Mode>>,
+}
+
+impl TestNode {
+    pub(super) fn new() -> Self {
+        let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
+        Self { memory, mode: Arc::new(Mutex::new(Mode::Up)) }
+    }
+
+    pub(super) fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+    }
+
+    async fn carry<T>(&self, work: impl Future<Output = T>) -> Result<T, BackendError> {
+        let mode = *self.mode.lock().unwrap();
+        let failed = |applied| Err(BackendError::new(BackendErrorKind::Unavailable, applied, "is down"));
+        match mode {
+            Mode::Up => Ok(work.await),
+            Mode::Down => failed(Applied::No),
+            Mode::Stopped => pending().await,
+            Mode::Mute => {
+                work.await;
+                failed(Applied::Unknown)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for TestNode {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.memory.server_now(name)
+    }
+    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        self.carry(self.memory.acquire(r)).await?
+    }
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        let asked = items.len();
+        let answers = self.carry(self.memory.renew(items)).await;
+        answers.unwrap_or_else(|error| vec![Err(error); asked])
+    }
+    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.carry(self.memory.release(r)).await?
+    }
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.carry(self.memory.inspect(name)).await?
+    }
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
+        self.carry(self.memory.force_release(r)).await?
+    }
+}
+
+#[async_trait]
+impl Subscriptions for TestNode {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        self.memory.register_listener(listener)
+    }
+    async fn subscribe(&self, id: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.carry(self.memory.subscribe(id, name)).await?
+    }
+    async fn unsubscribe(&self, id: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.carry(self.memory.unsubscribe(id, name)).await?
+    }
+}
+
+#[async_trait]
+impl QuorumNode for TestNode {
+    async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
+        self.carry(self.memory.propose(p)).await?
+    }
+    async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
+        let asked = items.len();
+        let answers = self.carry(self.memory.extend(items)).await;
+        answers.unwrap_or_else(|error| vec![Err(error); asked])
+    }
+    async fn heal(&self, h: Healing) -> Result<NodeReply<Healed>, BackendError> {
+        self.carry(self.memory.heal(h)).await?
+    }
+    async fn verify(&self) -> Result<(), BackendError> {
+        self.carry(self.memory.verify()).await?
+    }
+}

@@ -1,0 +1,59 @@
+//! A quorum of in-memory stores conforms like a single store, in virtual time: of three and of five nodes, declared durable
+//! and not.
+
+use lock_core::{
+    MemoryBackend, Store,
+    clock::{Clock, TestClock},
+    quorum::{Member, QuorumBackend},
+};
+use lock_testkit::conformance::Harness;
+use std::{sync::Arc, time::Duration};
+
+/// The suite has leases of half an hour.
+const MAX_LEASE: Duration = Duration::from_secs(3600);
+
+struct Quorum {
+    nodes: usize,
+    is_durable: bool,
+}
+
+fn member(number: usize) -> Member {
+    Member::new(format!("node-{number}"), MemoryBackend::with_clock(Arc::new(TestClock::new())))
+}
+
+fn quorum(members: Vec<Member>) -> Store {
+    let clock = Arc::new(TestClock::new());
+    QuorumBackend::builder(members).max_lease(MAX_LEASE).clock(clock).build().unwrap().into()
+}
+
+impl Harness for Quorum {
+    async fn store(&self) -> Store {
+        let members = (0..self.nodes).map(member);
+        if self.is_durable {
+            return quorum(members.map(Member::durable).collect());
+        }
+        let store = quorum(members.collect());
+        // A new fleet waits once.
+        tokio::time::sleep(MAX_LEASE).await;
+        store
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(TestClock::new())
+    }
+}
+
+mod of_three {
+    use super::Quorum;
+    lock_testkit::conformance!(Quorum { nodes: 3, is_durable: true }, start_paused = true);
+}
+
+mod of_five {
+    use super::Quorum;
+    lock_testkit::conformance!(Quorum { nodes: 5, is_durable: true }, start_paused = true);
+}
+
+mod undeclared {
+    use super::Quorum;
+    lock_testkit::conformance!(Quorum { nodes: 3, is_durable: false }, start_paused = true);
+}

@@ -1,0 +1,67 @@
+//! A client: its round, what it holds, and what may be left of its leases.
+
+use super::NODES;
+use lock_core::{
+    clock::ServerTime,
+    model::quorum::{Residue, Round},
+};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    pub(super) phase: Phase,
+    pub(super) rounds_left: u8,
+    /// Rounds that were lost since time went on, or somebody released a hold.
+    pub(super) lost: u8,
+    /// Every lease that it ever drew, by number.
+    pub(super) leases: Vec<Lease>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Phase {
+    /// It may begin a round.
+    Idle,
+    /// It lost a round, and waits for the next step of time or a wake-up.
+    Waiting,
+    Asking(Asking),
+    /// Valid before this step of time.
+    Holding {
+        lease: u8,
+        until: u8,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Asking {
+    pub(super) lease: u8,
+    pub(super) begun: u8,
+    pub(super) round: Round,
+    /// The highest token that a client had been given when the first vote that counts was cast.
+    pub(super) given: Option<u64>,
+    /// The most grants of a node that voted.
+    pub(super) grants: u64,
+}
+
+/// What may be left of a lease, by node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Lease {
+    pub(super) nodes: [Trace; NODES],
+    pub(super) retired: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Trace {
+    pub(super) residue: Residue,
+    pub(super) releasing: bool,
+    /// The next release proves something after this time of the node.
+    pub(super) proof_after: Option<ServerTime>,
+}
+
+impl Client {
+    pub(super) fn new(rounds: u8) -> Self {
+        Self { phase: Phase::Idle, rounds_left: rounds, lost: 0, leases: Vec::new() }
+    }
+
+    pub(super) fn is_valid(&self, ticks: u8) -> bool {
+        matches!(self.phase, Phase::Holding { until, .. } if ticks < until)
+    }
+}

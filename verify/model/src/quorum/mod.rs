@@ -1,0 +1,32 @@
+//! A second model: rounds of a quorum, over the decisions of `lock-core` as they are ([`Round`](lock_core::model::quorum::Round),
+//! [`Residue`](lock_core::model::quorum::Residue), [`NodeClocks`](lock_core::model::quorum::NodeClocks)) and the real rules of
+//! its nodes.
+//!
+//! ```text
+//!   client: round, residues ─▶ proposals, releases ─▶ ┌ in flight ┐ ─▶ rules of a node (real)
+//!              ▲ votes ◀──────────────────────────────┤ lost, slow │      restarts without data
+//! ```
+//!
+//! It has two modes. With time, clocks run at one speed, and exclusion must hold. Without time, every lease may end at any
+//! moment and clocks stand still: the order of tokens must hold all the same, as long as the nodes keep their counters.
+//!
+//! It is kinder than the worst in these ways: clients do not renew, so heals are not searched; a message that is not slow
+//! arrives before time goes on; and the clocks of the nodes are known to the clients from the beginning.
+
+mod act;
+mod client;
+mod config;
+mod message;
+mod model;
+mod node;
+mod step;
+mod world;
+
+pub use act::QuorumAct;
+pub use config::{QuorumBudget, QuorumConfig};
+pub use message::{QuorumMessage, Sort};
+pub use model::{QuorumLaw, QuorumModel};
+pub use world::QuorumWorld;
+
+/// The nodes of the model.
+pub const NODES: usize = 3;

@@ -1,0 +1,100 @@
+//! A node: the real rules, and its age.
+
+use super::{
+    config::{LEASE, QuorumConfig, TICK},
+    message::{QuorumMessage, Sort},
+};
+use lock_core::{
+    LockName,
+    backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released, Retention},
+    model::Slot,
+    quorum::{Proposal, Vote},
+};
+use lock_testkit::planted::PlantedBug;
+use std::{sync::LazyLock, time::Duration};
+use uuid::Uuid;
+
+/// Without time, only an act ends a lease.
+const ENDLESS: Duration = Duration::from_secs(1 << 40);
+/// Of a node that never lost its data.
+const OLD: Duration = Duration::from_secs(1 << 20);
+
+static NAME: LazyLock<LockName> =
+    LazyLock::new(|| LockName::new("x").unwrap_or_else(|error| panic!("a lock name: {error}")));
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub(super) slot: Slot,
+    /// It lost its data at this step of time.
+    lost_at: Option<u8>,
+    /// How often it granted.
+    pub(super) grants: u64,
+}
+
+pub(super) fn id_of(client: usize, lease: u8) -> LeaseId {
+    LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(client as u128 + 1)), LeaseNumber::new(lease.into()))
+}
+
+/// What a request did.
+pub(super) struct Executed {
+    pub(super) answer: QuorumMessage,
+    /// The lease was granted.
+    pub(super) granted: bool,
+    /// Waiters are notified.
+    pub(super) notifies: bool,
+}
+
+impl Node {
+    /// Loses everything.
+    pub(super) fn crash(&mut self, ticks: u8) {
+        *self = Self { slot: Slot::default(), lost_at: Some(ticks), grants: 0 };
+    }
+
+    /// Is held by somebody outside of the search.
+    pub(super) fn holds(&mut self, config: &QuorumConfig, node: usize) {
+        let now = config.time_of(node, 0);
+        let mode = AcquireMode::New { reserve: 0, floor: None };
+        self.slot.acquire(now, id_of(usize::from(u8::MAX), 0), ENDLESS, now, mode, None);
+    }
+
+    /// Executes a request. `given` is the highest token that a client was given so far.
+    pub(super) fn execute(
+        &mut self,
+        config: &QuorumConfig,
+        ticks: u8,
+        given: u64,
+        request: &QuorumMessage,
+    ) -> Executed {
+        let now = config.time_of(request.node, ticks);
+        let lease = id_of(request.client, request.lease);
+        let (mut granted, mut notifies) = (false, false);
+        let sort = match request.sort.clone() {
+            Sort::Propose { number, token, last, not_after } => {
+                let age = self.lost_at.map_or(OLD, |lost_at| TICK * u32::from(ticks - lost_at));
+                let proposal = Proposal {
+                    name: NAME.clone(),
+                    lease,
+                    duration: if config.ticks.is_some() { LEASE } else { ENDLESS },
+                    not_after,
+                    token,
+                    last,
+                    floor: None,
+                    min_age: if config.has(PlantedBug::NoQuarantine) { Duration::ZERO } else { LEASE },
+                    retention: Retention::Forever,
+                };
+                let vote = self.slot.propose(now, age, &proposal, None);
+                granted = vote == Vote::Granted;
+                self.grants += u64::from(granted);
+                Sort::Voted { number, vote, grants: self.grants, given }
+            }
+            Sort::Release { release, notify } => {
+                let released = self.slot.release(now, lease, 0);
+                notifies = notify == NotifyWaiters::Yes && matches!(released, Released::Released { .. });
+                Sort::Released { release, executed: now }
+            }
+            answer => answer,
+        };
+        let answer = QuorumMessage { slow: false, sort, ..*request };
+        Executed { answer, granted, notifies }
+    }
+}

@@ -1,0 +1,336 @@
+//! What each act does.
+
+use super::{
+    NODES,
+    act::QuorumAct,
+    client::{Asking, Lease, Phase, Trace},
+    config::{LEASE, QuorumConfig, TICK},
+    message::{QuorumMessage, Sort},
+    model::QuorumLaw,
+    node::Executed,
+    world::QuorumWorld,
+};
+use lock_core::{
+    backend::NotifyWaiters,
+    clock::ServerTime,
+    model::quorum::{Answer, Outcome, Round, Step, Verdict, not_after},
+    quorum::Vote,
+};
+use lock_testkit::planted::PlantedBug;
+
+/// Leases last so many steps of time.
+const LEASE_TICKS: u8 = (LEASE.as_secs() / TICK.as_secs()) as u8;
+/// A second lost round of a client while nothing else happens is a circle of clients that wake one another.
+const MAX_LOST: u8 = 1;
+
+impl QuorumWorld {
+    pub(super) fn acts(&self, config: &QuorumConfig, acts: &mut Vec<QuorumAct>) {
+        if self.broken.is_some() {
+            return;
+        }
+        // What arrives at once unless a fault delays or loses it: answers and releases. Only proposals race.
+        if let Some(place) = self.net.iter().position(QuorumMessage::is_prompt) {
+            acts.push(QuorumAct::Arrive(place));
+            return self.faults_of(place, acts);
+        }
+        for (number, client) in self.clients.iter().enumerate() {
+            match &client.phase {
+                Phase::Idle if client.rounds_left > 0 => acts.push(QuorumAct::Begin(number)),
+                Phase::Asking(_) if self.faults.give_up > 0 => acts.push(QuorumAct::GiveUp(number)),
+                Phase::Holding { .. } => acts.push(QuorumAct::Free(number)),
+                _ => {}
+            }
+        }
+        for place in 0..self.net.len() {
+            acts.push(QuorumAct::Arrive(place));
+            self.faults_of(place, acts);
+        }
+        match config.ticks {
+            Some(end) => {
+                if self.ticks < end && self.net.iter().all(|message| message.slow) {
+                    acts.push(QuorumAct::Tick);
+                }
+            }
+            None => {
+                let is_held = |node: &usize| {
+                    self.nodes[*node].slot.clone().inspect(config.time_of(*node, self.ticks)).is_some()
+                };
+                acts.extend((0..NODES).filter(is_held).map(QuorumAct::Expire));
+            }
+        }
+        if self.faults.crash > 0 {
+            acts.extend((0..NODES).map(QuorumAct::Crash));
+        }
+    }
+
+    fn faults_of(&self, place: usize, acts: &mut Vec<QuorumAct>) {
+        if self.faults.lose > 0 {
+            acts.push(QuorumAct::Lose(place));
+        }
+        if self.faults.slow > 0 && !self.net[place].slow {
+            acts.push(QuorumAct::Delay(place));
+        }
+    }
+
+    pub(super) fn step(&mut self, config: &QuorumConfig, act: QuorumAct) {
+        match act {
+            QuorumAct::Begin(client) => self.begin(config, client),
+            QuorumAct::GiveUp(client) => {
+                self.faults.give_up -= 1;
+                if let Phase::Asking(Asking { lease, .. }) = self.clients[client].phase {
+                    self.clients[client].phase = Phase::Waiting;
+                    self.clients.iter_mut().for_each(|client| client.lost = 0);
+                    self.retire(config, client, lease, NotifyWaiters::Yes);
+                }
+            }
+            QuorumAct::Free(client) => {
+                if let Phase::Holding { lease, .. } = self.clients[client].phase {
+                    self.clients[client].phase = Phase::Idle;
+                    self.clients.iter_mut().for_each(|client| client.lost = 0);
+                    self.retire(config, client, lease, NotifyWaiters::Yes);
+                }
+            }
+            QuorumAct::Arrive(place) => self.arrive(config, place),
+            QuorumAct::Lose(place) => {
+                self.faults.lose -= 1;
+                self.net.remove(place);
+            }
+            QuorumAct::Delay(place) => {
+                self.faults.slow -= 1;
+                let message = self.net.remove(place);
+                self.send(QuorumMessage { slow: true, ..message });
+            }
+            QuorumAct::Crash(node) => {
+                self.faults.crash -= 1;
+                self.nodes[node].crash(self.ticks);
+            }
+            QuorumAct::Expire(node) => {
+                let now = config.time_of(node, self.ticks);
+                if let Some((holder, ..)) = self.nodes[node].slot.inspect(now) {
+                    self.nodes[node].slot.release(now, holder, 0);
+                }
+            }
+            QuorumAct::Tick => self.tick(config),
+        }
+        // Without faults to come, there is nothing to choose.
+        while self.faults.lose + self.faults.slow == 0
+            && let Some(place) = self.net.iter().position(QuorumMessage::is_prompt)
+        {
+            self.arrive(config, place);
+        }
+        if config.ticks.is_some() && self.holders() > 1 {
+            self.breaks(config, QuorumLaw::Exclusion);
+        }
+    }
+
+    fn arrive(&mut self, config: &QuorumConfig, place: usize) {
+        let message = self.net.remove(place);
+        match message.is_request() {
+            true => self.execute(config, &message),
+            false => self.hear(config, message),
+        }
+    }
+
+    fn tick(&mut self, config: &QuorumConfig) {
+        self.ticks += 1;
+        for number in 0..self.clients.len() {
+            let client = &mut self.clients[number];
+            client.lost = 0;
+            match client.phase {
+                Phase::Waiting => client.phase = Phase::Idle,
+                Phase::Holding { lease, until } if self.ticks >= until => {
+                    client.phase = Phase::Idle;
+                    self.retire(config, number, lease, NotifyWaiters::Yes);
+                }
+                Phase::Asking(Asking { lease, begun, .. }) if self.ticks > begun + 1 => {
+                    client.phase = Phase::Waiting;
+                    self.retire(config, number, lease, NotifyWaiters::Yes);
+                }
+                _ => {}
+            }
+            for lease in 0..self.clients[number].leases.len() {
+                self.release(config, number, lease as u8, NotifyWaiters::No);
+            }
+        }
+    }
+
+    fn begin(&mut self, config: &QuorumConfig, number: usize) {
+        let clock = self.clock(config);
+        let client = &mut self.clients[number];
+        client.rounds_left -= 1;
+        let reuses = config.has(PlantedBug::ReusesLease) && !client.leases.is_empty();
+        if reuses {
+            client.leases[0].retired = false;
+        } else {
+            client.leases.push(Lease::default());
+        }
+        let lease = (client.leases.len() - 1) as u8;
+        let round = Round::begin(NODES, 0, None, clock);
+        client.phase = Phase::Asking(Asking { lease, begun: self.ticks, round, given: None, grants: 0 });
+        (0..NODES).for_each(|node| self.propose(config, number, node));
+    }
+
+    /// The corrected clock of the clients.
+    fn clock(&self, config: &QuorumConfig) -> u64 {
+        let (clocks, now) = config.clocks(self.ticks);
+        clocks.median(now).map_or(0, ServerTime::as_micros)
+    }
+
+    fn propose(&mut self, config: &QuorumConfig, number: usize, node: usize) {
+        let Phase::Asking(Asking { lease, begun, round, .. }) = &self.clients[number].phase else { return };
+        let (lease, ballot, begun) = (*lease, round.proposal(), *begun);
+        let until = match config.ticks {
+            None => ServerTime::from_micros(u64::MAX),
+            Some(_) => {
+                let (clocks, now) = config.clocks(self.ticks);
+                let of_node = match config.has(PlantedBug::OneClockForNodes) {
+                    true => clocks.median(now),
+                    false => clocks.of(node, now),
+                };
+                not_after(
+                    of_node.unwrap_or_default(),
+                    TICK * u32::from(begun + 1 - self.ticks.min(begun + 1)),
+                )
+            }
+        };
+        self.clients[number].leases[usize::from(lease)].nodes[node].residue.sent(until);
+        let sort =
+            Sort::Propose { number: ballot.number, token: ballot.token, last: ballot.last, not_after: until };
+        self.send(QuorumMessage { client: number, lease, node, slow: false, sort });
+    }
+
+    fn execute(&mut self, config: &QuorumConfig, request: &QuorumMessage) {
+        let given = self.highest_given();
+        let node = &mut self.nodes[request.node];
+        let Executed { answer, granted, notifies } = node.execute(config, self.ticks, given, request);
+        let lease = &self.clients[request.client].leases[usize::from(request.lease)];
+        if granted && lease.retired && lease.nodes[request.node].residue.is_clean() {
+            // Nobody releases it any more.
+            self.breaks(config, QuorumLaw::NoOrphan);
+        }
+        if notifies {
+            let waiting = self.clients.iter_mut().filter(|client| client.phase == Phase::Waiting);
+            waiting.for_each(|client| client.phase = Phase::Idle);
+        }
+        self.send(answer);
+    }
+
+    fn hear(&mut self, config: &QuorumConfig, message: QuorumMessage) {
+        let QuorumMessage { client: number, lease, node, sort, .. } = message;
+        let trace = &mut self.clients[number].leases[usize::from(lease)].nodes[node];
+        match sort {
+            Sort::Voted { number: proposal, vote, grants, given } => {
+                let granted = vote == Vote::Granted;
+                trace.residue.answered(if granted { Outcome::Set } else { Outcome::NotSet });
+                self.vote(config, (number, lease, node), (proposal, vote, grants, given));
+                self.release(config, number, lease, NotifyWaiters::No);
+            }
+            Sort::Released { release, executed } => {
+                trace.releasing = false;
+                let executed = match config.has(PlantedBug::OneClockForNodes) {
+                    true => {
+                        let (clocks, now) = config.clocks(self.ticks);
+                        clocks.median(now).unwrap_or_default()
+                    }
+                    false => executed,
+                };
+                trace.proof_after = trace.residue.released(release, executed);
+                self.release(config, number, lease, NotifyWaiters::No);
+            }
+            Sort::Propose { .. } | Sort::Release { .. } => {}
+        }
+    }
+
+    fn vote(
+        &mut self,
+        config: &QuorumConfig,
+        (number, lease, node): (usize, u8, usize),
+        (proposal, vote, grants, given): (u32, Vote, u64, u64),
+    ) {
+        let clock = self.clock(config);
+        let Phase::Asking(asking) = &mut self.clients[number].phase else { return };
+        if asking.lease != lease {
+            return;
+        }
+        let counts = proposal == asking.round.proposal().number || config.has(PlantedBug::AddsVotes);
+        if counts && vote == Vote::Granted {
+            asking.given = Some(asking.given.map_or(given, |before| before.min(given)));
+            asking.grants = asking.grants.max(grants);
+        }
+        let current = asking.round.proposal().number;
+        let proposal = if config.has(PlantedBug::AddsVotes) { current } else { proposal };
+        match asking.round.answered(node, proposal, Answer::Voted(vote), clock) {
+            Step::Wait | Step::Lost => {}
+            Step::ProposeTo(node) => self.propose(config, number, node),
+            Step::ProposeToAll => {
+                (asking.given, asking.grants) = (None, 0);
+                (0..NODES).for_each(|node| self.propose(config, number, node));
+            }
+            Step::Ended(verdict) => self.ended(config, number, verdict),
+        }
+    }
+
+    fn ended(&mut self, config: &QuorumConfig, number: usize, verdict: Verdict) {
+        let Phase::Asking(asking) = self.clients[number].phase.clone() else { return };
+        let Verdict::Won { first, last } = verdict else {
+            self.clients[number].phase = Phase::Waiting;
+            self.clients[number].lost += 1;
+            if self.clients[number].lost > MAX_LOST {
+                self.breaks(config, QuorumLaw::NoCircle);
+            }
+            let notify = match config.has(PlantedBug::UndoPublishes) {
+                true => NotifyWaiters::Yes,
+                false => NotifyWaiters::No,
+            };
+            return self.retire(config, number, asking.lease, notify);
+        };
+        let range = match config.has(PlantedBug::MaximumOfMajority) {
+            true => (asking.grants, asking.grants),
+            false => (first.get(), last.get()),
+        };
+        let until = asking.begun + LEASE_TICKS;
+        if config.ticks.is_some() && self.ticks >= until {
+            self.clients[number].phase = Phase::Waiting;
+            return self.retire(config, number, asking.lease, NotifyWaiters::Yes);
+        }
+        let overlaps = |(begin, end): &(u64, u64)| range.0 <= *end && *begin <= range.1;
+        if asking.given.is_none_or(|given| range.0 <= given) || self.given.iter().any(overlaps) {
+            self.breaks(config, QuorumLaw::TokenOrder);
+        }
+        self.given.push(range);
+        self.clients[number].phase = Phase::Holding { lease: asking.lease, until };
+    }
+
+    /// Nothing sets this lease from now on; it is released wherever it may be.
+    fn retire(&mut self, config: &QuorumConfig, number: usize, lease: u8, notify: NotifyWaiters) {
+        self.clients[number].leases[usize::from(lease)].retired = true;
+        self.release(config, number, lease, notify);
+    }
+
+    /// Forgets the details of a lease of which nothing can be left: states that differ in them alone are one.
+    fn forget(&mut self, number: usize, lease: u8) {
+        let known = &mut self.clients[number].leases[usize::from(lease)];
+        let is_over =
+            |trace: &Trace| trace.residue.is_clean() && !trace.releasing && !trace.residue.is_open();
+        if known.retired && known.nodes.iter().all(is_over) {
+            known.nodes = Default::default();
+        }
+    }
+
+    /// Sends the releases that are due.
+    fn release(&mut self, config: &QuorumConfig, number: usize, lease: u8, notify: NotifyWaiters) {
+        for node in 0..NODES {
+            let now = config.time_of(node, self.ticks);
+            let of_lease = &mut self.clients[number].leases[usize::from(lease)];
+            let trace = &mut of_lease.nodes[node];
+            let waits = trace.residue.is_open() && trace.proof_after.is_some_and(|after| now <= after);
+            if !of_lease.retired || trace.releasing || trace.residue.is_clean() || waits {
+                continue;
+            }
+            trace.releasing = true;
+            let sort = Sort::Release { release: trace.residue.release(), notify };
+            self.send(QuorumMessage { client: number, lease, node, slow: false, sort });
+        }
+        self.forget(number, lease);
+    }
+}

@@ -1,0 +1,85 @@
+//! A state: nodes, clients, what is in flight, and one clock.
+
+use super::{
+    NODES,
+    client::{Client, Phase},
+    config::{QuorumBudget, QuorumConfig},
+    message::QuorumMessage,
+    model::QuorumLaw,
+    node::Node,
+};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A state of everything.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct QuorumWorld {
+    pub(super) ticks: u8,
+    pub(super) nodes: [Node; NODES],
+    pub(super) clients: Vec<Client>,
+    /// Without an order: every order of arrival is tried.
+    pub(super) net: Vec<QuorumMessage>,
+    pub(super) faults: QuorumBudget,
+    /// The ranges of tokens that clients were given.
+    pub(super) given: Vec<(u64, u64)>,
+    pub(super) broken: Option<QuorumLaw>,
+}
+
+impl QuorumWorld {
+    pub(super) fn new(config: &QuorumConfig) -> Self {
+        let mut nodes: [Node; NODES] = Default::default();
+        if config.held {
+            (0..NODES - 1).for_each(|node| nodes[node].holds(config, node));
+        }
+        Self {
+            ticks: 0,
+            nodes,
+            clients: config.rounds.iter().map(|rounds| Client::new(*rounds)).collect(),
+            net: Vec::new(),
+            faults: config.faults,
+            given: Vec::new(),
+            broken: None,
+        }
+    }
+
+    /// How many clients believe that they hold the lock.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_valid(self.ticks)).count()
+    }
+
+    /// Whether a client lost a round.
+    #[must_use]
+    pub fn has_loser(&self) -> bool {
+        self.clients.iter().any(|client| client.phase == Phase::Waiting)
+    }
+
+    /// The tokens that clients were given: the first and the last of each range.
+    #[must_use]
+    pub fn tokens(&self) -> &[(u64, u64)] {
+        &self.given
+    }
+
+    pub(super) fn breaks(&mut self, config: &QuorumConfig, law: QuorumLaw) {
+        if config.only.is_none_or(|only| only == law) {
+            self.broken.get_or_insert(law);
+        }
+    }
+
+    pub(super) fn highest_given(&self) -> u64 {
+        self.given.iter().map(|(_, last)| *last).max().unwrap_or(0)
+    }
+
+    pub(super) fn send(&mut self, message: QuorumMessage) {
+        // Sorted, so that the order of sending is forgotten.
+        let new = order(&message);
+        let at = self.net.partition_point(|known| order(known) < new);
+        self.net.insert(at, message);
+    }
+}
+
+/// A number by which messages are sorted.
+fn order(message: &QuorumMessage) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    message.hash(&mut hasher);
+    hasher.finish()
+}

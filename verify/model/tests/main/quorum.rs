@@ -1,0 +1,102 @@
+//! Rounds of a quorum of three nodes keep every promise, in every order of events that was tried; and each planted bug is
+//! found by the promise that it breaks.
+
+use crate::support::long;
+use lock_model::quorum::{QuorumBudget, QuorumConfig, QuorumLaw, QuorumModel};
+use lock_testkit::planted::PlantedBug::{self, *};
+use stateright::{Checker, HasDiscoveries, Model};
+
+const NONE: QuorumBudget = QuorumBudget::NONE;
+
+/// What was broken, with the length of the way to it, and what was seen of what should happen sometimes.
+struct Found {
+    broken: Vec<(&'static str, usize)>,
+    seen: Vec<&'static str>,
+}
+
+fn search(name: &str, config: &QuorumConfig, most: usize) -> Found {
+    let checker = QuorumModel { config: config.clone() }
+        .checker()
+        .threads(2)
+        .target_state_count(most)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .spawn_bfs()
+        .join();
+    let (mut broken, mut seen) = (Vec::new(), Vec::new());
+    for (what, path) in checker.discoveries() {
+        if what.starts_with('Q') {
+            let acts: Vec<_> = path.into_vec().into_iter().filter_map(|(_, act)| act).collect();
+            println!("{name}: {what}, after {} steps: {acts:?}", acts.len());
+            broken.push((what, acts.len()));
+        } else {
+            seen.push(what);
+        }
+    }
+    let all = if checker.state_count() < most { "all" } else { "the first" };
+    println!("{name}: {all} {} distinct states, depth {}", checker.unique_state_count(), checker.max_depth());
+    Found { broken, seen }
+}
+
+fn holds(name: &str, config: &QuorumConfig) -> Found {
+    let found = search(name, config, if long() { 8_000_000 } else { 600_000 });
+    assert_eq!(found.broken, [], "{name}");
+    found
+}
+
+/// Leases end at any moment, clocks stand still, messages take any time: the order of tokens needs the counters alone.
+#[test]
+fn tokens_grow_without_any_timing_assumption() {
+    let two = QuorumConfig::new(&[2, 1], None);
+    let found = holds("two clients without time", &two);
+    assert_eq!(found.seen.len(), 3, "{:?}", found.seen);
+    holds("slow messages", &two.clone().faults(QuorumBudget { slow: 2, ..NONE }));
+    holds("a lost message", &two.clone().faults(QuorumBudget { lose: 1, give_up: 1, ..NONE }));
+    holds("three clients without time", &QuorumConfig::new(&[1, 1, 1], None));
+}
+
+#[test]
+fn holders_exclude_one_another_within_the_timing_assumptions() {
+    let two = |faults| QuorumConfig::new(&[2, 2], Some(7)).faults(faults);
+    holds("two clients", &two(NONE));
+    holds("a third holds a majority", &two(NONE).held());
+    holds("split votes", &QuorumConfig::new(&[1, 1, 1], Some(2)));
+    holds("a node without its data", &two(QuorumBudget { crash: 1, lose: 1, ..NONE }));
+    holds("a slow message", &two(QuorumBudget { slow: 1, give_up: 1, ..NONE }));
+    holds("slow messages and a restart", &two(QuorumBudget { slow: 2, crash: 1, ..NONE }));
+    holds("a clock behind", &two(QuorumBudget { slow: 1, give_up: 1, ..NONE }).ahead([0, 0, -2]));
+}
+
+/// The search finds it by this promise; without the bug, the same search finds nothing.
+fn finds(bug: PlantedBug, config: QuorumConfig, law: QuorumLaw) {
+    let most = 6_000_000;
+    let found = search(&format!("{bug:?}"), &config.clone().with(bug, law), most);
+    assert!(found.broken.iter().any(|(broken, _)| *broken == law.name()), "{bug:?}: {:?}", found.broken);
+    let without = search("without the bug", &config, 250_000);
+    assert_eq!(without.broken, [], "without {bug:?}");
+}
+
+macro_rules! found {
+    ($($test:ident: $bug:ident in $config:expr, by $law:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                finds($bug, $config, QuorumLaw::$law);
+            }
+        )*
+
+        pub(crate) const FOUND: &[PlantedBug] = &[$($bug),*];
+    };
+}
+
+found! {
+    maximum_of_majority: MaximumOfMajority in QuorumConfig::new(&[2, 1], None), by TokenOrder;
+    added_votes: AddsVotes in QuorumConfig::new(&[1, 1], None), by TokenOrder;
+    reused_lease: ReusesLease in QuorumConfig::new(&[2, 1], Some(3))
+        .faults(QuorumBudget { slow: 1, give_up: 1, ..NONE }), by Exclusion;
+    publishing_undo: UndoPublishes in QuorumConfig::new(&[2, 2], Some(1)).held(), by NoCircle;
+    no_quarantine: NoQuarantine in QuorumConfig::new(&[1, 1], Some(3))
+        .faults(QuorumBudget { lose: 1, crash: 1, ..NONE }), by Exclusion;
+    one_clock: OneClockForNodes in QuorumConfig::new(&[1, 1], Some(4))
+        .faults(QuorumBudget { slow: 1, give_up: 1, ..NONE })
+        .ahead([0, 0, -2]), by NoOrphan;
+}
