@@ -25,6 +25,8 @@ pub(super) enum Mode {
     Stopped,
     /// Executes everything; its answers are lost.
     Mute,
+    /// Takes 5 ms for everything.
+    Slow,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +52,10 @@ impl TestNode {
             Mode::Up => Ok(work.await),
             Mode::Down => failed(Applied::No),
             Mode::Stopped => pending().await,
+            Mode::Slow => {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                Ok(work.await)
+            }
             Mode::Mute => {
                 work.await;
                 failed(Applied::Unknown)
