@@ -1,6 +1,7 @@
 //! A quorum of in-memory nodes that fail: decisions, undos, heals, quarantine, wake-ups.
 
 mod node;
+mod slow;
 
 use lock_core::{
     LockErrorKind, LockFactory, LockGuard, LockName,
@@ -34,13 +35,16 @@ impl Fleet {
         fleet
     }
 
-    fn quorum(&self) -> QuorumBackend {
+    fn members(&self) -> Vec<Member> {
         let member = |(number, node): (usize, &TestNode)| {
             let member = Member::new(format!("node-{number}"), node.clone());
             if self.is_durable { member.durable() } else { member }
         };
-        let members: Vec<_> = self.nodes.iter().enumerate().map(member).collect();
-        QuorumBackend::builder(members).clock(Arc::new(TestClock::new())).build().unwrap()
+        self.nodes.iter().enumerate().map(member).collect()
+    }
+
+    fn quorum(&self) -> QuorumBackend {
+        QuorumBackend::builder(self.members()).clock(Arc::new(TestClock::new())).build().unwrap()
     }
 
     /// Another process.
@@ -270,7 +274,7 @@ async fn contenders_all_take_their_turn() {
 #[tokio::test(start_paused = true)]
 async fn release_of_an_unknown_lease_waits_for_its_answer() {
     let fleet = Fleet::of(3);
-    fleet.set(&[0, 1, 2], Mode::Slow);
+    fleet.set(&[0, 1, 2], Mode::Slow(Duration::from_millis(5)));
     let (process, name) = (fleet.process(), LockName::new("x").unwrap());
     let (lease, notify) = (LeaseId::new(ProcessId::random(), LeaseNumber::new(7)), NotifyWaiters::Yes);
     let request = ReleaseRequest { name, lease, depth_left: 0, notify };
