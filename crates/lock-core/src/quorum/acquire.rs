@@ -8,9 +8,12 @@ use super::{
     node::{NodeReply, Proposal, Vote},
     round::{Answer, Round, Step, Verdict},
     shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    timer::pause,
 };
 use crate::{
-    backend::{AcquireRequest, Acquired, Applied, BackendError, Floor, Reply, VoteKind, Votes},
+    backend::{
+        AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, Floor, Reply, VoteKind, Votes,
+    },
     time::Moment,
 };
 use std::{sync::Arc, time::Duration};
@@ -59,7 +62,10 @@ pub(super) async fn acquire(
     };
     let clock = shared.quorum_time(begun).as_micros();
     let nodes = shared.nodes.len();
-    let record = shared.leases.open(&request.name, request.lease, nodes, begun);
+    let Some(record) = fresh_record(shared, &request, begun + budget).await else {
+        let message = "acquired with a lease id that is still being released: use a fresh id";
+        return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
+    };
     let round = Round::begin(nodes, reserve, floor.max(record.reached()), clock);
     let mut attempt = Attempt {
         shared: shared.clone(),
@@ -96,6 +102,33 @@ pub(super) async fn acquire(
     };
     attempt.undo();
     outcome.map(|outcome| shared.reply(outcome, votes))
+}
+
+/// The record of the lease. Of an id that is used again, the releases of its earlier use come to their end first: one of them
+/// would delete the new grant.
+async fn fresh_record(shared: &Shared, request: &AcquireRequest, until: Moment) -> Option<Arc<LeaseRecord>> {
+    loop {
+        let now = shared.clock.now();
+        let record = shared.leases.open(&request.name, request.lease, shared.nodes.len(), now);
+        let changed = record.changed.notified();
+        let mut changed = std::pin::pin!(changed);
+        changed.as_mut().enable();
+        let known = shared.leases.find(&request.name, request.lease);
+        if !record.is_retired() {
+            return Some(record.clone());
+        }
+        if now >= until {
+            return None;
+        }
+        if known.is_none_or(|known| !Arc::ptr_eq(&known, &record)) {
+            continue;
+        }
+        tokio::select! {
+            biased;
+            () = changed => {}
+            () = pause(&*shared.clock, until) => {}
+        }
+    }
 }
 
 impl Attempt {

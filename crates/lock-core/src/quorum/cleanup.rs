@@ -4,7 +4,7 @@ use super::{
     gather::Gather,
     leases::LeaseRecord,
     residue::{Outcome, Release},
-    shared::Shared,
+    shared::{STRAGGLER_TIMEOUT, Shared},
     timer::pause,
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(super) struct Cleanup {
     notify: NotifyWaiters,
     coming: Gather<Sent>,
     nodes: Vec<Node>,
-    /// Whatever is left has ended by itself.
+    /// Whatever is left has ended by itself, and the first answers have had their time.
     give_up: Moment,
 }
 
@@ -65,7 +65,7 @@ impl Cleanup {
         let now = shared.clock.now();
         let node = Node { in_flight: false, wanted, retry_at: now, proof_at: now, failures: 0 };
         let nodes = vec![node; shared.nodes.len()];
-        let give_up = record.over_at().max(now);
+        let give_up = record.over_at().max(now + STRAGGLER_TIMEOUT);
         Self { shared: shared.clone(), record, notify, coming: Gather::new(), nodes, give_up }
     }
 

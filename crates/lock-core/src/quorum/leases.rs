@@ -33,7 +33,7 @@ pub(super) struct LeaseRecord {
     pub(super) name: LockName,
     pub(super) lease: LeaseId,
     state: Mutex<rank::QuorumLease, State>,
-    /// A request that may set the lease was answered.
+    /// A request that may set the lease was answered, or the record is over.
     pub(super) changed: Notify,
 }
 
@@ -86,6 +86,8 @@ impl Leases {
         if records.by_lease.get(&key).is_some_and(|known| Arc::ptr_eq(known, record)) {
             records.by_lease.remove(&key);
         }
+        drop(records);
+        record.changed.notify_waiters();
     }
 }
 
@@ -156,6 +158,11 @@ impl LeaseRecord {
     /// Nothing sets it from now on.
     pub(super) fn retire(&self) {
         lock(&self.state).retired = true;
+    }
+
+    /// Whether it is being released.
+    pub(super) fn is_retired(&self) -> bool {
+        lock(&self.state).retired
     }
 
     /// A release is sent to this node.

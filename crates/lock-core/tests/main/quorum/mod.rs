@@ -1,9 +1,11 @@
 //! A quorum of in-memory nodes that fail: decisions, undos, heals, quarantine, wake-ups.
 
 mod node;
+mod slow;
 
 use lock_core::{
-    LockErrorKind, LockFactory, LockGuard,
+    LockErrorKind, LockFactory, LockGuard, LockName,
+    backend::{Backend, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released},
     clock::TestClock,
     observer::{LockEvent, LockObserver},
     quorum::{Member, QuorumBackend},
@@ -33,13 +35,16 @@ impl Fleet {
         fleet
     }
 
-    fn quorum(&self) -> QuorumBackend {
+    fn members(&self) -> Vec<Member> {
         let member = |(number, node): (usize, &TestNode)| {
             let member = Member::new(format!("node-{number}"), node.clone());
             if self.is_durable { member.durable() } else { member }
         };
-        let members: Vec<_> = self.nodes.iter().enumerate().map(member).collect();
-        QuorumBackend::builder(members).clock(Arc::new(TestClock::new())).build().unwrap()
+        self.nodes.iter().enumerate().map(member).collect()
+    }
+
+    fn quorum(&self) -> QuorumBackend {
+        QuorumBackend::builder(self.members()).clock(Arc::new(TestClock::new())).build().unwrap()
     }
 
     /// Another process.
@@ -263,6 +268,20 @@ async fn contenders_all_take_their_turn() {
     assert!(tokens.len() == 10 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
     pass(5).await;
     assert_eq!(fleet.held(), [] as [usize; 0]);
+}
+
+/// Its lease may have ended long ago: the answer of a majority is awaited all the same.
+#[tokio::test(start_paused = true)]
+async fn release_of_an_unknown_lease_waits_for_its_answer() {
+    let fleet = Fleet::of(3);
+    fleet.set(&[0, 1, 2], Mode::Slow(Duration::from_millis(5)));
+    let (process, name) = (fleet.process(), LockName::new("x").unwrap());
+    let (lease, notify) = (LeaseId::new(ProcessId::random(), LeaseNumber::new(7)), NotifyWaiters::Yes);
+    let request = ReleaseRequest { name, lease, depth_left: 0, notify };
+    let released = fleet.quorum().release(request).await.unwrap();
+    assert_eq!(released.outcome, Released::Gone { held_by_other: false });
+    let guard = take(&process).await;
+    assert!(guard.release().await.unwrap().was_held());
 }
 
 #[tokio::test(start_paused = true)]

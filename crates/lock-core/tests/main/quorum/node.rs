@@ -14,6 +14,7 @@ use lock_core::{
 use std::{
     future::{Future, pending},
     sync::{Arc, Mutex, Weak},
+    time::Duration,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(super) enum Mode {
     Stopped,
     /// Executes everything; its answers are lost.
     Mute,
+    /// Takes this time for everything.
+    Slow(Duration),
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +53,10 @@ impl TestNode {
             Mode::Up => Ok(work.await),
             Mode::Down => failed(Applied::No),
             Mode::Stopped => pending().await,
+            Mode::Slow(time) => {
+                tokio::time::sleep(time).await;
+                Ok(work.await)
+            }
             Mode::Mute => {
                 work.await;
                 failed(Applied::Unknown)
