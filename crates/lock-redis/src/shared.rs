@@ -75,12 +75,13 @@ impl<C: Client> Shared<C> {
         operation: Operation,
         reply: Result<ScriptReply, RequestError>,
     ) -> Option<(Operation, Result<ScriptReply, RequestError>)> {
-        let redirection = reply.as_ref().err().and_then(RequestError::redirection).cloned();
-        let cluster = self.cluster.as_ref().and_then(|node| Some((node.cluster.upgrade()?, &node.server)));
-        let (Some(redirection), Some((cluster, server))) = (redirection, cluster) else {
+        let redirection = reply.as_ref().err().and_then(RequestError::redirection);
+        let (Some(redirection), Some(node)) = (redirection, &self.cluster) else {
             return Some((operation, reply));
         };
-        cluster.redirect(Redirected { operation, redirection, by: Some(server.clone()) });
+        let Some(cluster) = node.cluster.upgrade() else { return Some((operation, reply)) };
+        let (redirection, by) = (redirection.clone(), Some(node.server.clone()));
+        cluster.redirect(Redirected { operation, redirection, by });
         None
     }
 

@@ -86,7 +86,7 @@ impl<C: Client> Routes<C> {
         self.change(&[(slot..=slot, node.clone())])
     }
 
-    /// Gives the slots to these nodes, and the others to nobody. Returns the nodes whose subscriptions have changed, and those
+    /// Gives the slots to these nodes; the others keep theirs. Returns the nodes whose subscriptions have changed, and those
     /// that have been without a slot for long.
     pub(super) fn adopt(&mut self, view: &[(RangeInclusive<u16>, Arc<Node<C>>)]) -> (Nodes<C>, Nodes<C>) {
         let changed = self.change(view);

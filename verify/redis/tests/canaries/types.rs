@@ -22,7 +22,7 @@ use lock_core::{
 };
 use lock_redis::{
     Tls, Topology,
-    client::{CallError, Client, ClientCertificate, DialError, DialErrorKind, TlsSupport},
+    client::{CallError, Client, ClientCertificate, DialError, DialErrorKind, PubSub, TlsSupport},
 };
 use lock_testkit::RedisServer;
 use std::{
@@ -174,6 +174,14 @@ fn seam(shown: &mut Shown, url: &str) {
     let Topology::Standalone(endpoint) = &address.topology else { panic!("one server") };
     shown.see("Endpoint", endpoint);
     shown.see("Server", &endpoint.server);
+    let sentinels = format!("redis-sentinel://:{CANARY}@a,b/main?sentinel_pass={CANARY}");
+    let sentinels = Address::parse(&sentinels).unwrap();
+    shown.see("Address", &sentinels);
+    shown.see("Topology", &sentinels.topology);
+    if let Topology::Sentinel(address) = &sentinels.topology {
+        shown.see("SentinelAddress", address);
+    }
+    shown.see("PubSub", &PubSub::Sharded);
     shown.see("Credentials", &address.credentials);
     let (certificate, key) = (CANARY.into(), CANARY.into());
     shown.see("ClientCertificate", &ClientCertificate { certificate, key });
