@@ -67,7 +67,8 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         let stored = |name| state.store.stored(state.now, name);
         let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
         for stored in left {
-            // The residual that is documented: a clock that stepped back revives requests that were void.
+            // The residuals that are documented: a clock that stepped back revives requests that were void, and a process that
+            // had not heard from the store took its own clock.
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
             // What the dead held ends by itself.
             let link = usize::try_from(stored.lease.process().as_uuid().as_u64_pair().1).unwrap_or(0);

@@ -115,7 +115,10 @@ impl State {
         match request {
             Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
             Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
-            Request::Acquire(r) => self.oracle.touched(self.now, r.lease),
+            Request::Acquire(r) => {
+                let server_now = self.store.clock.at(self.now);
+                self.oracle.acquire_sent(self.now, server_now, r);
+            }
             Request::Release(r) => self.oracle.release_sent(self.now, r),
             Request::Batch(requests) => requests.iter().for_each(|request| self.is_sent(link, request)),
             Request::Renew(_) | Request::Inspect(_) | Request::Force(_) => {}

@@ -8,7 +8,7 @@ use crate::{
 use lock_core::{
     FencingToken, Hold, HoldEnd, LockName,
     backend::{AcquireRequest, Acquired, LeaseId, Renewed, Reply},
-    clock::Moment,
+    clock::{Moment, ServerTime},
 };
 use lock_testkit::{History, HoldKey, Violation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,8 @@ pub(crate) struct Oracle {
     /// The first thing that must not have happened.
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
+    /// Acquires that were sent with a far stamp.
+    far_stamps: BTreeSet<(LeaseId, ServerTime)>,
     retention: bool,
     /// The longest operation timeout.
     pub(crate) operation: u64,
@@ -61,8 +63,7 @@ pub(crate) struct Lease {
     /// It came back with old data, or with a clock that stepped back.
     pub(crate) revived: bool,
     pub(crate) renewals: Vec<Renewal>,
-    /// It was asked for in a way that was void only long after an operation timeout: the store's clock stepped back, or
-    /// the process knew it badly. Its undo may end too early.
+    /// It was granted to a request with a far stamp (see [`Oracle::acquire_sent`]). Its undo may end too early.
     pub(crate) far_stamp: bool,
     /// When its process last sent something about it, or an acquire of it was carried out.
     pub(crate) touched: u64,
@@ -112,6 +113,7 @@ impl Oracle {
             freed: BTreeSet::new(),
             broken: None,
             stepped_back: false,
+            far_stamps: BTreeSet::new(),
             retention: plan.retention.is_some(),
             longest: plan.menu.iter().map(|terms| micros(terms.lease - terms.margin)).max().unwrap_or(0),
             operation: micros(plan.longest_operation()),
@@ -125,6 +127,17 @@ impl Oracle {
     pub(crate) fn must(&mut self, holds: bool, what: impl FnOnce() -> String) {
         if !holds && self.broken.is_none() {
             self.broken = Some(what());
+        }
+    }
+
+    /// A process sends an acquire. Its stamp is far if the store may carry it out long after an operation timeout from now:
+    /// the store's clock stepped back, or the process had not heard from the store and took its own clock, which is ahead.
+    /// The undo of an acquire ends a lease after that timeout, so it may end before the lease that it should undo. How far the
+    /// stamp is when the acquire is carried out says nothing: it may have been on the way for most of that time.
+    pub(crate) fn acquire_sent(&mut self, now: u64, server_now: ServerTime, r: &AcquireRequest) {
+        self.touched(now, r.lease);
+        if r.not_after > server_now + r.duration / 5 {
+            self.far_stamps.insert((r.lease, r.not_after));
         }
     }
 
@@ -156,7 +169,7 @@ impl Oracle {
         self.touched(now, r.lease);
         if let Some(lease) = self.leases.get_mut(&r.lease) {
             lease.last_token = lease.last_token.max(last);
-            lease.far_stamp |= r.not_after > reply.now + r.duration / 5;
+            lease.far_stamp |= self.far_stamps.contains(&(r.lease, r.not_after));
         }
     }
 

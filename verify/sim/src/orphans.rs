@@ -28,7 +28,7 @@ impl Oracle {
             // The number of its link is part of the id of each life of a process.
             let link = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
             let Some(link) = links.get(link).filter(|link| !link.dead && !link.closed) else { continue };
-            // Old data, clocks that stepped back or are not known, and a way that is cut excuse.
+            // Old data, a clock that stepped back or that the process did not know, and a way that is cut excuse.
             let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
             let pause = &pauses[link.process];
             let since = lease.touched.max(pause.until).max(link.since).max(ready);

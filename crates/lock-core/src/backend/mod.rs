@@ -66,8 +66,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     ///
     /// It is called while a lock name is locked inside the factory, so it returns at once and uses no lock of the factory.
     ///
-    /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). A wrong estimate costs one retry, since
-    /// every answer carries the true time.
+    /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). An estimate that is behind costs one retry,
+    /// since every answer carries the true time. One that is ahead allows an acquire without an answer to be carried out
+    /// later, by as much; what it took may then stay for up to a lease. So learn the server's time while connecting.
     fn server_now(&self, name: &LockName) -> Option<ServerTime>;
 
     /// Takes a lease, raises its depth, or says why not.
