@@ -1,5 +1,11 @@
 //! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
 
+mod topology;
+
+pub(crate) use topology::{
+    NoMaster, asking_for_slots, no_cluster, no_master, not_promoted, superseded, without_slots,
+};
+
 use crate::{
     client::{CallError, DialError, DialErrorKind, Server},
     cluster::Redirection,
@@ -169,112 +175,6 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     };
     let message = format!("connect to redis at {server}: {}{remedy}", first_words(details));
     BackendError::new(kind, Applied::No, message)
-}
-
-/// The sentinels name a server as master that is none.
-pub(crate) fn not_promoted(server: &Server) -> BackendError {
-    let message = format!(
-        "connect to redis at {server}: the sentinels name it as master, and it is a replica: a fail-over is under way"
-    );
-    BackendError::new(Kind::Unavailable, Applied::No, message)
-}
-
-/// The sentinels name another master by now.
-pub(crate) fn superseded(server: &Server) -> BackendError {
-    let message = format!("connect to redis at {server}: the sentinels name another master by now");
-    BackendError::new(Kind::Unavailable, Applied::No, message)
-}
-
-/// The reason why a sentinel named no master.
-#[derive(Debug)]
-pub(crate) enum NoMaster {
-    Dial(DialError),
-    Call(CallError),
-    /// It watches no master of that name.
-    Unknown,
-}
-
-/// None of the sentinels named a master. The error is that of the sentinel whose reason is the hardest to cure by waiting.
-pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)]) -> BackendError {
-    let errors: Vec<_> =
-        failed.iter().map(|(sentinel, why)| sentinel_error(master, tls, sentinel, why)).collect();
-    match errors.iter().find(|error| !error.is_retryable()) {
-        Some(error) => error.clone(),
-        None => {
-            let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the master {master:?}: no sentinel answers: {}", each.join("; "));
-            BackendError::new(Kind::Unavailable, Applied::No, message)
-        }
-    }
-}
-
-fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) -> BackendError {
-    let said = |details: &str| -> (BackendErrorKind, String) {
-        match classify(details).0 {
-            kind @ Kind::Denied if details.contains("NOPERM") => {
-                (kind, format!("{}: give the user the right `sentinel`", first_words(details)))
-            }
-            kind @ Kind::Denied => (
-                kind,
-                format!(
-                    "{}: give the login at the sentinels by `?sentinel_user=…&sentinel_pass=…`",
-                    first_words(details)
-                ),
-            ),
-            _ if unknown_command(details).is_some() => {
-                (Kind::Misconfigured, "it is no sentinel: for a server alone write `redis://`".to_owned())
-            }
-            kind => (kind, first_words(details)),
-        }
-    };
-    let (kind, text) = match why {
-        NoMaster::Unknown => (
-            Kind::Misconfigured,
-            format!("it watches no master {master:?}: use the name in its line `sentinel monitor`"),
-        ),
-        NoMaster::Dial(error) if error.kind == DialErrorKind::Refused => said(&error.message),
-        NoMaster::Dial(error) => return connecting(sentinel, tls, error),
-        NoMaster::Call(CallError::Refused(text)) => said(text),
-        NoMaster::Call(CallError::NotSent(why) | CallError::Lost(why)) => (Kind::Unavailable, why.clone()),
-        NoMaster::Call(CallError::Unreadable(why)) => (Kind::Protocol, why.clone()),
-    };
-    BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
-}
-
-/// None of the addresses led to a cluster. The error is the one that is the hardest to cure by waiting.
-pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
-    match errors.iter().find(|error| !error.is_retryable()) {
-        Some(error) => error.clone(),
-        None => {
-            let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the nodes of the cluster: none answers: {}", each.join("; "));
-            BackendError::new(Kind::Unavailable, Applied::No, message)
-        }
-    }
-}
-
-/// A server did not say who serves which slots.
-pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
-    let (kind, text) = match error {
-        CallError::Refused(text) if text.contains("cluster support disabled") => {
-            (Kind::Misconfigured, "it is no node of a cluster: write `redis://`".to_owned())
-        }
-        CallError::Refused(text) => match classify(text).0 {
-            kind @ Kind::Denied => (kind, first_words(text) + remedy(kind, text)),
-            kind => (kind, first_words(text)),
-        },
-        CallError::NotSent(why) | CallError::Lost(why) => (Kind::Unavailable, why.clone()),
-        CallError::Unreadable(why) => (Kind::Protocol, why.clone()),
-    };
-    BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
-}
-
-/// A node that knows no other one.
-pub(crate) fn without_slots(server: &Server) -> BackendError {
-    let message = format!(
-        "ask {server} for the slots of its cluster: no slot is served: join the nodes and give them the slots"
-    );
-    BackendError::new(Kind::Misconfigured, Applied::No, message)
 }
 
 /// No node of the cluster serves the key for now.

@@ -22,7 +22,10 @@ fn two<'a>(cluster: &'a RedisCluster, name: &str) -> (&'a RedisServer, &'a Redis
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_survives_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
-    let (locks, others) = (factory(&cluster.url(), LEASE).await, factory(&cluster.url(), LEASE).await);
+    let locks = factory(&cluster.url(), LEASE).await;
+    // The waiter cannot be served for as long as the lock and its counter are at two nodes.
+    let patient = LockOptions::new().lease(LEASE).outage_budget(10 * LEASE);
+    let others = LockFactory::builder(redis(&cluster.url()).await).options(patient).build().unwrap();
     let guard = locks.named("a").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("a").unwrap().acquire());
     let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));
