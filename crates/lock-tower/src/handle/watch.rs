@@ -45,10 +45,8 @@ impl Watch {
         work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, LostReason>> {
         let Some(watch) = watch else { return work(cx).map(Ok) };
-        // Made at the first wait. Until then, `lost_now` finds a loss.
-        if let Some(lost) = &mut watch.lost
-            && let Poll::Ready(reason) = lost.poll_unpin(cx)
-        {
+        // Also at the first poll of a body, which may come long after the head.
+        if let Some(reason) = watch.lost_now() {
             return Poll::Ready(Err(reason));
         }
         match work(cx) {

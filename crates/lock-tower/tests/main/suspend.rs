@@ -94,3 +94,24 @@ async fn body_ends_with_an_error_after_the_lease() {
     let cause = std::error::Error::source(&error).unwrap();
     assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::Expired)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn body_is_not_polled_after_the_lease() {
+    let clock = Arc::new(Sleeper::default());
+    let sleeps = clock.clone();
+    let polled = Arc::new(AtomicBool::new(false));
+    let polls = polled.clone();
+    // Neither the handler nor its body is ever pending.
+    let app = app(&clock, async move || {
+        let frames = std::iter::from_fn(move || {
+            polls.fetch_or(sleeps.1.load(Ordering::SeqCst), Ordering::SeqCst);
+            Some(Ok::<_, Infallible>(Bytes::from_static(b"frame")))
+        });
+        Body::from_stream(stream::iter(frames))
+    });
+    let mut body = ask(&app, get("/")).await.into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "frame");
+    clock.sleep();
+    body.frame().await.unwrap().unwrap_err();
+    assert!(!polled.load(Ordering::SeqCst), "it went on without its lock");
+}
