@@ -3,8 +3,11 @@
 use crate::name::LockName;
 use std::fmt::Debug;
 
-/// Where a backend reports wake-ups. Implemented by the factory; calls return at once and may come from any
+/// Where a backend reports wake-ups. Implemented by the factory; calls return without blocking and may come from any
 /// thread. A wake-up is a hint: nothing depends on its arrival, and one too many costs one request.
+///
+/// Call it with no mutex held. Where the store has a [`Pipeline`](super::Pipeline), the factory runs a lock's state machine
+/// and its observers inside of the call, and may submit operations.
 pub trait WakeListener: Debug + Send + Sync {
     /// The lock was released.
     fn released(&self, name: &LockName);

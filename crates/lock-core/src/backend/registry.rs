@@ -4,6 +4,7 @@ use super::{MissedWakes, SubscriberId, WakeListener};
 use crate::{
     name::LockName,
     sync::{Mutex, lock, rank},
+    wake::contained,
 };
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -12,7 +13,8 @@ use std::{
 
 /// The listeners that were registered with a store, and the names to which each of them subscribed.
 ///
-/// Factories are called without any mutex held, and forgotten by [`forget_gone`](SubscriptionRegistry::forget_gone).
+/// Factories are called without any mutex held, and a panic of one keeps no other from being called. They are forgotten by
+/// [`forget_gone`](SubscriptionRegistry::forget_gone).
 #[derive(Debug, Default)]
 pub struct SubscriptionRegistry {
     state: Mutex<rank::Subscriptions, State>,
@@ -74,19 +76,23 @@ impl SubscriptionRegistry {
             ids.iter().filter_map(|id| state.subscribers.get(id)?.upgrade()).collect()
         };
         for listener in &listeners {
-            listener.released(name);
+            contained("a listener", || listener.released(name));
         }
         u32::try_from(listeners.len()).unwrap_or(u32::MAX)
     }
 
     /// Reports to every listener that wake-ups may have been missed.
     pub fn wake_all(&self, reason: MissedWakes) {
-        self.everybody().iter().for_each(|listener| listener.wake_all(reason));
+        for listener in self.everybody() {
+            contained("a listener", || listener.wake_all(reason));
+        }
     }
 
     /// Reports to every listener that the server restarted.
     pub fn server_restarted(&self) {
-        self.everybody().iter().for_each(|listener| listener.server_restarted());
+        for listener in self.everybody() {
+            contained("a listener", || listener.server_restarted());
+        }
     }
 
     fn everybody(&self) -> Vec<Arc<dyn WakeListener>> {

@@ -19,8 +19,8 @@ pub(crate) struct LockEntry {
     pub(crate) id: u64,
     pub(crate) name: LockName,
     pub(super) state: Mutex<rank::Entry, EntryState>,
-    /// Events that are left here without taking the state: by Drop, which must not allocate, and by the reader of the
-    /// backend, which must not wait.
+    /// Events that are left here without taking the state: by Drop, which must not allocate, and by a backend that is not to
+    /// wait for the worker.
     deferred: Mutex<rank::DeferredEvents, DeferredEvents>,
 }
 

@@ -122,6 +122,21 @@ async fn panicking_listener_silences_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn panicking_listener_silences_no_other_of_its_name() {
+    let (client, backend) = connected().await;
+    let (_bad, bad_id) = Listener::panicking(&backend);
+    let (good, good_id) = Listener::attached(&backend);
+    // Which of two listeners is called first is another one for each name.
+    let names: Vec<_> = (0..16).map(|number| format!("lock:{number}")).collect();
+    for lock in &names {
+        backend.subscribe(bad_id, name(lock)).await.unwrap();
+        backend.subscribe(good_id, name(lock)).await.unwrap();
+        client.publish(&channel(lock));
+    }
+    assert_eq!(good.take(), names);
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_channel_costs_the_others_nothing() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
