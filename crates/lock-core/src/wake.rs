@@ -4,13 +4,9 @@
 use crate::sync::assert_unlocked;
 use std::{
     cell::RefCell,
-    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
-    sync::Arc,
-    task::{Context, Wake, Waker},
+    task::Waker,
 };
-use tokio::task::yield_now;
 
 thread_local! {
     /// The wakers of the batch that this thread is in.
@@ -31,9 +27,9 @@ pub(crate) fn wake(waker: Waker) {
 
 /// Runs code that answers many operations. The tasks that it wakes are woken when it has ended, all at once.
 ///
-/// Woken one after the other, each of two tasks makes tokio start a worker that is parked. It finds one task, and parks
-/// again: that costs more than the answers. Therefore the wake-ups are left to the runtime, which carries them out when
-/// this worker has no other task to run, after a look at IO, and starts another worker once.
+/// Woken between the answers, each of two tasks makes tokio start a worker that is parked. It finds one task, and parks again:
+/// that costs more than the answers. They are not left to the runtime (`yield_now`): what tokio defers, no other
+/// thread can take over, and a task that blocks this thread would hold up tasks of all threads and runtimes.
 ///
 /// Inside of another batch, the tasks are woken at the end of that one.
 pub fn wake_together(code: impl FnOnce()) {
@@ -62,29 +58,7 @@ struct Batch;
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let mut wakers = BATCH.take().unwrap_or_default();
-        match wakers.len() {
-            // A single task runs next, on this worker.
-            0 | 1 => wakers.drain(..).for_each(wake_now),
-            _ => {
-                let all = Waker::from(Arc::new(All(wakers)));
-                // tokio puts off the waker that it yields with; outside of a runtime, it calls it now.
-                let _ = pin!(yield_now()).poll(&mut Context::from_waker(&all));
-            }
-        }
-    }
-}
-
-/// Wakes tasks when it is dropped: also where a runtime ends and calls no waker any more. The tasks may be of another one.
-struct All(Vec<Waker>);
-
-impl Wake for All {
-    fn wake(self: Arc<Self>) {}
-}
-
-impl Drop for All {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(wake_now);
+        BATCH.take().into_iter().flatten().for_each(wake_now);
     }
 }
 
@@ -92,8 +66,19 @@ impl Drop for All {
 mod tests {
     use super::*;
     use crate::sync::{Mutex, lock, rank};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use tokio::runtime::{Builder, Runtime};
+    use std::{
+        future::Future,
+        pin::pin,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context, Wake},
+    };
+    use tokio::{
+        runtime::{Builder, Runtime},
+        task::yield_now,
+    };
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -143,17 +128,30 @@ mod tests {
         assert_eq!(count.wakes(), 4, "no batch is left");
     }
 
+    /// A waker of an executor that polls in place. What it polls yields to tokio once.
+    #[derive(Default)]
+    struct PollsInPlace(Count);
+
+    impl Wake for PollsInPlace {
+        fn wake(self: Arc<Self>) {
+            let _ = pin!(yield_now()).poll(&mut Context::from_waker(Waker::noop()));
+            self.0.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     #[test]
-    fn runtime_wakes_a_batch_when_it_looked_at_io() {
-        let count = Arc::new(Count::default());
+    fn waker_may_poll_in_place() {
+        let polled = Arc::new(PollsInPlace::default());
         runtime().block_on(async {
-            assert_eq!(batch(3, &count), 0);
-            assert_eq!(count.wakes(), 0, "left to the runtime");
-            while count.wakes() == 0 {
+            wake_together(|| {
+                wake(polled.clone().into());
+                wake(Waker::noop().clone());
+            });
+            for _ in 0..3 {
                 yield_now().await;
             }
         });
-        assert_eq!(count.wakes(), 3);
+        assert_eq!(polled.0.wakes(), 1);
     }
 
     #[test]

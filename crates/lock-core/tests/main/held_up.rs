@@ -1,12 +1,17 @@
 //! A thread that blocks after it dropped a guard holds up the worker; the other locks are acquired and released all the same.
 
 use crate::support::{millis, secs};
-use lock_core::{LockFactory, MemoryBackend};
+use lock_core::{
+    __private::wake_together,
+    LockFactory, MemoryBackend, Store,
+    backend::{Backend, Operation, Pipeline},
+};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     time::Duration,
 };
@@ -59,4 +64,49 @@ fn a_free_lock_is_had_while_a_thread_blocks() {
 #[test]
 fn a_free_lock_is_had_while_two_threads_block() {
     others_go_on(2);
+}
+
+/// The operations wait in the store until its connection answers them.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Operation>>);
+
+impl Pipeline for Kept {
+    fn submit(&self, operation: Operation) {
+        self.0.lock().unwrap().push(operation);
+    }
+}
+
+/// The runtime of the connection has a thread that blocks. Those who wait have a runtime of their own.
+#[test]
+fn answers_reach_another_runtime_while_a_thread_of_the_connection_blocks() {
+    let (memory, kept) = (MemoryBackend::new(), Arc::new(Kept::default()));
+    let locks = LockFactory::builder(Store::from(memory.clone()).pipelined(kept.clone())).build().unwrap();
+    let connection =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (acquired, waits) = mpsc::channel();
+    let (says, blocked) = mpsc::channel();
+    connection.spawn(async move {
+        while kept.0.lock().unwrap().len() < 2 {
+            tokio::time::sleep(millis(1)).await;
+        }
+        let mut answers = Vec::new();
+        let operations = std::mem::take(&mut *kept.0.lock().unwrap());
+        for operation in operations {
+            let Operation::Acquire(request, completion) = operation else { panic!("{operation:?}") };
+            answers.push((completion, memory.acquire(request).await));
+        }
+        // Some other task of the application is next on this thread.
+        tokio::spawn(async move {
+            let _ = says.send(waits.recv_timeout(BLOCK).is_ok());
+        });
+        wake_together(|| answers.into_iter().for_each(|(completion, answer)| completion.complete(answer)));
+    });
+    let caller = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let [a, b] = ["a", "b"].map(|name| locks.named(name).unwrap().acquire_timeout(millis(500)));
+    let guards = caller.block_on(async { tokio::join!(a, b) });
+    let _ = acquired.send(());
+    assert!(guards.0.is_ok() && guards.1.is_ok());
+    assert!(blocked.recv().unwrap(), "granted, and told only when a blocked thread returned");
+    drop(caller);
+    drop(guards);
 }
