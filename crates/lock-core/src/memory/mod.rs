@@ -2,7 +2,7 @@
 
 mod node;
 mod registry;
-mod shelf;
+mod slot_map;
 #[cfg(feature = "test-util")]
 mod test_util;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 use async_trait::async_trait;
 pub(crate) use registry::connect;
-use shelf::Shelf;
+use slot_map::SlotMap;
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -49,7 +49,7 @@ pub struct MemoryBackend {
 
 struct Inner {
     clock: Arc<dyn Clock>,
-    shelf: Mutex<rank::Shelf, Shelf>,
+    slots: Mutex<rank::SlotMap, SlotMap>,
     watchers: SubscriptionRegistry,
 }
 
@@ -63,8 +63,8 @@ impl MemoryBackend {
     /// An empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let shelf = Mutex::new(Shelf::empty_since(clock.wall()));
-        Self { inner: Arc::new(Inner { clock, shelf, watchers: SubscriptionRegistry::default() }) }
+        let slots = Mutex::new(SlotMap::empty_since(clock.wall()));
+        Self { inner: Arc::new(Inner { clock, slots, watchers: SubscriptionRegistry::default() }) }
     }
 }
 
@@ -76,7 +76,7 @@ impl Default for MemoryBackend {
 
 impl fmt::Debug for MemoryBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryBackend").field("names", &lock(&self.inner.shelf).len()).finish_non_exhaustive()
+        f.debug_struct("MemoryBackend").field("names", &lock(&self.inner.slots).len()).finish_non_exhaustive()
     }
 }
 
@@ -97,29 +97,29 @@ impl Backend for MemoryBackend {
     }
 
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        let mut shelf = lock(&self.inner.shelf);
+        let mut slots = lock(&self.inner.slots);
         let now = self.inner.now();
-        let acquired = shelf.slot_or_new(&r.name, now, |slot| {
-            let retention = r.retention.unless(Some(shelf::RETENTION));
+        let acquired = slots.slot_or_new(&r.name, now, |slot| {
+            let retention = r.retention.unless(Some(slot_map::RETENTION));
             slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention)
         });
         Ok(Reply::new(now, acquired))
     }
 
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let mut shelf = lock(&self.inner.shelf);
+        let mut slots = lock(&self.inner.slots);
         let now = self.inner.now();
         let renew = |item: &RenewRequest| {
-            shelf.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration, item.not_after))
+            slots.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration, item.not_after))
         };
         items.iter().map(renew).map(|renewed| Ok(Reply::new(now, renewed))).collect()
     }
 
     async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let (now, released) = {
-            let mut shelf = lock(&self.inner.shelf);
+            let mut slots = lock(&self.inner.slots);
             let now = self.inner.now();
-            (now, shelf.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
+            (now, slots.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
         };
         let outcome = match released {
             Released::Released { .. } if r.notify == NotifyWaiters::Yes => {
@@ -132,9 +132,9 @@ impl Backend for MemoryBackend {
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         let (now, held) = {
-            let mut shelf = lock(&self.inner.shelf);
+            let mut slots = lock(&self.inner.slots);
             let now = self.inner.now();
-            (now, shelf.slot(&name, |slot| slot.inspect(now)))
+            (now, slots.slot(&name, |slot| slot.inspect(now)))
         };
         let outcome = held.map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
@@ -144,9 +144,9 @@ impl Backend for MemoryBackend {
 
     async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let (now, outcome) = {
-            let mut shelf = lock(&self.inner.shelf);
+            let mut slots = lock(&self.inner.slots);
             let now = self.inner.now();
-            (now, shelf.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
+            (now, slots.slot(&r.name, |slot| slot.force_release(now, &r.seen)))
         };
         if outcome == ForceReleased::Released {
             self.inner.watchers.released(&r.name);
@@ -196,8 +196,8 @@ mod tests {
             );
             let name = LockName::new(format!("order:{number}")).unwrap();
             let now = store.server_now(&name).unwrap();
-            let mut shelf = lock(&store.inner.shelf);
-            shelf.slot_or_new(&name, now, |slot| {
+            let mut slots = lock(&store.inner.slots);
+            slots.slot_or_new(&name, now, |slot| {
                 let mode = crate::backend::AcquireMode::New { reserve: 0, floor: None };
                 slot.acquire(
                     now,
@@ -205,12 +205,12 @@ mod tests {
                     std::time::Duration::from_secs(30),
                     now,
                     mode,
-                    Some(shelf::RETENTION),
+                    Some(slot_map::RETENTION),
                 );
                 slot.release(now, lease, 0);
             });
         }
-        let names = lock(&store.inner.shelf).len();
+        let names = lock(&store.inner.slots).len();
         assert!(names < 2_000, "{names} of {rounds} names are still kept");
     }
 }

@@ -75,7 +75,7 @@ ranks! {
     /// The in-memory stores that have a name.
     NamedStores,
     /// The contents of an in-memory store.
-    Shelf,
+    SlotMap,
     /// The subscriptions to names.
     Subscriptions,
     /// The sender of an answer to a future.

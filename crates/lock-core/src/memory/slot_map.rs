@@ -10,14 +10,14 @@ pub(super) const RETENTION: Duration = Duration::from_secs(60);
 /// A sweep waits until the names have doubled, so its cost per acquire stays constant.
 const SWEEP_AT_LEAST: usize = 256;
 
-pub(super) struct Shelf {
+pub(super) struct SlotMap {
     /// Nothing was lost since then.
     since: ServerTime,
     slots: HashMap<LockName, Slot>,
     sweep_at: usize,
 }
 
-impl Shelf {
+impl SlotMap {
     /// Nothing is kept yet.
     pub(super) fn empty_since(since: ServerTime) -> Self {
         Self { since, slots: HashMap::new(), sweep_at: 0 }
