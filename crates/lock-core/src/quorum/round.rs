@@ -77,7 +77,7 @@ pub enum Step {
     ProposeTo(usize),
     /// Ask all nodes with the new token, also those that granted the old one.
     ProposeToAll,
-    /// The round is lost; which way is told by further answers. The undo may begin.
+    /// The round is lost; further answers decide how. The undo may begin.
     Lost,
     /// The round has ended.
     Ended(Verdict),

@@ -174,7 +174,7 @@ impl Wakes {
     async fn correct(&self, node: usize, name: &LockName, wish: Wish) {
         let is_watched = lock(&self.bursts).contains_key(name);
         let (backend, id) = (&self.shared.nodes[node].backend, self.ears[node].1);
-        // A hint is lost if it fails, no more.
+        // If it fails, only a hint is lost.
         let _ = match (wish, is_watched) {
             (Wish::Watch, false) => backend.unsubscribe(id, name.clone()).await,
             (Wish::Leave, true) => backend.subscribe(id, name.clone()).await,

@@ -99,7 +99,7 @@ impl Redirection {
         }
     }
 
-    /// The server that it names, to somebody who was told so by `by`.
+    /// The server that it names. `by` is the server that answered.
     pub(crate) fn server(&self, by: &Server) -> Option<Server> {
         match self {
             Self::Moved { host, port, .. } | Self::Ask { host, port } => Some(named(host, *port, by)),

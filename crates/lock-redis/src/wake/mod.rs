@@ -16,10 +16,7 @@ use lock_core::{
 };
 pub(crate) use state::Acknowledgement;
 use state::{Batch, SubscriptionState};
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, Weak},
-};
+use std::sync::{Arc, Mutex, Weak};
 use tokio::{sync::Notify, task::JoinHandle};
 
 /// The subscriptions of a backend. Dropping it ends their connection.
@@ -32,7 +29,7 @@ pub(crate) struct Subscriptions<C: Client> {
 /// Shared by the connection, the task and the callers. The connection reports its messages here, so it is no part of this.
 struct Shared {
     kind: PubSub,
-    /// Told when a channel has moved to another server.
+    /// Notified when a channel has moved to another server.
     moved: Option<Arc<Notify>>,
     watchers: SubscriptionRegistry,
     /// Taken before the mutex of the watchers.
@@ -44,7 +41,7 @@ struct Shared {
 impl<C: Client> Subscriptions<C> {
     /// Dials the connection for messages.
     ///
-    /// `moved` is told when the server does not have a channel any more, since its slot moved.
+    /// `moved` is notified when the server gives up a channel because its slot moved.
     pub(crate) async fn open(
         dialer: Arc<Dialer<C>>,
         kind: PubSub,
@@ -171,14 +168,7 @@ impl Shared {
     }
 
     fn wake_all(&self, reason: MissedWakes) {
-        self.guarded(|watchers| watchers.wake_all(reason));
-    }
-
-    /// A listener may panic; the others go on listening.
-    fn guarded(&self, wake: impl FnOnce(&SubscriptionRegistry)) {
-        if catch_unwind(AssertUnwindSafe(|| wake(&self.watchers))).is_err() {
-            tracing::error!("a listener panicked at a wake-up");
-        }
+        self.watchers.wake_all(reason);
     }
 }
 
@@ -186,9 +176,7 @@ impl Listener for Shared {
     fn message(&self, channel: &str) {
         let names = lock(&self.state).names(channel);
         for name in names {
-            self.guarded(|watchers| {
-                watchers.released(&name);
-            });
+            self.watchers.released(&name);
         }
     }
 

@@ -18,9 +18,9 @@ use std::{
     time::Duration,
 };
 
-/// What began and ended, in the order in which it was told.
+/// What began and ended, in the order in which it was observed.
 #[derive(Debug, Clone, Default)]
-struct Told(Arc<Mutex<Holds>>);
+struct Observed(Arc<Mutex<Holds>>);
 
 #[derive(Debug, Default)]
 struct Holds {
@@ -29,7 +29,7 @@ struct Holds {
     passed_on: usize,
 }
 
-impl LockObserver for Told {
+impl LockObserver for Observed {
     fn on_event(&self, event: &LockEvent<'_>) {
         let mut holds = self.0.lock().expect("nobody panics with it");
         match event {
@@ -41,7 +41,7 @@ impl LockObserver for Told {
                 let begun = holds.begun.contains(token);
                 holds.ended.push(*token);
                 drop(holds);
-                assert!(begun, "the end of {token:?} is told before its beginning");
+                assert!(begun, "the end of {token:?} is observed before its beginning");
             }
             _ => {}
         }
@@ -51,8 +51,8 @@ impl LockObserver for Told {
 #[test]
 fn lease_is_passed_on_beside_an_entering_waiter() {
     fn story() {
-        let (store, told) = (Store::new(Pace::AtOnce), Told::default());
-        let (locks, runtime) = (store.factory(told.clone()), Runtime::new(1));
+        let (store, observed) = (Store::new(Pace::AtOnce), Observed::default());
+        let (locks, runtime) = (store.factory(observed.clone()), Runtime::new(1));
         let first = runtime.block_on(acquire(&locks));
         let waits = |future: BoxFuture<'static, Result<LockGuard, LockError>>| {
             let runtime = runtime.clone();
@@ -75,7 +75,7 @@ fn lease_is_passed_on_beside_an_entering_waiter() {
         assert!(runtime.block_on(locks.shutdown()).is_clean());
         runtime.join();
         assert_eq!((store.memory.held(), locks.active_locks()), (Vec::new(), 0));
-        let holds = told.0.lock().unwrap();
+        let holds = observed.0.lock().unwrap();
         assert_eq!(holds.begun.len(), 4);
         assert!(holds.begun.is_sorted_by(|a, b| a < b), "tokens rise: {:?}", holds.begun);
         assert!(holds.passed_on > 0, "the lease was passed on: {holds:?}");
