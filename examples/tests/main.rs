@@ -1,6 +1,6 @@
 //! Every example does what it says, in words and with its exit code; and every example is run here.
 
-use lock_testkit::RedisServer;
+use lock_testkit::{RedisServer, unused_address};
 use std::{
     collections::BTreeSet,
     fs,
@@ -81,8 +81,7 @@ fn redis_excludes_and_wakes_another_process() {
 
 #[test]
 fn redis_without_a_server_says_so() {
-    // A port that nobody has: a listener had it a moment ago.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = unused_address();
     let run = finish(Command::new(env!("CARGO_BIN_EXE_redis")).env("REDIS_URL", format!("redis://{free}")));
     assert_eq!(run.code, Some(1), "{run:?}");
     assert!(run.stderr.contains(&free.to_string()), "{run:?}");

@@ -63,6 +63,8 @@ pub use clock_shift::ClockShift;
 pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
+pub use ports::unused_address;
+#[cfg(all(unix, feature = "servers"))]
 pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]
 pub use redis::{

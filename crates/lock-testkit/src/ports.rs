@@ -2,7 +2,7 @@
 
 use lock_core::backend::ProcessId;
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -29,5 +29,16 @@ pub(crate) fn listen() -> TcpListener {
 
 /// A port on which nobody listens. Somebody else may take it before it is used.
 pub(crate) fn free() -> u16 {
-    listen().local_addr().expect("a bound socket has an address").port()
+    unused_address().port()
+}
+
+/// An address of this machine at which nobody listens: connections to it fail.
+///
+/// The kernel gives its port to no outgoing connection, and `lock-testkit` to no other server soon.
+///
+/// # Panics
+/// If this machine has no free port.
+#[must_use]
+pub fn unused_address() -> SocketAddr {
+    listen().local_addr().expect("a bound socket has an address")
 }

@@ -1,9 +1,9 @@
 //! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
 
-use super::support::{answered, client, factory, long, name, nobody, redis};
+use super::support::{answered, client, factory, long, name, redis};
 use crate::client::{BEFORE_REDIS_6, ConnectWarning, RedisBackend, RedisBackendBuilder};
 use lock_core::{Connectors, LockError, LockErrorKind, LockFactory, backend::BackendErrorKind};
-use lock_testkit::{RedisServer, TcpProxy, contender::Contender};
+use lock_testkit::{RedisServer, TcpProxy, contender::Contender, unused_address};
 use std::{
     error::Error,
     time::{Duration, Instant},
@@ -94,7 +94,7 @@ async fn a_cluster_member_is_refused_by_name() {
 
 #[tokio::test]
 async fn nobody_there_is_an_error_at_once() {
-    let address = nobody();
+    let address = unused_address().to_string();
     refused(&format!("redis://:canary@{address}"), BackendErrorKind::Unavailable, &address).await;
     refused("redis+unix:///there/is/no/socket", BackendErrorKind::Unavailable, "/there/is/no/socket").await;
 }

@@ -80,12 +80,6 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// An address at which nobody listens.
-pub(crate) fn nobody() -> String {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    free.local_addr().unwrap().to_string()
-}
-
 /// Waits until a lease of this duration has been renewed at a server: by then most of it is left again. What was renewed at
 /// an old master after the promotion of the new one is lost, so the lease has to be long.
 pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Duration) {

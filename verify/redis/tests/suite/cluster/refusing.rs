@@ -1,15 +1,12 @@
 //! What cannot work is refused with an error that names the node and the remedy, in time.
 
-use super::super::{
-    connecting::refused,
-    support::{nobody, redis},
-};
+use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
-use lock_testkit::{RedisCluster, RedisServer};
+use lock_testkit::{RedisCluster, RedisServer, unused_address};
 
 #[tokio::test]
 async fn nodes_that_do_not_answer_are_all_named() {
-    let (first, second) = (nobody(), nobody());
+    let (first, second) = (unused_address().to_string(), unused_address().to_string());
     let url = format!("redis-cluster://:canary@{first},{second}");
     for says in [&first, &second, &"none answers".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
@@ -59,7 +56,7 @@ async fn a_login_and_a_right_are_missed_by_name() {
     }
     redis(&shop).await;
     // One that is reached is enough, wherever it stands.
-    redis(&shop.replace('@', &format!("@{},", nobody()))).await;
+    redis(&shop.replace('@', &format!("@{},", unused_address()))).await;
     // A replica knows the nodes as well.
     redis(&format!("redis-cluster://shop:canary@{}", cluster.servers()[3].address())).await;
 }

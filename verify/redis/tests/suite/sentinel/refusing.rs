@@ -1,11 +1,8 @@
 //! What cannot work is refused with an error that names the node and the remedy, in time.
 
-use super::super::{
-    connecting::refused,
-    support::{nobody, redis},
-};
+use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
-use lock_testkit::{RedisSentinels, RedisServer};
+use lock_testkit::{RedisSentinels, RedisServer, unused_address};
 
 #[tokio::test]
 async fn a_master_that_no_sentinel_knows_is_named() {
@@ -16,8 +13,8 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     refused(&url, BackendErrorKind::Misconfigured, "ask the sentinel 127.0.0.1:").await;
     // One of them is enough, wherever it stands.
     for url in [
-        format!("redis-sentinel://{},{sentinel}/main", nobody()),
-        format!("redis-sentinel://{sentinel},{}/main", nobody()),
+        format!("redis-sentinel://{},{sentinel}/main", unused_address()),
+        format!("redis-sentinel://{sentinel},{}/main", unused_address()),
     ] {
         redis(&url).await;
     }
@@ -25,7 +22,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
 
 #[tokio::test]
 async fn sentinels_that_do_not_answer_are_all_named() {
-    let (first, second) = (nobody(), nobody());
+    let (first, second) = (unused_address().to_string(), unused_address().to_string());
     let url = format!("redis-sentinel://:canary@{first},{second}/main?sentinel_pass=canary");
     for says in [&first, &second, &"no sentinel answers".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
