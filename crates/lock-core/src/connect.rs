@@ -39,7 +39,7 @@ pub struct Connectors {
 }
 
 /// Schemes that this workspace serves, and the crate that does.
-const SERVED_BY: [(&str, &str); 9] = [
+const SERVED_BY: [(&str, &str); 11] = [
     ("redis", "lock-fred"),
     ("rediss", "lock-fred"),
     ("valkey", "lock-fred"),
@@ -49,6 +49,8 @@ const SERVED_BY: [(&str, &str); 9] = [
     ("rediss-sentinel", "lock-fred"),
     ("redis-cluster", "lock-fred"),
     ("rediss-cluster", "lock-fred"),
+    ("redlock", "lock-fred"),
+    ("redlocks", "lock-fred"),
 ];
 
 impl Connectors {

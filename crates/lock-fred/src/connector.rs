@@ -1,6 +1,6 @@
 //! Redis by URL, where the kind of store is a matter of configuration.
 
-use crate::RedisBackend;
+use crate::{RedisBackend, RedisBackendBuilder};
 use async_trait::async_trait;
 use lock_core::{LockError, Store, backend::Connector};
 use lock_ledger::{LedgerConnector, RunLedger};
@@ -19,7 +19,7 @@ impl Connector for Redis {
     }
 
     async fn connect(&self, url: &str) -> Result<Store, LockError> {
-        Ok(RedisBackend::connect(url).await?.into())
+        RedisBackendBuilder::from_url(url)?.connect_store().await
     }
 }
 

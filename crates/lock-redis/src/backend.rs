@@ -8,6 +8,7 @@ use crate::{
     route::Route,
     script::{self, Script},
     script_reply::ScriptReply,
+    shared::Shared,
 };
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -92,6 +93,11 @@ impl<C: Client> RedisBackend<C> {
     /// The time of the server of this key, as far as it is known.
     pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
         self.inner.route.server_time(key)
+    }
+
+    /// The only server, if it can be a node of a quorum.
+    pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
+        self.inner.route.node()
     }
 
     /// Runs a script and learns the server's clock from its answer.

@@ -5,7 +5,7 @@ use crate::{
     check::{self, ConnectWarning, Expected},
     client::{Client, PubSub, Tls, TlsSupport},
     clock::ServerClock,
-    cluster::{ClusterHandle, Settings},
+    cluster::{self, ClusterHandle},
     connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
     route::{OneServer, Route},
@@ -15,7 +15,7 @@ use crate::{
     url::Address,
     wake::Subscriptions,
 };
-use lock_core::{LockError, backend::BackendError};
+use lock_core::{LockError, Store, backend::BackendError};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
@@ -40,10 +40,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 #[must_use]
 pub struct RedisBackendBuilder<C> {
     client: C,
-    address: Address,
-    retention: Option<Duration>,
-    connect_timeout: Duration,
-    replicas: u32,
+    pub(crate) address: Address,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) replicas: u32,
 }
 
 impl<C: Client> RedisBackendBuilder<C> {
@@ -121,17 +121,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// # Cancel safety
     /// Dropping it closes the connections.
     pub async fn connect(mut self) -> Result<RedisBackend<C>, LockError> {
-        let retention = self.retention;
-        if retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
-            let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
-            return Err(misconfigured(why).into());
-        }
-        let limit = self.connect_timeout;
-        if limit.is_zero() {
-            let why = "a `connect_timeout` of zero leaves no time to connect: give some";
-            return Err(misconfigured(why).into());
-        }
-        let client = Arc::new(self.client()?);
+        let client = self.checked()?;
+        let (retention, limit) = (self.retention, self.connect_timeout);
         let Self { address: Address { topology, credentials, .. }, replicas, .. } = self;
         let target = match topology {
             Topology::Standalone(endpoint) => Target::Fixed(endpoint),
@@ -145,14 +136,46 @@ impl<C: Client> RedisBackendBuilder<C> {
                 .into());
             }
             Topology::Cluster(seeds) => {
-                let settings = Settings { client, seeds, credentials, limit, retention };
+                let settings = cluster::Settings { client, seeds, credentials, limit, retention };
                 let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
                 return Ok(RedisBackend::new(Route::Cluster(cluster), warnings));
             }
+            Topology::Quorum(_) => {
+                let why = "this is the address of a quorum, which keeps locks and no run ledger: use `connect_quorum`";
+                return Err(misconfigured(why).into());
+            }
         };
         let dialer = Dialer { client, target, credentials, limit, lost: None };
-        let (server, warnings) = one_server(Arc::new(dialer), retention, replicas).await?;
+        let settings = Settings { retention, replicas, expected: Expected::Master };
+        let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
         Ok(RedisBackend::new(Route::One(server), warnings))
+    }
+
+    /// As [`connect`](Self::connect), or [`connect_quorum`](Self::connect_quorum) for the address of a quorum.
+    ///
+    /// # Errors
+    /// As those.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect_store(self) -> Result<Store, LockError> {
+        match self.address.topology {
+            Topology::Quorum(_) => Ok(self.connect_quorum().await?.into()),
+            _ => Ok(self.connect().await?.into()),
+        }
+    }
+
+    /// Checks the settings, and makes the client.
+    pub(crate) fn checked(&mut self) -> Result<Arc<C>, BackendError> {
+        if self.retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
+            let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
+            return Err(misconfigured(why));
+        }
+        if self.connect_timeout.is_zero() {
+            let why = "a `connect_timeout` of zero leaves no time to connect: give some";
+            return Err(misconfigured(why));
+        }
+        self.client().map(Arc::new)
     }
 
     /// The client, secured if it has to be.
@@ -168,11 +191,17 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 }
 
+/// The settings of one server.
+pub(crate) struct Settings {
+    pub(crate) retention: Option<Duration>,
+    pub(crate) replicas: u32,
+    pub(crate) expected: Expected,
+}
+
 /// Connects to one server, or to the master of sentinels, and checks it.
-async fn one_server<C: Client>(
+pub(crate) async fn one_server<C: Client>(
     dialer: Arc<Dialer<C>>,
-    retention: Option<Duration>,
-    replicas: u32,
+    Settings { retention, replicas, expected }: Settings,
 ) -> Result<(OneServer<C>, Vec<ConnectWarning>), BackendError> {
     let (connection, subscriptions) = tokio::try_join!(
         ManagedConnection::open(dialer.clone(), Purpose::Requests),
@@ -180,7 +209,7 @@ async fn one_server<C: Client>(
     )?;
     let clock = ServerClock::default();
     let checks = async {
-        let checked = check::server(&connection, Expected::Master).await?;
+        let checked = check::server(&connection, expected).await?;
         check::rights(&connection, &subscriptions, &clock, check::scratch()).await?;
         let mut warnings = checked.warnings;
         if replicas > 0 {

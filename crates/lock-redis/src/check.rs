@@ -1,10 +1,10 @@
 //! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
 
 use crate::{
-    client::{Client, Command, PubSub, Reply},
+    client::{Client, Command, Connection, PubSub, Reply},
     clock::ServerClock,
-    connection::{Delivery, ManagedConnection},
-    error::{misconfigured, unexpected_reply},
+    connection::{Delivery, Dialled, ManagedConnection, answered},
+    error::{RequestError, misconfigured, unexpected_reply},
     info::Info,
     keys::Keys,
     script,
@@ -75,6 +75,8 @@ pub(crate) enum Expected {
     Master,
     /// A master in a cluster.
     ClusterNode,
+    /// A node of a quorum: a master of its own.
+    QuorumNode,
 }
 
 /// What a server said of itself.
@@ -92,7 +94,7 @@ pub(crate) async fn server<C: Client>(
 ) -> Result<Checked, BackendError> {
     let checked = match connection.call("info", Command::info()).await {
         Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
-        // Whether channels are sharded depends on the version.
+        // Whether channels are sharded depends on the version, and whether a node kept its data on the run.
         Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
             let reason = BackendError::from(error).to_string();
             Checked { warnings: vec![ConnectWarning::NotChecked { reason }], is_sharded: false }
@@ -188,39 +190,74 @@ const SHARDED: (u32, u32) = (7, 0);
 
 /// Returns an error if locks cannot be kept there.
 fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
-    let refuse = |why: String| Err(misconfigured(&why));
-    // Valkey has a word of its own since version 8.
-    let modes = [info.get("redis_mode"), info.get("server_mode")];
-    if modes.contains(&"sentinel") {
-        return refuse(
-            "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
-                .into(),
-        );
-    }
-    let in_cluster = modes.contains(&"cluster") || info.get("cluster_enabled") == "1";
-    match expected {
-        Expected::Master if in_cluster => return refuse(CLUSTER.into()),
-        Expected::ClusterNode if !in_cluster => {
-            return refuse("this is no node of a cluster: write `redis://`".into());
-        }
-        Expected::Master | Expected::ClusterNode => {}
-    }
-    if info.get("role") == "slave" {
-        return refuse(
-            "this is a replica: give the address of its master, or of the sentinels that watch it".into(),
-        );
+    let refuse = |why: &str| Err(misconfigured(why));
+    let in_cluster = is_in_cluster(info);
+    if let Some(why) = other_kind(info, expected) {
+        return refuse(why);
     }
     let version = info.get("redis_version");
     let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
     let numbers = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if numbers < OLDEST {
         let (major, minor) = OLDEST;
-        return refuse(format!("version {version:?} is too old: use {major}.{minor} or later"));
+        return refuse(&format!("version {version:?} is too old: use {major}.{minor} or later"));
     }
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
     let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
     let warnings = evicts.then(|| ConnectWarning::Evicts { policy: policy.to_owned() });
     Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
+}
+
+/// Returns what is wrong if this is no server of that kind.
+fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
+    let is_sentinel = modes(info).contains(&"sentinel");
+    let is_replica = info.get("role") == "slave";
+    let why = match expected {
+        Expected::QuorumNode if is_sentinel => {
+            "this is a sentinel, and a node of a quorum is a master of its own: give the address of one"
+        }
+        Expected::QuorumNode if is_in_cluster(info) => {
+            "this is a node of a Redis Cluster, and a node of a quorum is a server of its own: give the address of one"
+        }
+        Expected::QuorumNode if is_replica => {
+            "this is a replica, and a node of a quorum is a master of its own: give the address of one"
+        }
+        _ if is_sentinel => {
+            "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
+        }
+        Expected::Master if is_in_cluster(info) => CLUSTER,
+        Expected::ClusterNode if !is_in_cluster(info) => "this is no node of a cluster: write `redis://`",
+        _ if is_replica => {
+            "this is a replica: give the address of its master, or of the sentinels that watch it"
+        }
+        Expected::Master | Expected::ClusterNode | Expected::QuorumNode => return None,
+    };
+    Some(why)
+}
+
+/// Valkey has a word of its own since version 8.
+fn modes<'a>(info: &Info<'a>) -> [&'a str; 2] {
+    [info.get("redis_mode"), info.get("server_mode")]
+}
+
+fn is_in_cluster(info: &Info<'_>) -> bool {
+    modes(info).contains(&"cluster") || info.get("cluster_enabled") == "1"
+}
+
+/// Accepts the server of a connection as a node of a quorum, and returns its run id.
+pub(crate) async fn run_id<T: Connection>(dialled: &Dialled<T>) -> Result<String, RequestError> {
+    let reply = answered("info", dialled.call(Command::info())).await?;
+    let text = info(&reply)?;
+    let info = Info::read(&text);
+    verify_server(&info, Expected::QuorumNode)?;
+    match info.get("run_id") {
+        id if id.is_empty() || id.contains(char::is_whitespace) => {
+            let why =
+                "`INFO` names no run of this server, which a node of a quorum needs: use another server";
+            Err(misconfigured(why).into())
+        }
+        id => Ok(id.to_owned()),
+    }
 }
 
 #[cfg(test)]

@@ -177,6 +177,11 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     BackendError::new(kind, Applied::No, message)
 }
 
+/// The same of this node of a quorum.
+pub(crate) fn named(node: &Server, error: &BackendError) -> BackendError {
+    BackendError::new(error.kind(), error.applied(), format!("node {node} of the quorum: {error}"))
+}
+
 /// No node of the cluster serves the key for now.
 pub(crate) fn unserved(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name for now")

@@ -15,6 +15,9 @@ pub(crate) struct Keys {
     pub(crate) channel: String,
 }
 
+/// The marker of a node of a quorum, one in each database.
+pub(crate) const NODE_MARKER: &str = "distlock:node";
+
 impl Keys {
     pub(crate) fn of(name: &LockName) -> Self {
         Self::under(name.as_str())

@@ -44,6 +44,7 @@ mod ledger;
 mod liveness;
 mod pauses;
 mod pipeline;
+mod quorum;
 mod route;
 mod script;
 mod script_reply;
@@ -59,7 +60,7 @@ pub use backend::RedisBackend;
 pub use builder::RedisBackendBuilder;
 pub use check::ConnectWarning;
 pub use client::Tls;
-pub use topology::{SentinelAddress, Topology};
+pub use topology::{QuorumAddress, SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
 /// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.

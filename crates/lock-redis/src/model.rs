@@ -37,6 +37,11 @@ pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
         failure(script_reply().and_then(ScriptReply::probed)),
     ];
     failures.push(failure(script_reply().and_then(ScriptReply::renewed)));
+    failures.push(failure(script_reply().and_then(ScriptReply::vote)));
+    failures.push(failure(script_reply().and_then(ScriptReply::healed)));
+    for answer in script_reply().and_then(|reply| reply.extended(batched)).into_iter().flatten() {
+        failures.push(failure(answer));
+    }
     for part in script_reply::batch(&vec!["fuzz"; batched], reply.clone()).into_iter().flatten() {
         failures.push(failure(part.and_then(ScriptReply::acquired)));
     }

@@ -3,7 +3,7 @@
 use crate::{
     client::{Client, PubSub},
     cluster::ClusterHandle,
-    error::RequestError,
+    error::{RequestError, misconfigured},
     pipeline::RequestPipeline,
     script::Script,
     script_reply::ScriptReply,
@@ -29,13 +29,13 @@ pub(crate) struct OneServer<C: Client> {
     shared: Arc<Shared<C>>,
     pipeline: RequestPipeline<C>,
     /// Of sentinels.
-    _follower: Option<Follower>,
+    follower: Option<Follower>,
 }
 
 impl<C: Client> OneServer<C> {
     pub(crate) fn new(shared: Arc<Shared<C>>, follower: Option<Follower>) -> Self {
         let pipeline = RequestPipeline::start(shared.clone());
-        Self { shared, pipeline, _follower: follower }
+        Self { shared, pipeline, follower }
     }
 }
 
@@ -67,6 +67,21 @@ impl<C: Client> Route<C> {
             Self::One(server) => server.shared.clock.now(),
             Self::Cluster(cluster) => cluster.cluster().server_time(key),
         }
+    }
+
+    /// The only server, if it can be a node of a quorum.
+    pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
+        let why = match self {
+            Self::Cluster(_) => "a cluster",
+            Self::One(server) if server.follower.is_some() => {
+                "a master of sentinels, which another replaces,"
+            }
+            Self::One(server) if server.shared.replicas.is_some() => "a server with `replicas(n)`",
+            Self::One(server) => return Ok(&server.shared),
+        };
+        Err(misconfigured(&format!(
+            "{why} cannot be a node of a quorum: give the address of an independent master by `redis://`"
+        )))
     }
 
     /// The kind of the channels.

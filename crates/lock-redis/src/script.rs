@@ -25,9 +25,21 @@ macro_rules! nothing {
     };
 }
 
-macro_rules! now {
+macro_rules! grant {
     () => {
-        include_str!("scripts/now.lua")
+        concat!(include_str!("scripts/now.lua"), include_str!("scripts/grant.lua"))
+    };
+}
+
+macro_rules! node {
+    () => {
+        concat!(grant!(), include_str!("scripts/node.lua"))
+    };
+}
+
+macro_rules! extending {
+    () => {
+        concat!(node!(), include_str!("scripts/renew.lua"), include_str!("scripts/reenter.lua"))
     };
 }
 
@@ -61,7 +73,7 @@ macro_rules! operations {
     ($($constant:ident $what:literal $file:literal ($arguments:literal))*) => {
         $(pub(crate) static $constant: Script = {
             const TEXT: &str = concat!(
-                now!(),
+                grant!(),
                 include_str!(concat!("scripts/", $file, ".lua")),
                 "return {now, ", $file, "(", $arguments, ", unpack(ARGV))}\n",
             );
@@ -69,7 +81,7 @@ macro_rules! operations {
         };)*
         pub(crate) static BATCH: Script = {
             const TEXT: &str = concat!(
-                now!(),
+                grant!(),
                 $(include_str!(concat!("scripts/", $file, ".lua")),)*
                 include_str!("scripts/batch.lua"),
             );
@@ -99,6 +111,17 @@ scripts! {
     HOLDER_TEXTS holder!
     INSPECT "inspect" "inspect"
     FORCE_RELEASE "force release" "force_release"
+}
+
+scripts! {
+    NODE_TEXTS node!
+    PROPOSE "propose a token" "propose"
+    HEAL "heal" "heal"
+}
+
+scripts! {
+    EXTENDING_TEXTS extending!
+    EXTEND "extend" "extend"
 }
 
 scripts! {
@@ -177,10 +200,17 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    const SHARED: &[(&str, &str)] = &[("holder", holder!()), ("ledger", ledger!()), ("now", now!())];
+    const SHARED: &[(&str, &str)] = &[
+        ("grant", include_str!("scripts/grant.lua")),
+        ("holder", holder!()),
+        ("ledger", ledger!()),
+        ("node", include_str!("scripts/node.lua")),
+        ("now", include_str!("scripts/now.lua")),
+    ];
 
     fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        OPERATION_TEXTS.iter().chain(TEXTS).chain(HOLDER_TEXTS).chain(LEDGER_TEXTS)
+        let others = [TEXTS, HOLDER_TEXTS, NODE_TEXTS, EXTENDING_TEXTS, LEDGER_TEXTS];
+        OPERATION_TEXTS.iter().chain(others.into_iter().flatten())
     }
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {

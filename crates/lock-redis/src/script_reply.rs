@@ -77,7 +77,7 @@ impl ScriptReply {
     }
 
     /// A PTTL; negative is unknown.
-    fn remaining(&self, at: usize) -> Result<Option<Duration>, RequestError> {
+    pub(crate) fn remaining(&self, at: usize) -> Result<Option<Duration>, RequestError> {
         Ok(u64::try_from(self.signed(at)?).ok().map(Duration::from_millis))
     }
 

@@ -1,6 +1,7 @@
-//! The kinds of deployments: one server, a master that sentinels watch, a cluster.
+//! The kinds of deployments: one server, a master that sentinels watch, a cluster, a quorum.
 
 use crate::client::{Credentials, Endpoint, Server};
+use std::time::Duration;
 
 /// The deployment behind an [`Address`](crate::Address).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +13,21 @@ pub enum Topology {
     Sentinel(SentinelAddress),
     /// The cluster of which these are some nodes; the others are found by them.
     Cluster(Vec<Server>),
+    /// Independent servers of which a majority decides; see
+    /// [`connect_quorum`](crate::RedisBackendBuilder::connect_quorum).
+    Quorum(QuorumAddress),
+}
+
+/// The nodes of a quorum, and its settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuorumAddress {
+    /// The nodes, each a master of its own.
+    pub nodes: Vec<Endpoint>,
+    /// The longest lease, which has to be the same on all clients; without one it is 30 s.
+    pub max_lease: Option<Duration>,
+    /// Declares that no node ever loses an answered write; see
+    /// [`Member::durable`](lock_core::quorum::Member::durable).
+    pub durable: bool,
 }
 
 /// Sentinels, and the master that they watch.

@@ -15,7 +15,7 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
 /// The schemes that [`Address::parse`] reads.
-pub const SCHEMES: [&str; 9] = [
+pub const SCHEMES: [&str; 11] = [
     "redis",
     "rediss",
     "valkey",
@@ -25,6 +25,8 @@ pub const SCHEMES: [&str; 9] = [
     "rediss-sentinel",
     "redis-cluster",
     "rediss-cluster",
+    "redlock",
+    "redlocks",
 ];
 
 /// Where a Redis is, and how to log in there.
@@ -38,6 +40,8 @@ pub const SCHEMES: [&str; 9] = [
 /// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
 /// | `redis-cluster://[user:password@]host[:port],…` | the cluster of which these are some nodes |
 /// | `rediss-cluster://…` | the same over TLS |
+/// | `redlock://[user:password@]host[:port],…[/database]` | a [quorum](lock_core::quorum) of these independent masters |
+/// | `redlocks://…` | the same over TLS |
 ///
 /// `valkey://` and `valkeys://` mean the same as `redis://` and `rediss://`.
 ///
@@ -46,6 +50,10 @@ pub const SCHEMES: [&str; 9] = [
 ///
 /// User and password of a `redis-sentinel://` are those of the master. Sentinels that want a login of their own get it by
 /// `?sentinel_user=user&sentinel_pass=password`.
+///
+/// A `redlock://` takes `?max_lease=30s`, the longest lease, which has to be the same on all clients (a whole number of `ms`,
+/// `s`, `m` or `h`; 30 s by default), and `&durable=true`, which [declares](lock_core::quorum::Member::durable) that no node
+/// ever loses an answered write.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
 /// `&certificate=/client.pem&key=/client.key` shows a client certificate.
@@ -83,6 +91,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
     match scheme.to_ascii_lowercase().as_str() {
         scheme @ ("redis-sentinel" | "rediss-sentinel") => return several::sentinel(scheme, rest),
         scheme @ ("redis-cluster" | "rediss-cluster") => return several::cluster(scheme, rest),
+        scheme @ ("redlock" | "redlocks") => return several::quorum(scheme, rest),
         _ => {}
     }
     let url = single(text)?;
@@ -98,7 +107,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
         "redis+unix" => unix(&url),
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
-            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster` and their kin with TLS",
+            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock` and their kin with TLS",
         )),
     }
 }

@@ -12,6 +12,7 @@
 //! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
 //!   the data of yesterday; [`RawRedis`] to look into it.
 //! - [`RedisCluster`] (feature `servers`): three masters, each with a third of the slots and a replica.
+//! - [`RedisQuorum`] (feature `servers`): independent masters, as the nodes of a quorum.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
 //! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
 //! - [`ClockShift`] (feature `servers`): a wall clock that can be set, for servers and other processes.
@@ -68,7 +69,8 @@ pub use ports::unused_address;
 pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]
 pub use redis::{
-    Dump, RawRedis, RawValue, RedisCluster, RedisSentinels, RedisServer, RedisServerBuilder, TlsFiles,
+    Dump, RawRedis, RawValue, RedisCluster, RedisQuorum, RedisSentinels, RedisServer, RedisServerBuilder,
+    TlsFiles,
 };
 pub use seed::{Seed, Stream};
 pub use thread_log::ThreadLog;

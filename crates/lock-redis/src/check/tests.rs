@@ -70,6 +70,22 @@ fn members_of_clusters_and_sentinels_are_refused_by_name() {
 }
 
 #[test]
+fn nodes_of_quorums_are_masters_of_their_own() {
+    for server in servers() {
+        let check = |text: &str| verify_server(&Info::read(text), Expected::QuorumNode);
+        assert_eq!(check(&server).expect("it is one").warnings, vec![]);
+        for (other, says) in [
+            (server.replace("cluster_enabled:0", "cluster_enabled:1"), "a server of its own"),
+            (server.replace("standalone", "sentinel"), "this is a sentinel"),
+            (server.replace("role:master", "role:slave"), "this is a replica"),
+        ] {
+            let error = check(&other).expect_err("it is none").to_string();
+            assert!(error.contains(says) && error.contains("give the address of one"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn nodes_of_clusters_have_sharded_channels_since_redis_7() {
     for server in servers() {
         let node = server.replace("cluster_enabled:0", "cluster_enabled:1");

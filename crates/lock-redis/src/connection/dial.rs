@@ -12,7 +12,7 @@ use crate::{
 use lock_core::backend::{BackendError, BackendErrorKind};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::{
-    sync::{Notify, SetOnce},
+    sync::{Notify, OnceCell, SetOnce},
     time::{Instant, timeout_at},
 };
 
@@ -79,7 +79,8 @@ impl<C: Client> Dialer<C> {
             Err(_) => return Err(self.failed(server, &DialError::silent(self.limit))),
         };
         let (liveness, replaced) = (Liveness::default(), SetOnce::new());
-        let dialled = Dialled { connection, liveness, end, replaced, secrets, server: endpoint.server };
+        let (server, accepted) = (endpoint.server, OnceCell::new());
+        let dialled = Dialled { connection, liveness, end, replaced, secrets, server, accepted };
         if let Target::Master(_) = &self.target {
             let check = timeout_at(until, Box::pin(is_master(&dialled))).await;
             check.map_err(|_| self.failed(&dialled.server, &DialError::silent(self.limit)))??;

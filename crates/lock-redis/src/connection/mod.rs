@@ -16,7 +16,7 @@ use lock_core::backend::BackendError;
 use std::{sync::Arc, time::Duration};
 use supervisor::Supervisor;
 use tokio::{
-    sync::{SetOnce, watch},
+    sync::{OnceCell, SetOnce, watch},
     task::JoinHandle,
     time::timeout,
 };
@@ -48,7 +48,9 @@ pub(crate) struct Dialled<T> {
     /// Set when another connection is needed although this one stands.
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
-    server: Server,
+    pub(crate) server: Server,
+    /// The run id of the server, once it was accepted as a node of a quorum.
+    pub(crate) accepted: OnceCell<String>,
 }
 
 /// What goes with a command.

@@ -27,8 +27,6 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
     end
   end
 
-  -- Numbers are exact below.
-  local LIMIT = 9007199254740992
   reserve = tonumber(reserve)
 
   -- The counter is mostly behind the clock, and these are the tokens then: they are written while the counter is read.
@@ -64,27 +62,11 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
       if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
       return 'refused', refused
     end
-    local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
-    if retention ~= '' then
-      if ahead > tonumber(retention) then retention = int(ahead) end
-      redis.call('SET', counter, int(last), 'PX', retention)
-    else
-      redis.call('SET', counter, int(last), 'KEEPTTL')
-      local left = ahead > 0 and redis.call('PTTL', counter) or -1
-      if left >= 0 and left < ahead then redis.call('PEXPIRE', counter, int(ahead)) end
-    end
+    raise(counter, last, retention)
   end
 
-  -- From here on nothing may fail without being undone: a lock without an expiry makes others wait for ever.
-  if free then redis.call('HSET', lock, lease, '1') end
-  if free or lasts < tonumber(duration) then
-    local set = redis.pcall('PEXPIRE', lock, duration)
-    if type(set) == 'table' then
-      -- The key ends with its only field.
-      if free then redis.call('HDEL', lock, lease) end
-      return 'error', set.err
-    end
-  end
+  local failed = hold(lock, lasts, lease, '1', duration)
+  if failed then return 'error', failed end
   -- Ours is a time in µs.
   return 'granted', first, last, count and count < now / 2 and 1 or 0
 end

@@ -5,11 +5,15 @@ use super::{
     server, single, tls,
 };
 use crate::{
-    client::{Credentials, Server},
-    topology::{SentinelAddress, Topology},
+    client::{Credentials, Endpoint, Server},
+    topology::{QuorumAddress, SentinelAddress, Topology},
 };
-use lock_core::LockError;
+use lock_core::{LockError, quorum::MAX_CLOCK_DISTANCE};
+use std::time::Duration;
 use url::Url;
+
+/// The smallest quorum that survives the loss of a node.
+const MIN_NODES: usize = 3;
 
 /// `[user:password@]host[:port],…/master[/database][?options]`, after the scheme.
 pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
@@ -56,6 +60,60 @@ pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
         false => Some(tls(options(&query, TLS_OPTIONS)?)?),
     };
     Ok(Address { topology: Topology::Cluster(servers), credentials, tls })
+}
+
+/// `[user:password@]host[:port],…[/database][?options]`, after the scheme.
+pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
+    let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
+    if servers.len() < MIN_NODES {
+        return Err(refused("a quorum has at least three nodes: write `redlock://host,host,host`"));
+    }
+    if (1..servers.len()).any(|at| servers[..at].contains(&servers[at])) {
+        return Err(refused("it has one node twice: each node of a quorum is a server of its own"));
+    }
+    let (tls, max_lease, durable) = match scheme {
+        "redlock" => {
+            let [max_lease, durable] = options(&query, ["max_lease", "durable"])?;
+            (None, max_lease, durable)
+        }
+        _ => {
+            let known = ["authority", "certificate", "key", "max_lease", "durable"];
+            let [authority, certificate, key, max_lease, durable] = options(&query, known)?;
+            (Some(tls([authority, certificate, key])?), max_lease, durable)
+        }
+    };
+    let database = if path.is_empty() { None } else { Some(database(&path)?) };
+    let address = QuorumAddress {
+        nodes: servers.into_iter().map(|server| Endpoint { server, database }).collect(),
+        max_lease: max_lease.as_deref().map(lease).transpose()?,
+        durable: match durable.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(refused("`durable` is neither `true` nor `false`")),
+        },
+    };
+    Ok(Address { topology: Topology::Quorum(address), credentials, tls })
+}
+
+/// `30s`, `1500ms`, `2m` or `1h`.
+fn lease(text: &str) -> Result<Duration, LockError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis: Option<u64> = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let lease = millis.and_then(|millis| number.parse::<u64>().ok()?.checked_mul(millis));
+    let lease = lease.map(Duration::from_millis);
+    let lease =
+        lease.ok_or_else(|| refused("`max_lease` is no time: write, for example, `30s` or `1500ms`"))?;
+    match lease > MAX_CLOCK_DISTANCE * 4 {
+        true => Ok(lease),
+        false => Err(refused("`max_lease` is too short: write more than `4s`")),
+    }
 }
 
 /// A URL that was taken apart.

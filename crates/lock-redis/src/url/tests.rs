@@ -1,6 +1,7 @@
 use super::*;
 use crate::topology::SentinelAddress;
 use lock_core::LockErrorKind;
+use std::time::Duration;
 
 fn address(url: &str) -> Address {
     Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
@@ -71,6 +72,29 @@ fn a_url_of_a_cluster_names_some_nodes() {
 }
 
 #[test]
+fn a_url_of_a_quorum_names_its_nodes() {
+    let plain = address("redlock://app:secret@a,b:7000,[::1]/3");
+    let Topology::Quorum(quorum) = &plain.topology else { panic!("a quorum: {plain:?}") };
+    assert_eq!(
+        quorum.nodes,
+        [tcp("a", 6_379, Some(3)), tcp("b", 7_000, Some(3)), tcp("::1", 6_379, Some(3))]
+    );
+    assert!(quorum.max_lease.is_none() && !quorum.durable && plain.tls.is_none());
+    assert!(plain.credentials == login(Some("app"), Some("secret")));
+
+    let full = address("redlocks://a,b,c,d,e?max_lease=10s&durable=true");
+    let Topology::Quorum(quorum) = &full.topology else { panic!("a quorum: {full:?}") };
+    assert_eq!((quorum.nodes.len(), &quorum.nodes[0]), (5, &tcp("a", 6_379, None)));
+    assert_eq!((quorum.max_lease, quorum.durable), (Some(Duration::from_secs(10)), true));
+    assert_eq!(full.tls, Some(Tls::system()));
+    for (text, millis) in [("4001ms", 4_001), ("30s", 30_000), ("2m", 120_000), ("1h", 3_600_000)] {
+        let address = address(&format!("redlock://a,b,c?durable=false&max_lease={text}"));
+        let Topology::Quorum(quorum) = address.topology else { panic!("a quorum") };
+        assert_eq!(quorum.max_lease, Some(Duration::from_millis(millis)));
+    }
+}
+
+#[test]
 fn valkey_is_another_word_for_redis() {
     assert_eq!(address("valkey://:secret@host/2"), address("redis://:secret@host/2"));
     assert_eq!(address("valkeys://host:7000"), address("rediss://host:7000"));
@@ -109,6 +133,19 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
         ("redis-cluster://:canary@a,b/3", "one database"),
         ("redis-cluster://:canary@a,b?authority=x", "no options"),
         ("redis-cluster://", "no host"),
+        ("redlock://:canary@a,b", "at least three nodes"),
+        ("redlock://:canary@a,b,a:6379", "one node twice"),
+        ("redlock://:canary@a,b,", "no host"),
+        ("redlock://:canary@a,b,c/x", "from 0 to 255"),
+        ("redlock://:canary@a,b,c?authority=x", "knows max_lease, durable"),
+        ("redlocks://:canary@a,b,c?db=1", "knows authority, certificate, key, max_lease, durable"),
+        ("redlock://:canary@a,b,c?durable=yes", "neither `true` nor `false`"),
+        ("redlock://:canary@a,b,c?max_lease=4s", "more than `4s`"),
+        ("redlock://:canary@a,b,c?max_lease=", "is no time"),
+        ("redlock://:canary@a,b,c?max_lease=30", "is no time"),
+        ("redlock://:canary@a,b,c?max_lease=s", "is no time"),
+        ("redlock://:canary@a,b,c?max_lease=1.5s", "is no time"),
+        ("redlock://:canary@a,b,c?max_lease=18446744073709551615h", "is no time"),
         ("rediss-sentinel://:canary@a,b/main?db=1", "knows authority, certificate, key, sentinel_user"),
     ];
     for (url, cure) in cases {

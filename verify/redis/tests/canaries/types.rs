@@ -147,6 +147,7 @@ async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
         format!("{url}?pass={CANARY}"),
         format!("redis://{CANARY}@127.0.0.1:{port}"),
         format!("redis-cluster://:{CANARY}@127.0.0.1:{port}"),
+        format!("redlock://:{CANARY}@127.0.0.1:{port},127.0.0.1:1,127.0.0.1:2"),
         format!("{CANARY}:{CANARY}@127.0.0.1:{port}"),
         CANARY.to_owned(),
     ] {
@@ -180,6 +181,11 @@ fn seam(shown: &mut Shown, url: &str) {
     shown.see("Topology", &sentinels.topology);
     if let Topology::Sentinel(address) = &sentinels.topology {
         shown.see("SentinelAddress", address);
+    }
+    let quorum = Address::parse(&format!("redlock://:{CANARY}@a,b,c")).unwrap();
+    shown.see("Address", &quorum);
+    if let Topology::Quorum(address) = &quorum.topology {
+        shown.see("QuorumAddress", address);
     }
     shown.see("PubSub", &PubSub::Sharded);
     shown.see("Credentials", &address.credentials);

@@ -28,7 +28,7 @@ fn texts(error: &LockError) -> String {
 /// Connecting must fail at the first answer, as this kind, with these words: it is not tried until an hour has passed.
 pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
     let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
-    let connecting = answered("connecting", patient.connect()).await;
+    let connecting = answered("connecting", patient.connect_store()).await;
     let error = connecting.map(drop).expect_err("it cannot be used as it is");
     let text = texts(&error);
     assert_eq!(error.backend_error().expect("the server's fault").kind(), kind, "{text}");

@@ -14,6 +14,7 @@ mod golden;
 mod links;
 mod no_lock;
 mod outage;
+mod quorum;
 mod records;
 mod renewing;
 mod replicas;

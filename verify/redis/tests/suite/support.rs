@@ -5,6 +5,7 @@ use lock_core::{
     LockFactory, LockName, LockOptions,
     backend::Backend,
     observer::{LockEvent, LockObserver, WakeSource},
+    quorum::QuorumBackend,
 };
 use lock_testkit::RedisServer;
 use std::{
@@ -34,6 +35,22 @@ pub(crate) async fn redis(url: &str) -> RedisBackend {
     RedisBackend::connect(url)
         .await
         .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
+}
+
+/// A quorum, by its URL.
+pub(crate) async fn quorum(url: &str) -> QuorumBackend {
+    RedisBackend::connect_quorum(url)
+        .await
+        .unwrap_or_else(|error| panic!("nodes that run are connected to: {error:?}"))
+}
+
+/// Lets a node have kept its data for a day.
+pub(crate) fn grow_old(server: &RedisServer) {
+    let info = server.command(&["INFO", "server"]);
+    let run = info.text().lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
+    let now: u64 = server.command(&["TIME"]).list()[0].text().parse().unwrap();
+    let marker = format!("{run} {}000000", now - 24 * 60 * 60);
+    assert_eq!(server.command(&["SET", "distlock:node", &marker]).text(), "OK");
 }
 
 /// A process's factory, with this lease.
@@ -89,7 +106,10 @@ pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Durat
 
 /// Fails unless nothing of the locks is left but counters, which stay for a while.
 pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
-    let left: Vec<_> =
-        server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect();
+    let left = server
+        .keys()
+        .into_iter()
+        .filter(|key| !key.starts_with("redisson_lock_token:") && key != "distlock:node");
+    let left: Vec<_> = left.collect();
     assert_eq!(left, Vec::<String>::new(), "keys that are left");
 }

@@ -3,7 +3,7 @@
 use super::support::until;
 use crate::client::{RedisBackendBuilder, Tls};
 use lock_core::{Connectors, LockFactory, backend::BackendErrorKind};
-use lock_testkit::{RedisCluster, RedisSentinels, RedisServer, TlsFiles};
+use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::path::PathBuf;
 
@@ -169,13 +169,13 @@ async fn is_secured(url: &str, ours: &Authority, theirs: &Authority) {
         let tls = Tls::authority(authority.pem.as_bytes());
         RedisBackendBuilder::from_url(url).unwrap().tls(tls)
     };
-    let error = builder(theirs).connect().await.map(drop).expect_err("it must not be trusted");
+    let error = builder(theirs).connect_store().await.map(drop).expect_err("it must not be trusted");
     let cause = error.backend_error().expect("the server's fault");
     assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
     assert!(cause.to_string().contains("127.0.0.1:"), "{cause}");
     assert!(cause.to_string().contains("give the authority that signed it"), "{cause}");
-    let locks = LockFactory::new(builder(ours).connect().await.unwrap());
-    let others = LockFactory::new(builder(ours).connect().await.unwrap());
+    let locks = LockFactory::new(builder(ours).connect_store().await.unwrap());
+    let others = LockFactory::new(builder(ours).connect_store().await.unwrap());
     for name in ["a", "b", "c"] {
         let guard = locks.named(name).unwrap().acquire().await.unwrap();
         let waiting = tokio::spawn(others.named(name).unwrap().acquire());
@@ -203,6 +203,14 @@ async fn nodes_of_a_cluster_are_reached_over_tls() {
     is_secured(&cluster.tls_url(), &ours, &theirs).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_of_a_quorum_are_reached_over_tls() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let identity = ours.signs("127.0.0.1");
+    let quorum = RedisQuorum::with(3, |server| server.tls(ours.tls(&identity, false)));
+    is_secured(&format!("{}?durable=true", quorum.tls_url()), &ours, &theirs).await;
+}
+
 #[tokio::test]
 async fn expired_certificates_of_sentinels_and_nodes_are_refused() {
     let ours = Authority::new();
@@ -212,11 +220,13 @@ async fn expired_certificates_of_sentinels_and_nodes_are_refused() {
     });
     let server = ours.server(&expired, false);
     let port = server.tls_port().unwrap();
-    for url in
-        [format!("rediss-sentinel://127.0.0.1:{port}/main"), format!("rediss-cluster://127.0.0.1:{port}")]
-    {
+    for url in [
+        format!("rediss-sentinel://127.0.0.1:{port}/main"),
+        format!("rediss-cluster://127.0.0.1:{port}"),
+        format!("redlocks://127.0.0.1:{port},127.0.0.1:1,127.0.0.1:2"),
+    ] {
         let tls = Tls::authority(ours.pem.as_bytes());
-        let connecting = RedisBackendBuilder::from_url(&url).unwrap().tls(tls).connect();
+        let connecting = RedisBackendBuilder::from_url(&url).unwrap().tls(tls).connect_store();
         let error = connecting.await.map(drop).expect_err("it must not be trusted");
         let cause = error.backend_error().expect("the server's fault");
         assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");

@@ -1,0 +1,198 @@
+//! Connecting to the nodes of a quorum: a majority has to answer, and the others are dialled until they do.
+
+use super::node::run_of;
+use crate::{
+    backend::RedisBackend,
+    builder::{RedisBackendBuilder, Settings, one_server},
+    check::Expected,
+    client::{Client, PubSub, Server},
+    clock::ServerClock,
+    connection::{Dialer, ManagedConnection, Purpose, Target},
+    error::{misconfigured, named},
+    route::{OneServer, Route},
+    shared::Shared,
+    topology::{QuorumAddress, Topology},
+    url::Address,
+    wake::Subscriptions,
+};
+use futures_util::future::join_all;
+use lock_core::{
+    LockError,
+    backend::{Applied, BackendError, BackendErrorKind, NodeVote, VoteKind},
+    quorum::{Member, QuorumBackend},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::{sync::watch, time::sleep};
+
+/// The time in which the others may still answer when a majority has.
+const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A node to be.
+struct Candidate<C> {
+    server: Server,
+    dialer: Arc<Dialer<C>>,
+}
+
+impl<C: Client> RedisBackendBuilder<C> {
+    /// Connects to the nodes of a `redlock://`, and checks each of them: a majority decides over its locks, as
+    /// [`lock_core::quorum`] describes. The options hold for each node; `replicas` is refused.
+    ///
+    /// A node that cannot be reached does not prevent the start while a majority answers: it is dialled until it does, and its
+    /// rights are then not tried beforehand. When a majority has answered, the others are waited for at most 1 s more.
+    ///
+    /// The connections live in the current tokio runtime and end with it.
+    ///
+    /// # Errors
+    /// Each names the node. [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no majority answers in
+    /// time, with the reason of each node. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if any node wants
+    /// another password, lacks a right, shows a certificate that is not trusted, or is a replica, a sentinel, a node of a
+    /// cluster, or the same server as another node.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect_quorum(mut self) -> Result<QuorumBackend, LockError> {
+        let client = self.checked()?;
+        let Self {
+            address: Address { topology, credentials, .. }, retention, connect_timeout: limit, ..
+        } = self;
+        let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
+            return Err(
+                misconfigured("this is no address of a quorum: write `redlock://host,host,host`").into()
+            );
+        };
+        if self.replicas > 0 {
+            let why = "`replicas` is for one server or for sentinels, not for a quorum";
+            return Err(misconfigured(why).into());
+        }
+        let candidates = nodes.into_iter().map(|endpoint| {
+            let (client, credentials, server) =
+                (client.clone(), credentials.clone(), endpoint.server.clone());
+            let target = Target::Fixed(endpoint);
+            Candidate { server, dialer: Arc::new(Dialer { client, target, credentials, limit, lost: None }) }
+        });
+        let backends = connect(&candidates.collect::<Vec<_>>(), retention).await?;
+        let members = backends.into_iter().map(|(server, backend)| {
+            let member = Member::new(server.to_string(), backend);
+            if durable { member.durable() } else { member }
+        });
+        let quorum = QuorumBackend::builder(members);
+        match max_lease {
+            Some(lease) => quorum.max_lease(lease).build(),
+            None => quorum.build(),
+        }
+    }
+}
+
+impl<C: Client> RedisBackend<C> {
+    /// Connects to `redlock://[user:password@]host[:port],…[/database]` with the defaults of [`RedisBackendBuilder`].
+    ///
+    /// # Errors
+    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect_quorum`].
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect_quorum(url: &str) -> Result<QuorumBackend, LockError> {
+        RedisBackendBuilder::<C>::from_url(url)?.connect_quorum().await
+    }
+}
+
+async fn connect<C: Client>(
+    candidates: &[Candidate<C>],
+    retention: Option<Duration>,
+) -> Result<Vec<(Server, RedisBackend<C>)>, BackendError> {
+    let (majority, answered) = (candidates.len() / 2 + 1, watch::Sender::new(0));
+    let opening = candidates.iter().map(async |candidate| {
+        let late = async {
+            let _ = answered.subscribe().wait_for(|answered| *answered >= majority).await.map(drop);
+            sleep(STRAGGLER_TIMEOUT).await;
+        };
+        tokio::select! {
+            biased;
+            opened = Box::pin(open(candidate, retention)) => {
+                if opened.is_ok() {
+                    answered.send_modify(|answered| *answered += 1);
+                }
+                opened
+            }
+            () = late => Err(candidate.dialer.nobody_answers(None)),
+        }
+    });
+    let opened = join_all(opening).await;
+    let unusable = |error: &&BackendError| {
+        !matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Timeout)
+    };
+    if let Some(error) = opened.iter().filter_map(|opened| opened.as_ref().err()).find(unusable) {
+        return Err(error.clone());
+    }
+    if opened.iter().flatten().count() < majority {
+        return Err(no_majority(candidates, &opened, majority));
+    }
+    let nodes = candidates.iter().zip(opened).map(|(candidate, opened)| {
+        let backend = opened.unwrap_or_else(|_| begin(candidate, retention));
+        (candidate.server.clone(), backend)
+    });
+    let nodes = nodes.collect();
+    all_differ(&nodes)?;
+    Ok(nodes)
+}
+
+/// Connects to a node and checks it.
+async fn open<C: Client>(
+    Candidate { server, dialer }: &Candidate<C>,
+    retention: Option<Duration>,
+) -> Result<RedisBackend<C>, BackendError> {
+    let settings = Settings { retention, replicas: 0, expected: Expected::QuorumNode };
+    let opened = one_server(dialer.clone(), settings).await;
+    let (one, warnings) = opened.map_err(|error| named(server, &error))?;
+    let backend = RedisBackend::new(Route::One(one), warnings);
+    let dialled = backend.node()?.connection.connected("check a node").await?;
+    run_of(&dialled).await?;
+    Ok(backend)
+}
+
+/// A node that is dialled until it answers.
+fn begin<C: Client>(Candidate { dialer, .. }: &Candidate<C>, retention: Option<Duration>) -> RedisBackend<C> {
+    let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
+    let subscriptions = Subscriptions::begin(dialer.clone(), PubSub::Plain, None);
+    let shared = Shared::new(connection, subscriptions, ServerClock::default(), retention);
+    RedisBackend::new(Route::One(OneServer::new(Arc::new(shared), None)), Vec::new())
+}
+
+fn no_majority<C>(
+    candidates: &[Candidate<C>],
+    opened: &[Result<RedisBackend<impl Client>, BackendError>],
+    majority: usize,
+) -> BackendError {
+    let errors = opened.iter().filter_map(|opened| opened.as_ref().err());
+    let each: Vec<_> = errors.map(BackendError::to_string).collect();
+    let votes = candidates.iter().zip(opened).map(|(candidate, opened)| {
+        let kind = match opened {
+            Ok(_) => VoteKind::Free,
+            Err(error) => VoteKind::Failed { error: error.to_string() },
+        };
+        NodeVote::new(candidate.server.to_string(), kind)
+    });
+    let message = format!(
+        "connect to the quorum: {} of {} nodes answer, and {majority} have to: {}",
+        opened.len() - each.len(),
+        opened.len(),
+        each.join("; ")
+    );
+    BackendError::new(BackendErrorKind::Unavailable, Applied::No, message).with_votes(votes.collect())
+}
+
+/// Two names of one server would give it two votes.
+fn all_differ<C: Client>(nodes: &Vec<(Server, RedisBackend<C>)>) -> Result<(), BackendError> {
+    let mut seen: Vec<(String, &Server)> = Vec::new();
+    for (server, backend) in nodes {
+        let standing = backend.node()?.connection.standing();
+        let Some(run) = standing.and_then(|dialled| dialled.accepted.get().cloned()) else { continue };
+        if let Some((_, other)) = seen.iter().find(|(known, _)| *known == run) {
+            return Err(misconfigured(&format!(
+                "the nodes {other} and {server} of the quorum are one server: give each node a server of its own"
+            )));
+        }
+        seen.push((run, server));
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The operations of a node: each is one script in one round trip.
+
+use crate::{
+    backend::RedisBackend,
+    check,
+    client::{Client, Connection},
+    connection::{Delivery, Dialled, answered},
+    error::{RequestError, named},
+    keys::{self, NODE_MARKER},
+    pipeline::millis,
+    script::{EXTEND, HEAL, PROPOSE, Script, Words},
+    script_reply::ScriptReply,
+    shared::Shared,
+};
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use lock_core::{
+    LockName,
+    backend::{BackendError, BackendErrorKind, Retention},
+    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
+};
+use std::borrow::Cow;
+use tokio::time::Instant;
+
+/// The most leases that one script extends: it blocks the server for about 0.1 ms.
+const MAX_EXTENSIONS: usize = 32;
+
+/// One server, made from a `redis://` address, is a node: a master of its own, without `replicas(n)`. Clusters and masters of
+/// sentinels are refused by each of these operations.
+#[async_trait]
+impl<C: Client> QuorumNode for RedisBackend<C> {
+    async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
+        let server = self.node()?;
+        let write = |run: &str, words: &mut Words| {
+            write_keys(&p.name, words);
+            let arguments = [
+                run.to_owned(),
+                p.lease.to_string(),
+                millis(p.duration),
+                p.not_after.as_micros().to_string(),
+                p.token.to_string(),
+                p.last.to_string(),
+                p.floor.map_or(String::new(), |floor| floor.to_string()),
+                p.min_age.as_micros().to_string(),
+                retention(p.retention, server),
+            ];
+            words.extend(arguments.map(Cow::Owned));
+        };
+        Ok(server.ask(&PROPOSE, 3, write).await?.vote()?)
+    }
+
+    async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
+        let server = match self.node() {
+            Ok(server) => server,
+            Err(error) => return items.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let calls = items.chunks(MAX_EXTENSIONS).map(|items| server.extend(items));
+        let answers = join_all(calls).await.into_iter().flatten();
+        answers.map(|answer| answer.map_err(BackendError::from)).collect()
+    }
+
+    async fn heal(&self, h: Healing) -> Result<NodeReply<Healed>, BackendError> {
+        let server = self.node()?;
+        let write = |run: &str, words: &mut Words| {
+            write_keys(&h.name, words);
+            let arguments = [
+                run.to_owned(),
+                h.lease.to_string(),
+                millis(h.duration),
+                h.not_after.as_micros().to_string(),
+                h.depth.to_string(),
+                h.last.to_string(),
+                retention(h.retention, server),
+            ];
+            words.extend(arguments.map(Cow::Owned));
+        };
+        Ok(server.ask(&HEAL, 3, write).await?.healed()?)
+    }
+
+    async fn verify(&self) -> Result<(), BackendError> {
+        let dialled = self.node()?.connection.connected("check a node of a quorum").await?;
+        run_of(&dialled).await.map(drop)?;
+        Ok(())
+    }
+}
+
+impl<C: Client> Shared<C> {
+    /// Extends leases in one call. A right that is missing for one of them may be there for another, so each is then sent alone.
+    async fn extend(&self, items: &[Extension]) -> Vec<Result<NodeReply<Extended>, RequestError>> {
+        match self.extend_together(items).await {
+            Ok(answers) => answers,
+            Err(error) if items.len() > 1 && error.kind() == BackendErrorKind::Denied => {
+                let each = items.iter().map(async |item| {
+                    let answers = self.extend_together(std::slice::from_ref(item)).await;
+                    answers.unwrap_or_else(|error| vec![Err(error)])
+                });
+                join_all(each).await.into_iter().flatten().collect()
+            }
+            Err(error) => items.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn extend_together(
+        &self,
+        items: &[Extension],
+    ) -> Result<Vec<Result<NodeReply<Extended>, RequestError>>, RequestError> {
+        let write = |run: &str, words: &mut Words| {
+            words.push(Cow::Borrowed(NODE_MARKER));
+            words.extend(items.iter().map(|item| Cow::Owned(item.name.as_str().to_owned())));
+            words.push(Cow::Owned(run.to_owned()));
+            for item in items {
+                let arguments = [
+                    item.lease.to_string(),
+                    millis(item.duration),
+                    item.not_after.as_micros().to_string(),
+                    item.depth.map_or(String::new(), |depth| depth.to_string()),
+                ];
+                words.extend(arguments.map(Cow::Owned));
+            }
+        };
+        self.ask(&EXTEND, 1 + items.len(), write).await?.extended(items.len())
+    }
+
+    /// Runs a script of a node, for which `write` writes keys and arguments, and learns the server's clock from its reply.
+    async fn ask(
+        &self,
+        script: &'static Script,
+        keys: usize,
+        write: impl Fn(&str, &mut Words),
+    ) -> Result<ScriptReply, RequestError> {
+        let dialled = self.connection.connected(script.name).await?;
+        let run = run_of(&dialled).await?;
+        let sent = Instant::now();
+        let call = script.run(&dialled, Delivery::Plain, keys, |words| write(run, words));
+        let reply = answered(script.name, call).await;
+        let reply = reply.and_then(|delivered| ScriptReply::read(script.name, delivered.reply));
+        self.observe(sent, std::slice::from_ref(&reply));
+        reply
+    }
+}
+
+/// The run of the server, once the server was accepted as a node.
+pub(super) async fn run_of<T: Connection>(dialled: &Dialled<T>) -> Result<&str, RequestError> {
+    let run = dialled.accepted.get_or_try_init(|| check::run_id(dialled)).await;
+    run.map(String::as_str).map_err(|error| named(&dialled.server, &error.into()).into())
+}
+
+fn write_keys(name: &LockName, words: &mut Words) {
+    words.push(Cow::Borrowed(NODE_MARKER));
+    words.extend([name.as_str().to_owned(), keys::counter(name)].map(Cow::Owned));
+}
+
+fn retention<C: Client>(retention: Retention, server: &Shared<C>) -> String {
+    retention.unless(server.retention).map_or(String::new(), millis)
+}

@@ -1,0 +1,34 @@
+-- The writes of a grant, for the scripts that make one.
+
+-- Numbers are exact below.
+local LIMIT = 9007199254740992
+
+-- Sets the counter, with its retention in ms, or '' to keep its expiry. A counter that is far ahead of the clock lives until
+-- the clock has caught up.
+local function raise(counter, last, retention)
+  local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
+  if retention ~= '' then
+    if ahead > tonumber(retention) then retention = int(ahead) end
+    redis.call('SET', counter, int(last), 'PX', retention)
+  else
+    redis.call('SET', counter, int(last), 'KEEPTTL')
+    local left = ahead > 0 and redis.call('PTTL', counter) or -1
+    if left >= 0 and left < ahead then redis.call('PEXPIRE', counter, int(ahead)) end
+  end
+end
+
+-- Sets a lease of a lock with this PTTL, or raises its expiry. Nothing may fail without being undone: a lock without an
+-- expiry makes others wait for ever. Returns an error, or nothing.
+local function hold(lock, lasts, lease, depth, duration)
+  local free = lasts == -2
+  if free then redis.call('HSET', lock, lease, depth) end
+  if lasts < tonumber(duration) then
+    local set = redis.pcall('PEXPIRE', lock, duration)
+    if type(set) == 'table' then
+      -- The key ends with its only field.
+      if free then redis.call('HDEL', lock, lease) end
+      return set.err
+    end
+  end
+end
+

@@ -1,0 +1,54 @@
+//! Independent masters, as the nodes of a quorum.
+
+use super::{RedisServer, RedisServerBuilder};
+
+/// Some servers that know nothing of one another: plain processes, as [`RedisServer`] describes.
+#[derive(Debug)]
+pub struct RedisQuorum {
+    servers: Vec<RedisServer>,
+}
+
+impl RedisQuorum {
+    /// Starts so many servers.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn start(nodes: usize) -> Self {
+        Self::with(nodes, |server| server)
+    }
+
+    /// The same with settings of one's own, for each server.
+    ///
+    /// # Panics
+    /// As [`RedisServer::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn with(nodes: usize, server: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        Self { servers: (0..nodes).map(|_| server(RedisServer::builder()).start()).collect() }
+    }
+
+    /// The address, as `redlock://127.0.0.1:port,…`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("redlock", RedisServer::port)
+    }
+
+    /// The same over TLS, as `redlocks://…`, if the servers were built with it.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        self.url_of("redlocks", RedisServer::spoken_port)
+    }
+
+    fn url_of(&self, scheme: &str, port: fn(&RedisServer) -> u16) -> String {
+        let addresses = self.servers.iter().map(|server| format!("127.0.0.1:{}", port(server)));
+        format!("{scheme}://{}", addresses.collect::<Vec<_>>().join(","))
+    }
+
+    /// The servers, in the order of the address.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+}

@@ -1,0 +1,7 @@
+//! A quorum of independent masters, all of them plain processes.
+
+mod conformance;
+mod failing;
+mod refusing;
+mod same_votes;
+mod starting;

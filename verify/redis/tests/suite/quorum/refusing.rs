@@ -1,0 +1,132 @@
+//! What cannot be a node is refused with an error that names the node and the remedy, in time.
+
+use super::super::{
+    connecting::refused,
+    support::{quorum, redis},
+};
+use crate::client::{Redis, RedisBackendBuilder};
+use lock_core::{
+    LockErrorKind,
+    backend::{BackendErrorKind, VoteKind},
+    quorum::{Member, QuorumBackend, QuorumNode},
+};
+use lock_ledger::LedgerConnector;
+use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, unused_address};
+
+/// A quorum of two nodes that will do, and one more.
+fn with(nodes: &RedisQuorum, other: &str) -> String {
+    format!("{},{other}", nodes.url())
+}
+
+/// Refused, with the name of the node and these words.
+async fn is_no_node(nodes: &RedisQuorum, other: &str, kind: BackendErrorKind, says: &str) {
+    for words in [says, &format!("node {other} of the quorum")] {
+        refused(&with(nodes, other), kind, words).await;
+    }
+}
+
+#[tokio::test]
+async fn an_unreachable_majority_is_named() {
+    let nodes = RedisQuorum::start(1);
+    let [first, second] = [(); 2].map(|()| unused_address().to_string());
+    let url = format!("{},{first},{second}", nodes.url());
+    for says in [&format!("node {first}"), &format!("node {second}"), &"1 of 3 nodes answer".to_owned()] {
+        refused(&url, BackendErrorKind::Unavailable, says).await;
+    }
+    let error = RedisBackendBuilder::from_url(&url).unwrap().connect_quorum().await.unwrap_err();
+    let votes = error.backend_error().unwrap().votes();
+    let failed: Vec<_> = votes.iter().filter(|vote| matches!(vote.kind, VoteKind::Failed { .. })).collect();
+    assert_eq!(failed.iter().map(|vote| &*vote.node).collect::<Vec<_>>(), [&*first, &*second]);
+}
+
+#[tokio::test]
+async fn a_login_and_a_right_are_missed_by_name() {
+    let nodes = RedisQuorum::with(2, |server| server.user("shop on >canary ~* &* +@all"));
+    let third = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
+    let other = third.address().to_string();
+    let url = with(&nodes, &other).replace("://", "://shop:canary@");
+    let node = format!("node {other} of the quorum");
+    third.command(&["ACL", "SETUSER", "shop", "resetpass", ">another"]);
+    for says in ["give the right user and password", &node] {
+        refused(&url, BackendErrorKind::Denied, says).await;
+    }
+    third.command(&["ACL", "SETUSER", "shop", "resetpass", ">canary"]);
+    for command in ["evalsha", "hset", "hlen", "get", "info", "subscribe"] {
+        third.command(&["SCRIPT", "FLUSH"]);
+        third.command(&["ACL", "SETUSER", "shop", &format!("-{command}")]);
+        for says in ["docs/protocol.md", &node] {
+            refused(&url, BackendErrorKind::Denied, says).await;
+        }
+        third.command(&["ACL", "SETUSER", "shop", &format!("+{command}")]);
+    }
+    quorum(&url).await;
+}
+
+#[tokio::test]
+async fn replicas_members_and_sentinels_are_no_nodes() {
+    let (nodes, master) = (RedisQuorum::start(2), RedisServer::start());
+    let replica = RedisServer::builder().replica_of(&master).start();
+    let member = RedisServer::builder().config("cluster-enabled", "yes").start();
+    let sentinels = RedisSentinels::start();
+    let sentinel = sentinels.sentinels()[0].address();
+    for (address, says) in [
+        (replica.address(), "this is a replica, and a node of a quorum is a master of its own"),
+        (
+            member.address(),
+            "this is a node of a Redis Cluster, and a node of a quorum is a server of its own",
+        ),
+        (sentinel, "this is a sentinel, and a node of a quorum is a master of its own"),
+    ] {
+        is_no_node(&nodes, &address.to_string(), BackendErrorKind::Misconfigured, says).await;
+    }
+}
+
+#[tokio::test]
+async fn one_server_under_two_names_has_no_two_votes() {
+    let nodes = RedisQuorum::start(2);
+    let other = format!("localhost:{}", nodes.servers()[0].port());
+    let url = with(&nodes, &other);
+    for says in ["are one server", &other] {
+        refused(&url, BackendErrorKind::Misconfigured, says).await;
+    }
+}
+
+/// Whoever makes the nodes without an address of all of them.
+#[tokio::test]
+async fn a_store_of_several_servers_is_no_node() {
+    let (cluster, sentinels, plain) = (RedisCluster::start(), RedisSentinels::start(), RedisServer::start());
+    let acknowledged =
+        RedisBackendBuilder::from_url(&plain.url()).unwrap().replicas(1).connect().await.unwrap();
+    for (backend, says) in [
+        (redis(&cluster.url()).await, "a cluster cannot be a node of a quorum"),
+        (redis(&sentinels.url()).await, "a master of sentinels, which another replaces, cannot be a node"),
+        (acknowledged, "a server with `replicas(n)` cannot be a node"),
+    ] {
+        let members =
+            [Member::new("a", redis(&plain.url()).await), Member::new("b", redis(&plain.url()).await)];
+        let error = backend.verify().await.unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Misconfigured);
+        assert!(error.to_string().contains(says), "{error}");
+        let quorum = QuorumBackend::builder(members.into_iter().chain([Member::new("c", backend)]));
+        let error = quorum.build().unwrap().verify().await.unwrap_err();
+        assert_eq!(error.kind(), BackendErrorKind::Misconfigured);
+        assert!(error.to_string().contains("node c cannot be a node"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_quorum_is_no_single_store_and_keeps_no_ledger() {
+    let nodes = RedisQuorum::start(3);
+    let builder = RedisBackendBuilder::from_url(&nodes.url()).unwrap();
+    let error = builder.connect().await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Backend);
+    assert!(error.backend_error().unwrap().to_string().contains("use `connect_quorum`"), "{error:?}");
+    let error = Redis.connect_with_ledger(&nodes.url()).await.map(drop).unwrap_err();
+    assert!(error.backend_error().unwrap().to_string().contains("no run ledger"), "{error:?}");
+    let builder = RedisBackendBuilder::from_url(&nodes.url()).unwrap().replicas(1);
+    let error = builder.connect_quorum().await.map(drop).unwrap_err();
+    assert!(error.backend_error().unwrap().to_string().contains("not for a quorum"), "{error:?}");
+    let one = RedisBackendBuilder::from_url(&nodes.servers()[0].url()).unwrap();
+    let error = one.connect_quorum().await.map(drop).unwrap_err();
+    assert!(error.backend_error().unwrap().to_string().contains("write `redlock://"), "{error:?}");
+}

@@ -1,0 +1,45 @@
+//! A start while a minority cannot be reached.
+
+use super::super::support::{answered, quorum, until};
+use crate::client::Redis;
+use lock_core::{Connectors, LockFactory};
+use lock_testkit::{RedisQuorum, RedisServer};
+
+/// The names of locks that a server has.
+fn locks(server: &RedisServer) -> Vec<String> {
+    server.keys().into_iter().filter(|key| key == "x").collect()
+}
+
+/// It is dialled until it answers, and votes from then on.
+#[tokio::test]
+async fn a_dead_minority_is_waited_for_by_nobody_and_found_later() {
+    let nodes = RedisQuorum::start(3);
+    let (first, last) = (&nodes.servers()[0], &nodes.servers()[2]);
+    last.stop();
+    let store = Connectors::default().with(Redis).connect(&format!("{}?durable=true", nodes.url())).await;
+    let factory = LockFactory::new(store.unwrap());
+    let lock = factory.named("x").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    last.restart_empty();
+    first.stop();
+    // With the second, it is a majority again.
+    until("the last one votes", async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some())).await;
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(locks(last), ["x"]);
+    guard.release().await.unwrap();
+    until("nothing is left", async || locks(last).is_empty()).await;
+}
+
+/// It accepts connections and says nothing.
+#[tokio::test]
+async fn a_silent_minority_delays_the_start_by_a_second() {
+    let nodes = RedisQuorum::start(5);
+    nodes.servers()[1].pause();
+    nodes.servers()[4].pause();
+    let factory =
+        LockFactory::new(answered("the start", quorum(&format!("{}?durable=true", nodes.url()))).await);
+    factory.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
+    nodes.servers()[1].resume();
+    nodes.servers()[4].resume();
+    until("all are connected", async || nodes.servers().iter().all(|server| server.clients() >= 2)).await;
+}
