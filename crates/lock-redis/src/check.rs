@@ -3,7 +3,7 @@
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
     clock::ServerClock,
-    connection::{Delivery, Dialled, ManagedConnection, answered},
+    connection::{AcceptedNode, Delivery, Dialled, ManagedConnection, answered},
     error::{RequestError, misconfigured, unexpected_reply},
     info::Info,
     keys::Keys,
@@ -244,20 +244,21 @@ fn is_in_cluster(info: &Info<'_>) -> bool {
     modes(info).contains(&"cluster") || info.get("cluster_enabled") == "1"
 }
 
-/// Accepts the server of a connection as a node of a quorum, and returns its run id.
-pub(crate) async fn run_id<T: Connection>(dialled: &Dialled<T>) -> Result<String, RequestError> {
+/// Accepts the server of a connection as a node of a quorum.
+pub(crate) async fn node<T: Connection>(dialled: &Dialled<T>) -> Result<AcceptedNode, RequestError> {
     let reply = answered("info", dialled.call(Command::info())).await?;
-    let text = info(&reply)?;
-    let info = Info::read(&text);
-    verify_server(&info, Expected::QuorumNode)?;
-    match info.get("run_id") {
-        id if id.is_empty() || id.contains(char::is_whitespace) => {
-            let why =
-                "`INFO` names no run of this server, which a node of a quorum needs: use another server";
-            Err(misconfigured(why).into())
-        }
-        id => Ok(id.to_owned()),
+    Ok(accept_node(&Info::read(&info(&reply)?))?)
+}
+
+fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
+    verify_server(info, Expected::QuorumNode)?;
+    let run_id = info.get("run_id");
+    if run_id.is_empty() || run_id.contains(char::is_whitespace) {
+        return Err(misconfigured(
+            "`INFO` names no run of this server, by which a node of a quorum shows that it kept its data: use another server",
+        ));
     }
+    Ok(AcceptedNode { run_id: run_id.to_owned(), appends: info.get("aof_enabled") != "0" })
 }
 
 #[cfg(test)]

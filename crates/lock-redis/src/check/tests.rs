@@ -72,8 +72,15 @@ fn members_of_clusters_and_sentinels_are_refused_by_name() {
 #[test]
 fn nodes_of_quorums_are_masters_of_their_own() {
     for server in servers() {
-        let check = |text: &str| verify_server(&Info::read(text), Expected::QuorumNode);
-        assert_eq!(check(&server).expect("it is one").warnings, vec![]);
+        let server =
+            format!("{}\r\naof_enabled:0\r\nrun_id:b983c153\r\n", server.replace("run_id", "another"));
+        let check = |text: &str| accept_node(&Info::read(text));
+        let run_id = || "b983c153".to_owned();
+        assert_eq!(check(&server).expect("it is one"), AcceptedNode { run_id: run_id(), appends: false });
+        let appends = server.replace("aof_enabled:0", "aof_enabled:1");
+        assert_eq!(check(&appends).expect("it is one"), AcceptedNode { run_id: run_id(), appends: true });
+        let nameless = check(&server.replace("run_id:b983c153", "run_id:")).expect_err("it has no name");
+        assert!(nameless.to_string().contains("use another server"), "{nameless}");
         for (other, says) in [
             (server.replace("cluster_enabled:0", "cluster_enabled:1"), "a server of its own"),
             (server.replace("standalone", "sentinel"), "this is a sentinel"),

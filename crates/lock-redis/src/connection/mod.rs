@@ -49,8 +49,17 @@ pub(crate) struct Dialled<T> {
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
     pub(crate) server: Server,
-    /// The run id of the server, once it was accepted as a node of a quorum.
-    pub(crate) accepted: OnceCell<String>,
+    /// Set once the server was accepted as a node of a quorum.
+    pub(crate) accepted: OnceCell<AcceptedNode>,
+}
+
+/// A server that was accepted as a node of a quorum.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AcceptedNode {
+    /// The run of the server: another one after each restart.
+    pub(crate) run_id: String,
+    /// Whether it writes an append-only file, without which a crash loses data.
+    pub(crate) appends: bool,
 }
 
 /// What goes with a command.

@@ -1,13 +1,13 @@
 //! Connecting to the nodes of a quorum: a majority has to answer, and the others are dialled until they do.
 
-use super::node::run_of;
+use super::node::accepted;
 use crate::{
     backend::RedisBackend,
     builder::{RedisBackendBuilder, Settings, one_server},
     check::Expected,
     client::{Client, PubSub, Server},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose, Target},
+    connection::{AcceptedNode, Dialer, ManagedConnection, Purpose, Target},
     error::{misconfigured, named},
     route::{OneServer, Route},
     shared::Shared,
@@ -71,6 +71,9 @@ impl<C: Client> RedisBackendBuilder<C> {
             Candidate { server, dialer: Arc::new(Dialer { client, target, credentials, limit, lost: None }) }
         });
         let backends = connect(&candidates.collect::<Vec<_>>(), retention).await?;
+        if durable {
+            backends.iter().for_each(|(server, backend)| warn_of_loss(server, backend));
+        }
         let members = backends.into_iter().map(|(server, backend)| {
             let member = Member::new(server.to_string(), backend);
             if durable { member.durable() } else { member }
@@ -146,7 +149,7 @@ async fn open<C: Client>(
     let (one, warnings) = opened.map_err(|error| named(server, &error))?;
     let backend = RedisBackend::new(Route::One(one), warnings);
     let dialled = backend.node()?.connection.connected("check a node").await?;
-    run_of(&dialled).await?;
+    accepted(&dialled).await?;
     Ok(backend)
 }
 
@@ -181,18 +184,30 @@ fn no_majority<C>(
     BackendError::new(BackendErrorKind::Unavailable, Applied::No, message).with_votes(votes.collect())
 }
 
+/// Warns of a node that is declared durable and cannot be.
+fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
+    let standing = backend.node().ok().and_then(|node| node.connection.standing());
+    if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
+        tracing::warn!(
+            node = %server,
+            "a node of a quorum is declared durable and writes no append-only file: after a crash, two processes may hold one \
+             lock: set `appendonly yes` and `appendfsync always`, or do not declare it"
+        );
+    }
+}
+
 /// Two names of one server would give it two votes.
 fn all_differ<C: Client>(nodes: &Vec<(Server, RedisBackend<C>)>) -> Result<(), BackendError> {
     let mut seen: Vec<(String, &Server)> = Vec::new();
     for (server, backend) in nodes {
-        let standing = backend.node()?.connection.standing();
-        let Some(run) = standing.and_then(|dialled| dialled.accepted.get().cloned()) else { continue };
-        if let Some((_, other)) = seen.iter().find(|(known, _)| *known == run) {
+        let Some(dialled) = backend.node()?.connection.standing() else { continue };
+        let Some(AcceptedNode { run_id: run, .. }) = dialled.accepted.get() else { continue };
+        if let Some((_, other)) = seen.iter().find(|(known, _)| known == run) {
             return Err(misconfigured(&format!(
                 "the nodes {other} and {server} of the quorum are one server: give each node a server of its own"
             )));
         }
-        seen.push((run, server));
+        seen.push((run.clone(), server));
     }
     Ok(())
 }

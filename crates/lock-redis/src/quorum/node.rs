@@ -4,7 +4,7 @@ use crate::{
     backend::RedisBackend,
     check,
     client::{Client, Connection},
-    connection::{Delivery, Dialled, answered},
+    connection::{AcceptedNode, Delivery, Dialled, answered},
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
     pipeline::millis,
@@ -79,8 +79,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
 
     async fn verify(&self) -> Result<(), BackendError> {
         let dialled = self.node()?.connection.connected("check a node of a quorum").await?;
-        run_of(&dialled).await.map(drop)?;
-        Ok(())
+        Ok(accepted(&dialled).await.map(drop)?)
     }
 }
 
@@ -129,9 +128,9 @@ impl<C: Client> Shared<C> {
         write: impl Fn(&str, &mut Words),
     ) -> Result<ScriptReply, RequestError> {
         let dialled = self.connection.connected(script.name).await?;
-        let run = run_of(&dialled).await?;
+        let AcceptedNode { run_id, .. } = accepted(&dialled).await?;
         let sent = Instant::now();
-        let call = script.run(&dialled, Delivery::Plain, keys, |words| write(run, words));
+        let call = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words));
         let reply = answered(script.name, call).await;
         let reply = reply.and_then(|delivered| ScriptReply::read(script.name, delivered.reply));
         self.observe(sent, std::slice::from_ref(&reply));
@@ -139,10 +138,10 @@ impl<C: Client> Shared<C> {
     }
 }
 
-/// The run of the server, once the server was accepted as a node.
-pub(super) async fn run_of<T: Connection>(dialled: &Dialled<T>) -> Result<&str, RequestError> {
-    let run = dialled.accepted.get_or_try_init(|| check::run_id(dialled)).await;
-    run.map(String::as_str).map_err(|error| named(&dialled.server, &error.into()).into())
+/// Asks the server what it is before the first request of a connection.
+pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&AcceptedNode, RequestError> {
+    let accepted = dialled.accepted.get_or_try_init(|| check::node(dialled)).await;
+    accepted.map_err(|error| named(&dialled.server, &error.into()).into())
 }
 
 fn write_keys(name: &LockName, words: &mut Words) {

@@ -2,7 +2,7 @@
 
 use super::{
     altered::Altered,
-    support::{answered, assert_no_lock_is_left, client, factory, long, name, redis},
+    support::{answered, assert_no_lock_is_left, calls, client, factory, long, name, redis},
 };
 use futures_util::future::join_all;
 use lock_core::{
@@ -118,12 +118,6 @@ async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
     join_all(items.map(|item| item.ask(store))).await.split_off(1)
 }
 
-fn calls(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let calls = stats.text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
-}
-
 const RIGHTS: &str = "shop on >secret resetkeys ~may:* ~redisson_lock_token:* ~distlock:* allchannels +@all";
 
 fn shop(server: &RedisServer) -> String {
@@ -149,15 +143,15 @@ async fn one_of_each_kind_is_answered_for_itself() {
     let (server, store, items) = stage().await;
     let (items, natures): (Vec<_>, Vec<_>) = items.into_iter().unzip();
     assert_eq!(alone(&*store, items.clone()).await, natures);
-    let before = calls(&server);
+    let before = calls(&server, "evalsha");
     assert_eq!(together(&*store, items.clone()).await, natures);
     // Two are refused before they run: the batch, for the key that is denied, and that item alone.
-    assert_eq!(calls(&server) - before, 1 + (items.len() as u64 - 1));
+    assert_eq!(calls(&server, "evalsha") - before, 1 + (items.len() as u64 - 1));
     let (items, natures): (Vec<_>, Vec<_>) =
         items.into_iter().zip(natures).filter(|(_, nature)| !is_denied(nature)).unzip();
-    let before = calls(&server);
+    let before = calls(&server, "evalsha");
     assert_eq!(together(&*store, items).await, natures);
-    assert_eq!(calls(&server) - before, 2, "the first, and all others in one call");
+    assert_eq!(calls(&server, "evalsha") - before, 2, "the first, and all others in one call");
     assert!(!server.keys().contains(&"may:free".to_owned()));
 }
 
@@ -197,9 +191,9 @@ async fn missing_right_is_reported_as_by_the_script_alone() {
         let items = [vec![free.clone()], items, vec![free]].concat();
         let expected = alone(&*store, items.clone()).await;
         assert!(expected.iter().any(is_denied), "{command}: {expected:?}");
-        let before = calls(&server);
+        let before = calls(&server, "evalsha");
         assert_eq!(together(&*store, items).await, expected, "{command}");
-        assert_eq!(calls(&server) - before, 2);
+        assert_eq!(calls(&server, "evalsha") - before, 2);
         let left = server.command(&["PTTL", "may:free"]).integer();
         assert_ne!(left, -1, "{command}: nothing is left without an expiry");
     }

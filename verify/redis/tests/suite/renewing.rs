@@ -1,16 +1,9 @@
 //! Renewals: many leases in one round trip, and each for itself.
 
-use super::support::{client, factory, name};
+use super::support::{calls, client, factory, name};
 use lock_core::backend::{Applied, BackendErrorKind, Renewed};
 use lock_testkit::{RedisServer, contender::Contender};
 use std::time::Duration;
-
-/// How many scripts the server has run.
-fn scripts_run(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]);
-    let calls = stats.text().lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_leases_are_renewed_in_few_round_trips() {
@@ -25,9 +18,9 @@ async fn many_leases_are_renewed_in_few_round_trips() {
     for taking in taking {
         guards.push(taking.await.unwrap().unwrap());
     }
-    let before = scripts_run(&server);
+    let before = calls(&server, "evalsha");
     tokio::time::sleep(2 * LEASE).await;
-    let renewals = scripts_run(&server) - before;
+    let renewals = calls(&server, "evalsha") - before;
     assert!(guards.iter().all(lock_core::LockGuard::is_held));
     eprintln!("{LEASES} leases over two leases' time: {renewals} requests instead of about {}", 6 * LEASES);
     assert!((6..=6 * LEASES as u64 / 10).contains(&renewals), "{renewals}");

@@ -1,6 +1,6 @@
 //! A replica behind the address that lost its master: it answers reads from old data and refuses writes.
 
-use super::support::{client, factory, name, until};
+use super::support::{calls, client, factory, name, until};
 use lock_core::backend::{
     AcquireMode, Applied, Backend, BackendError, BackendErrorKind, ForceReleaseRequest, NotifyWaiters,
     ReleaseRequest,
@@ -21,12 +21,7 @@ fn detached() -> (RedisServer, RedisServer) {
 
 /// How many scripts a server was asked to run.
 fn scripts(server: &RedisServer) -> u64 {
-    let stats = server.command(&["INFO", "commandstats"]).text().to_owned();
-    let of = |command: &str| -> u64 {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-    };
-    of("eval") + of("evalsha")
+    calls(server, "eval") + calls(server, "evalsha")
 }
 
 /// Holds x and y at the master; the address leads to the replica for a while, and back.

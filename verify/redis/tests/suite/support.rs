@@ -104,6 +104,13 @@ pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Durat
     until("the lease is renewed", async || server.command(&["PTTL", lock]).integer() > most).await;
 }
 
+/// How often a server has executed a command, also within scripts.
+pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text().to_owned();
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
 /// Fails unless nothing of the locks is left but counters, which stay for a while.
 pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
     let left = server

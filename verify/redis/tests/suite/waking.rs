@@ -1,6 +1,6 @@
 //! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
 
-use super::support::{WakeUps, answered, assert_no_lock_is_left, factory, long, name, redis, until};
+use super::support::{WakeUps, answered, assert_no_lock_is_left, calls, factory, long, name, redis, until};
 use lock_core::{LockFactory, observer::WakeSource};
 use lock_testkit::{RedisServer, Seed};
 use std::time::{Duration, Instant};
@@ -121,19 +121,11 @@ async fn a_holder_without_an_expiry_does_not_make_waiters_poll_quickly() {
     let server = RedisServer::start();
     server.command(&["HSET", "x", "somebody", "1"]);
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
-    let calls = |server: &RedisServer| {
-        let stats = server.command(&["INFO", "commandstats"]).text().to_owned();
-        let of = |command: &str| -> u64 {
-            let line = stats.lines().find_map(|l| l.strip_prefix(&format!("cmdstat_{command}:calls=")));
-            line.map_or(0, |l| l.split(',').next().unwrap().parse().unwrap())
-        };
-        of("evalsha")
-    };
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
     until("it waits for messages", async || server.subscriptions() == 1).await;
-    let before = calls(&server);
+    let before = calls(&server, "evalsha");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let asked = calls(&server) - before;
+    let asked = calls(&server, "evalsha") - before;
     waiting.abort();
     assert!(asked <= 3, "{asked} requests in 5 s for one name");
 }
