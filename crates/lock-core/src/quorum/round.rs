@@ -201,11 +201,18 @@ impl Round {
         clock.max(self.floor).max(near).max(counters[self.majority() - 1]).saturating_add(1)
     }
 
-    /// A higher token may win: enough nodes have not refused for another reason.
+    /// A higher token may win: it is above the counter of a node that refused for it, and enough nodes have not refused for
+    /// another reason. A node whose counter is far ahead would otherwise use up all raises before a slower one is heard.
     fn can_outbid(&self, clock: u64) -> bool {
-        let refused =
-            self.count(|answer| !matches!(answer, Answer::Voted(Vote::Granted | Vote::Stale { .. })));
-        self.next_token(clock) > self.proposal.token.get() && self.nodes.len() - refused >= self.majority()
+        let next = self.next_token(clock);
+        let is_stale = |node: &Node| matches!(node.answer, Some(Answer::Voted(Vote::Stale { .. })));
+        let refuses = |node: &Node| match &node.answer {
+            None | Some(Answer::Voted(Vote::Granted)) => false,
+            Some(_) => !is_stale(node) || node.counter >= next,
+        };
+        let refused = self.nodes.iter().filter(|node| refuses(node)).count();
+        self.nodes.iter().any(|node| is_stale(node) && node.counter < next)
+            && self.nodes.len() - refused >= self.majority()
     }
 
     /// A node refused the token for its distance from the clock, which has been corrected since.

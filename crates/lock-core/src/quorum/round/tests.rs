@@ -100,6 +100,21 @@ fn clients_that_outbid_one_another_end_as_contended() {
     assert_eq!(story.says(1, stale(0)), Step::Ended(Verdict::Contended));
 }
 
+/// After a floor that lifted the counters: a fast node refuses at once, and a slow one has still to say the same.
+#[test]
+fn far_counter_is_waited_for_until_a_majority_has_it() {
+    let mut story = Story::of(3);
+    let far = CLOCK + 5_000_000;
+    story.clock += 50;
+    assert_eq!(story.says(0, stale(far)), Step::Wait, "no token below it is granted there");
+    assert_eq!(story.says(2, GRANTED), Step::Wait);
+    assert_eq!(story.says(1, stale(far)), Step::ProposeToAll);
+    assert_eq!(story.token(), far + 1);
+    story.says(2, Vote::ClockOff);
+    story.says(0, GRANTED);
+    assert!(is_won(story.says(1, GRANTED)));
+}
+
 #[test]
 fn one_holder_of_a_majority_is_busy() {
     let mut story = Story::of(5);
