@@ -104,6 +104,11 @@ pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Durat
     until("the lease is renewed", async || server.command(&["PTTL", lock]).integer() > most).await;
 }
 
+/// Whether a server has a key.
+pub(crate) fn has(server: &RedisServer, key: &str) -> bool {
+    server.keys().iter().any(|other| other == key)
+}
+
 /// How often a server has executed a command, also within scripts.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().to_owned();

@@ -5,6 +5,7 @@ mod built;
 mod cluster;
 mod ending;
 mod living;
+mod quorum;
 mod sentinels;
 
 use crate::soon;

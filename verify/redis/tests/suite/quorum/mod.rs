@@ -2,6 +2,7 @@
 
 mod conformance;
 mod failing;
+mod node;
 mod refusing;
 mod same_votes;
 mod starting;
