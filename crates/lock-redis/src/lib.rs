@@ -23,12 +23,13 @@
 //! # What one Redis promises
 //! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
 //! replica that missed the last write, an eviction or a restart without data can grant a lock that somebody still
-//! believes to hold. The fencing token tells such holders apart, and the resource has to check it.
+//! believes to hold. The fencing token tells such holders apart, and the resource has to check it. A quorum of independent
+//! servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) promises the same while a minority of them is lost.
 //!
 //! # Servers
-//! Redis 6.2 or later, and Valkey: alone, the master of sentinels, or a cluster; `docs/topologies.md` says what each
-//! survives, `docs/protocol.md` lists the versions that were tried. An answer about a lease comes from a master only: a replica
-//! behind the address refuses it.
+//! Redis 6.2 or later, and Valkey: alone, the master of sentinels, a cluster, or as the nodes of a
+//! [quorum](lock_core::quorum); `docs/topologies.md` says what each survives, `docs/protocol.md` lists the versions that were
+//! tried. An answer about a lease comes from a master only: a replica behind the address refuses it.
 
 mod backend;
 mod builder;
