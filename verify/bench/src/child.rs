@@ -24,9 +24,15 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         Contestant::HandOff => with::<contestants::HandOff>(order),
         Contestant::SetNx => with::<contestants::SetNx>(order),
         #[cfg(feature = "rslock")]
-        Contestant::Rslock => with::<contestants::Rslock>(order),
+        Contestant::Rslock | Contestant::RslockQuorum | Contestant::RslockQuorumOneStopped => {
+            with::<contestants::Rslock>(order)
+        }
         #[cfg(not(feature = "rslock"))]
-        Contestant::Rslock => Err("the feature `rslock` is off".into()),
+        Contestant::Rslock | Contestant::RslockQuorum | Contestant::RslockQuorumOneStopped => {
+            Err("the feature `rslock` is off".into())
+        }
+        Contestant::Quorum | Contestant::QuorumOneStopped => with::<contestants::Quorum>(order),
+        Contestant::QuorumFloor => with::<contestants::QuorumFloor>(order),
         Contestant::TokioMutex => with::<contestants::TokioMutex>(order),
         Contestant::Layer | Contestant::Handler => requests(order),
     };

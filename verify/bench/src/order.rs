@@ -14,10 +14,10 @@ use std::{
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) contestant: Contestant,
-    /// Empty for contestants without a server.
+    /// That of the server, `redlock://a,b,c` for several, or empty.
     pub(crate) url: String,
-    /// The server's process.
-    pub(crate) server: Option<u32>,
+    /// The processes of the servers.
+    pub(crate) servers: Vec<u32>,
     /// The processors to run on; all of them if empty.
     pub(crate) cpus: Vec<usize>,
     /// The number of this process among those of the job.

@@ -6,6 +6,7 @@ mod hand_off;
 mod hash;
 mod ours;
 mod queue;
+mod quorum_floor;
 #[cfg(feature = "rslock")]
 mod rslock;
 mod set_nx;
@@ -16,8 +17,9 @@ pub(crate) use self::rslock::Rslock;
 pub(crate) use self::{
     hand_off::HandOff,
     hash::Hash,
-    ours::{Fred, FredOtel, Memory, RedisRs},
+    ours::{Fred, FredOtel, Memory, Quorum, RedisRs},
     queue::Queue,
+    quorum_floor::QuorumFloor,
     set_nx::SetNx,
     tokio_mutex::TokioMutex,
 };
@@ -53,6 +55,15 @@ pub(crate) trait Lock: Clone + Send + Sync + 'static {
     }
 }
 
+/// The addresses of the servers in the address of a quorum, `redlock://a,b,c`.
+fn nodes(url: &str) -> Vec<String> {
+    url.trim_start_matches("redis://")
+        .trim_start_matches("redlock://")
+        .split(',')
+        .map(|node| format!("redis://{node}"))
+        .collect()
+}
+
 /// The contestants, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -66,6 +77,11 @@ pub(crate) enum Contestant {
     HandOff,
     SetNx,
     Rslock,
+    Quorum,
+    QuorumOneStopped,
+    QuorumFloor,
+    RslockQuorum,
+    RslockQuorumOneStopped,
     TokioMutex,
     Layer,
     Handler,
@@ -84,6 +100,11 @@ impl Contestant {
             Self::HandOff => "hash floor + hand-off",
             Self::SetNx => "SET NX floor",
             Self::Rslock => "rslock",
+            Self::Quorum => "quorum of 5",
+            Self::QuorumOneStopped => "quorum of 5, one stopped",
+            Self::QuorumFloor => "quorum floor",
+            Self::RslockQuorum => "rslock, 5 nodes",
+            Self::RslockQuorumOneStopped => "rslock, 5 nodes, one stopped",
             Self::TokioMutex => "tokio Mutex",
             Self::Layer => "lock-tower, in memory",
             Self::Handler => "bare handler",
@@ -109,6 +130,15 @@ impl Contestant {
                 "rslock on redis-rs, a TTL of 30 s, its default retries (3 tries, pauses of 0 to 200 ms, repeated \
                  by `acquire`); no renewal, no token"
             }
+            Self::Quorum => {
+                "lock-core over `QuorumBackend` of five servers, each through lock-fred, default options"
+            }
+            Self::QuorumOneStopped => "the same, with one of the servers stopped by SIGSTOP",
+            Self::QuorumFloor => {
+                "the scripts of the hash floor on five servers at once, until three have answered; nothing else"
+            }
+            Self::RslockQuorum => "rslock with five servers, otherwise as above",
+            Self::RslockQuorumOneStopped => "the same, with one of the servers stopped by SIGSTOP",
             Self::TokioMutex => {
                 "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
             }
@@ -119,11 +149,25 @@ impl Contestant {
 
     /// Whether it was compiled in.
     pub(crate) fn is_built_in(self) -> bool {
-        self != Self::Rslock || cfg!(feature = "rslock")
+        let of_rslock = matches!(self, Self::Rslock | Self::RslockQuorum | Self::RslockQuorumOneStopped);
+        !of_rslock || cfg!(feature = "rslock")
     }
 
-    /// Whether it needs a Redis server.
-    pub(crate) fn needs_server(self) -> bool {
-        !matches!(self, Self::Memory | Self::TokioMutex | Self::Layer | Self::Handler)
+    /// How many Redis servers it needs.
+    pub(crate) fn servers(self) -> usize {
+        match self {
+            Self::Memory | Self::TokioMutex | Self::Layer | Self::Handler => 0,
+            Self::Quorum
+            | Self::QuorumOneStopped
+            | Self::QuorumFloor
+            | Self::RslockQuorum
+            | Self::RslockQuorumOneStopped => 5,
+            _ => 1,
+        }
+    }
+
+    /// How many of the servers are stopped once its processes are connected.
+    pub(crate) fn stopped_servers(self) -> usize {
+        usize::from(matches!(self, Self::QuorumOneStopped | Self::RslockQuorumOneStopped))
     }
 }

@@ -1,6 +1,6 @@
 //! The library `rslock`, as its documentation shows it.
 
-use super::{Lock, Locks};
+use super::{Lock, Locks, nodes};
 use crate::Result;
 use rslock::{LockGuard, LockManager};
 use std::{sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ impl Locks for Rslock {
     type Lock = RslockLock;
 
     async fn connect(url: &str) -> Result<Self> {
-        Ok(Self(LockManager::new(vec![url])))
+        Ok(Self(LockManager::new(nodes(url))))
     }
 
     fn lock(&self, name: &str) -> Result<RslockLock> {

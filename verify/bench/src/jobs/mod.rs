@@ -44,7 +44,10 @@ impl Used {
     }
 
     fn until_now(order: &Order) -> Result<Self> {
-        let server = order.server.map(Usage::of).transpose()?.unwrap_or_default();
+        let mut server = Usage::default();
+        for process in &order.servers {
+            server = server + Usage::of(*process)?;
+        }
         Ok(Self { client: Usage::of(process::id())?, server })
     }
 }

@@ -2,7 +2,11 @@
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
-use std::{fs, io, ops::Sub, path::Path};
+use std::{
+    fs, io,
+    ops::{Add, Sub},
+    path::Path,
+};
 
 /// Processor time and context switches up to one moment.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -33,6 +37,18 @@ impl Usage {
         self.voluntary_switches += field(&status, "voluntary_ctxt_switches:");
         self.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches:");
         Ok(())
+    }
+}
+
+impl Add for Usage {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu + other.cpu,
+            voluntary_switches: self.voluntary_switches + other.voluntary_switches,
+            involuntary_switches: self.involuntary_switches + other.involuntary_switches,
+        }
     }
 }
 

@@ -81,7 +81,7 @@ fn cycles(
         figures.insert(Metric::ClientCpu, sum(|used| used.client.cpu) / 1e9 / cycles);
         figures.insert(Metric::VoluntarySwitches, sum(|used| used.client.voluntary_switches) / cycles);
         figures.insert(Metric::InvoluntarySwitches, sum(|used| used.client.involuntary_switches) / cycles);
-        if contestant.needs_server() {
+        if contestant.servers() > 0 {
             // Every process has read it for the same window.
             let server = sum(|used| used.server.cpu) / processes as f64;
             let busy = server / nanos(load.window) as f64;

@@ -1,4 +1,4 @@
-//! A server and the processes that use it, for one measurement.
+//! Servers and the processes that use it, for one measurement.
 
 use super::worker::Worker;
 use crate::{
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// Everything that it started ends with it.
 pub(crate) struct Session {
     contestant: Contestant,
-    server: Option<RedisServer>,
+    servers: Vec<RedisServer>,
     client_cpus: Vec<usize>,
     records: TempDir,
 }
@@ -27,21 +27,21 @@ pub(crate) struct Outcome {
     answers: Vec<Answer>,
 }
 
-/// The processors of the server and of the clients.
+/// The processors of the servers and of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// One for the server, and one for all clients.
+    /// One for the servers, and one for all clients.
     Pinned,
-    /// One for the server, and all others for the clients.
+    /// One for the servers, and all others for the clients.
     Apart,
     /// All of them, for both.
     Free,
 }
 
 impl Session {
-    /// Starts a fresh server, if the contestant needs one.
+    /// Starts fresh servers, as many as the contestant needs.
     pub(crate) fn open(contestant: Contestant, placement: Placement) -> Result<Self> {
-        let server = contestant.needs_server().then(RedisServer::start);
+        let servers: Vec<_> = (0..contestant.servers()).map(|_| RedisServer::start()).collect();
         let mut client_cpus = Vec::new();
         if placement != Placement::Free {
             let split = pinning::Split::choose()?;
@@ -49,11 +49,11 @@ impl Session {
             if placement == Placement::Pinned {
                 client_cpus.truncate(1);
             }
-            if let Some(server) = server.as_ref().and_then(RedisServer::pid) {
+            for server in servers.iter().filter_map(RedisServer::pid) {
                 pinning::pin(server, &[split.server])?;
             }
         }
-        Ok(Self { contestant, server, client_cpus, records: TempDir::new()? })
+        Ok(Self { contestant, servers, client_cpus, records: TempDir::new()? })
     }
 
     /// Gives the job to so many processes, which begin to measure at one instant, after they have warmed up so long.
@@ -61,8 +61,8 @@ impl Session {
         let start_worker = |process| {
             Worker::start(&Order {
                 contestant: self.contestant,
-                url: self.server.as_ref().map(RedisServer::url).unwrap_or_default(),
-                server: self.server.as_ref().and_then(RedisServer::pid),
+                url: self.url(),
+                servers: self.servers.iter().filter_map(RedisServer::pid).collect(),
                 cpus: self.client_cpus.clone(),
                 process,
                 records: self.file(process),
@@ -71,6 +71,7 @@ impl Session {
         };
         let mut workers = (0..processes).map(start_worker).collect::<Result<Vec<_>>>()?;
         workers.iter_mut().try_for_each(Worker::wait_until_ready)?;
+        self.servers[..self.contestant.stopped_servers()].iter().for_each(RedisServer::pause);
         let start = now() + nanos(warm_up);
         workers.iter_mut().try_for_each(|worker| worker.start_at(start))?;
         let answers = workers.iter_mut().map(Worker::answer).collect::<Result<_>>()?;
@@ -84,6 +85,17 @@ impl Session {
             all.extend(read(&self.file(process), process as u64)?);
         }
         Ok(all)
+    }
+
+    fn url(&self) -> String {
+        match &self.servers[..] {
+            [] => String::new(),
+            [one] => one.url(),
+            several => {
+                let nodes = several.iter().map(|server| server.address().to_string());
+                format!("redlock://{}", nodes.collect::<Vec<_>>().join(","))
+            }
+        }
     }
 
     fn file(&self, process: usize) -> PathBuf {

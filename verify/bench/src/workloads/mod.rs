@@ -20,6 +20,8 @@ pub(crate) enum Workload {
     Uncontended,
     /// 64 and 256 tasks, each with a lock of its own
     Parallel,
+    /// One task on a free lock of five servers, all alive or one of them stopped
+    Quorum,
     /// 16 and 128 tasks of one process on one lock
     Contended,
     /// 4 processes of 32 tasks on one lock, without work and with 1 ms of it
@@ -39,9 +41,10 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Uncontended,
         Self::Parallel,
+        Self::Quorum,
         Self::Contended,
         Self::Processes,
         Self::Handover,
@@ -54,7 +57,7 @@ impl Workload {
 
     /// The workloads of a run of all of them: without `growth`, the last one, if it has to be quick.
     pub(crate) fn all(effort: Effort) -> &'static [Self] {
-        if effort == Effort::Quick { &Self::ALL[..9] } else { &Self::ALL }
+        if effort == Effort::Quick { &Self::ALL[..10] } else { &Self::ALL }
     }
 
     /// The heading of its tables.
@@ -64,6 +67,7 @@ impl Workload {
             Self::Parallel => {
                 "Uncontended, many tasks with a lock each, server and client pinned to a processor each"
             }
+            Self::Quorum => "Uncontended, 1 task, a quorum of five servers, which share a processor",
             Self::Contended => "One lock, one process",
             Self::Processes => "One lock, 4 processes of 32 tasks",
             Self::Handover => "Hand-over between two processes, from the release to the next hold",
@@ -80,6 +84,7 @@ impl Workload {
         match self {
             Self::Uncontended => uncontended::one_task(effort),
             Self::Parallel => uncontended::many_tasks(effort),
+            Self::Quorum => uncontended::quorum(effort),
             Self::Contended => contended::one_process(effort),
             Self::Processes => contended::four_processes(effort),
             Self::Handover => contended::hand_over(effort),

@@ -7,6 +7,7 @@ use crate::{
     metric::Metric,
     runner::{Case, Measurement, Placement, Ratio},
 };
+use std::time::Duration;
 
 const CONTESTANTS: [Contestant; 5] =
     [Contestant::Fred, Contestant::RedisRs, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
@@ -20,17 +21,38 @@ pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
     tasks.iter().map(|tasks| case(effort, *tasks, Metric::Rate)).collect()
 }
 
+pub(super) fn quorum(effort: Effort) -> Vec<Case> {
+    let ratio = |to| Ratio { metric: Metric::CycleP50, to };
+    let contestants = vec![
+        Contestant::Quorum,
+        Contestant::QuorumOneStopped,
+        Contestant::QuorumFloor,
+        Contestant::RslockQuorum,
+        Contestant::RslockQuorumOneStopped,
+    ];
+    vec![Case {
+        measurement: cycles(effort, 1, effort.long_window()),
+        contestants,
+        ratios: vec![ratio(Contestant::QuorumFloor), ratio(Contestant::Quorum)],
+        ..case(effort, 1, Metric::CycleP50)
+    }]
+}
+
+fn cycles(effort: Effort, tasks: usize, window: Duration) -> Measurement {
+    Measurement::Cycles {
+        load: Load::uncontended(tasks, window),
+        processes: 1,
+        placement: Placement::Pinned,
+        warm_up: effort.warm_up(),
+        count: Some(effort.counted_cycles()),
+    }
+}
+
 fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
     Case {
         series: None,
         label: format!("{tasks} task{}", if tasks == 1 { "" } else { "s" }),
-        measurement: Measurement::Cycles {
-            load: Load::uncontended(tasks, effort.window()),
-            processes: 1,
-            placement: Placement::Pinned,
-            warm_up: effort.warm_up(),
-            count: Some(effort.counted_cycles()),
-        },
+        measurement: cycles(effort, tasks, effort.window()),
         contestants: CONTESTANTS.to_vec(),
         rounds: effort.rounds(),
         columns: vec![
