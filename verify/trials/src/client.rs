@@ -1,7 +1,7 @@
 //! The client library of a process under test.
 
 use clap::ValueEnum;
-use lock_core::{LockError, Store};
+use lock_core::{LockError, Store, backend::Connector as _};
 use lock_ledger::{LedgerConnector as _, RunLedger};
 use std::sync::Arc;
 
@@ -35,6 +35,20 @@ impl Client {
         }
     }
 
+    /// Connects locks.
+    ///
+    /// # Errors
+    /// That of the connection.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect(self, url: &str) -> Result<Store, LockError> {
+        match self {
+            Self::Fred => lock_fred::Redis.connect(url).await,
+            Self::RedisRs => lock_redis_rs::Redis.connect(url).await,
+        }
+    }
+
     /// Connects locks and the run ledger.
     ///
     /// # Errors
@@ -42,7 +56,7 @@ impl Client {
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
-    pub async fn connect(self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+    pub async fn connect_with_ledger(self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
         match self {
             Self::Fred => lock_fred::Redis.connect_with_ledger(url).await,
             Self::RedisRs => lock_redis_rs::Redis.connect_with_ledger(url).await,

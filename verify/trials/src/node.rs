@@ -30,7 +30,14 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// # Cancel safety
 /// Dropping it leaves what is held to its lease.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
-    let (store, ledger) = cli.client.connect(&cli.url).await?;
+    // A quorum keeps no run ledger.
+    let (store, ledger) = match cli.command {
+        Command::Cron { .. } => {
+            let (store, ledger) = cli.client.connect_with_ledger(&cli.url).await?;
+            (store, Some(ledger))
+        }
+        _ => (cli.client.connect(&cli.url).await?, None),
+    };
     let mut options = LockOptions::new().lease(cli.lease);
     if let Some(passes) = cli.hand_off {
         options = options.hand_off(passes, LONGEST_CHAIN);
@@ -51,6 +58,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Cron { group, schedule, takes, adopt, fence } => {
             let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };
+            let ledger = ledger.ok_or("a fleet needs a run ledger")?;
             cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
         }
         Command::Force { lock } => {

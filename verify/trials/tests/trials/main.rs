@@ -24,6 +24,7 @@ mod late;
 mod lost;
 mod partitioned;
 mod paused;
+mod quorum;
 mod soak;
 mod tokens;
 mod trouble;
@@ -49,6 +50,9 @@ const TRIALS: &[(&str, Trial)] = &[
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
     ("drops_in_odd_places", endings::drops_in_odd_places),
+    ("split_votes", quorum::split_votes),
+    ("forgetful_nodes", quorum::forgetful_nodes),
+    ("failing_nodes", quorum::failing_nodes),
 ];
 
 fn main() -> ExitCode {

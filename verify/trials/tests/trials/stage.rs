@@ -32,11 +32,10 @@ pub(crate) async fn factory(url: &str, options: LockOptions) -> LockFactory {
 }
 
 pub(crate) async fn store(url: &str) -> Store {
-    let (store, _) = Client::of_this_run()
+    Client::of_this_run()
         .connect(url)
         .await
-        .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"));
-    store
+        .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
 }
 
 /// From here on the scripts are loaded, and known by their hashes.
