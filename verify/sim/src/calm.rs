@@ -54,7 +54,7 @@ fn is_alive(world: &World, life: &Life) -> bool {
 /// A store whose clock was stepped back keeps what nobody knows of for up to a lease longer.
 pub(crate) fn stretch(world: &World) -> Duration {
     world.with(|state| match state.oracle.stepped_back {
-        true => Duration::from_micros(state.store.clock.ahead.unsigned_abs()) + state.plan.max_lease(),
+        true => state.stores.farthest_step() + state.plan.max_lease(),
         false => Duration::ZERO,
     })
 }
@@ -64,9 +64,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     // Late messages arrive, then two operation timeouts.
     sleep(Duration::from_millis(LATEST) + operation * 2).await;
     world.with(|state| {
-        let stored = |name| state.store.stored(state.now, name);
-        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
-        for stored in left {
+        for (_, stored) in state.stores.left(state.now, &state.plan.names) {
             // The residuals that are documented: a clock that stepped back revives requests that were void, and a process that
             // had not heard from the store took its own clock.
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
@@ -79,7 +77,8 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     });
     // A process that knew the store's clock badly undoes for a lease, and a subscription outlives its waiter by 2 s.
     sleep(lease + operation + Duration::from_secs(3) + stretch(world)).await;
-    let watchers = world.with(|state| state.store.watchers.clone());
+    let watchers =
+        world.with(|s| s.stores.iter().flat_map(|store| store.watchers.clone()).collect::<Vec<_>>());
     for life in &ended {
         let (held, waiting) =
             (life.ear.holding.load(Ordering::Relaxed), life.ear.waiting.load(Ordering::Relaxed));
@@ -94,8 +93,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         });
     }
     world.with(|state| {
-        let stored = |name| state.store.stored(state.now, name);
-        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
+        let left = state.stores.left(state.now, &state.plan.names);
         state.oracle.must(left.is_empty(), || format!("orphans: {left:?}"));
         let open = state.calls.values().filter(|call| !call.is_closed()).count();
         state.oracle.must(open == 0, || format!("{open} calls are under way"));
@@ -110,7 +108,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {
-        s.note(Who::Store, "is left with tasks", (tasks as u64, 0));
+        s.note(Who::Store(0), "is left with tasks", (tasks as u64, 0));
         s.oracle.must(tasks == 1, || format!("{} tasks are left", tasks - 1));
     });
 }

@@ -84,14 +84,28 @@ impl Clock for ProcessClock {
     }
 }
 
-/// The clock of the store, which may step.
+/// The clock of a store, which may step.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreClock {
-    pub(crate) ppm: i64,
-    pub(crate) ahead: i64,
+    ppm: i64,
+    /// Microseconds that it was ahead in the beginning, and is now.
+    began: i64,
+    ahead: i64,
 }
 
 impl StoreClock {
+    pub(crate) fn new(ppm: i64, ahead: i64) -> Self {
+        Self { ppm, began: ahead, ahead }
+    }
+
+    pub(crate) fn step(&mut self, micros: i64) {
+        self.ahead += micros;
+    }
+
+    pub(crate) fn stepped(&self) -> Duration {
+        Duration::from_micros((self.ahead - self.began).unsigned_abs())
+    }
+
     pub(crate) fn at(&self, time: u64) -> ServerTime {
         let steady = TestClock::WALL_AT_START.as_micros() + scale(time, self.ppm);
         ServerTime::from_micros(steady.saturating_add_signed(self.ahead))

@@ -1,9 +1,6 @@
 //! What a store that loses data does to the promise: exactly what is documented, and no more.
 
-use crate::{
-    oracle::Oracle,
-    store::{Store, Stored},
-};
+use crate::{oracle::Oracle, store::Stored, stores::Stores};
 use lock_core::{LockName, clock::Moment};
 use std::collections::BTreeMap;
 
@@ -25,14 +22,14 @@ impl Oracle {
     }
 
     /// The data of the store changed behind the back of all.
-    pub(crate) fn data_changed(&mut self, now: u64, before: &BTreeMap<LockName, Stored>, store: &Store) {
+    pub(crate) fn data_changed(&mut self, now: u64, before: &BTreeMap<LockName, Stored>, stores: &Stores) {
         for (name, stored) in before {
-            let after = store.stored(now, name);
+            let after = stores.stored(now, name);
             if after.is_none_or(|after| after.lease != stored.lease || after.until < stored.until) {
                 self.robbed(now, Some(*stored));
             }
         }
-        for stored in self.names.keys().filter_map(|name| store.stored(now, name)) {
+        for stored in self.names.keys().filter_map(|name| stores.stored(now, name)) {
             if let Some(lease) = self.leases.get_mut(&stored.lease) {
                 lease.revived = true;
             }

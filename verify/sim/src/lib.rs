@@ -36,6 +36,7 @@ mod resource;
 mod run;
 mod state;
 mod store;
+mod stores;
 mod trace;
 mod trouble;
 mod wake;

@@ -70,8 +70,9 @@ impl State {
             false => 0,
         };
         let cut = self.links[link].partition;
-        let healthy =
-            cut.is_none() && held_back == 0 && self.store.paused_until.max(self.store.down_until) <= self.now;
+        let store = self.store_of(link);
+        let is_up = store.paused_until.max(store.down_until) <= self.now;
+        let healthy = cut.is_none() && held_back == 0 && is_up;
         let in_order = !request.is_subscription() || self.links[link].in_order <= self.now;
         if healthy && in_order && self.dice.chance(self.plan.faults.in_place) {
             let answer = self.execute(link, &request);
@@ -116,7 +117,7 @@ impl State {
             Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
             Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
             Request::Acquire(r) => {
-                let server_now = self.store.clock.at(self.now);
+                let server_now = self.store_of(link).clock.at(self.now);
                 self.oracle.acquire_sent(self.now, server_now, r);
             }
             Request::Release(r) => self.oracle.release_sent(self.now, r),
@@ -132,13 +133,15 @@ impl State {
         if let Some(cut) = cut.filter(|cut| cut.how == Cut::Wait && !letter.request.is_subscription()) {
             return self.at(cut.until, Happening::Arrive(letter));
         }
-        if self.store.paused_until > self.now && self.store.down_until <= self.now {
-            let again = self.store.paused_until;
+        let store = self.store_of(link);
+        let (paused_until, is_down) = (store.paused_until, store.down_until > self.now);
+        if paused_until > self.now && !is_down {
+            let again = paused_until;
             return self.at(again, Happening::Arrive(letter));
         }
         self.links[link].under_way -= 1;
         let stale = letter.request.is_subscription() && connection != self.links[link].connection;
-        let broken = stale || self.store.down_until > self.now;
+        let broken = stale || is_down;
         if broken || cut.is_some_and(|cut| cut.how != Cut::Vanish) {
             return self.fail(link, call);
         }

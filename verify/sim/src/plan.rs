@@ -1,5 +1,6 @@
 //! What a seed decides before a run begins: who takes part, under which terms, and what may go wrong how often.
 
+use crate::clock::StoreClock;
 use lock_core::{LockName, LockOptions};
 use lock_testkit::{Seed, Stream};
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub(crate) struct Plan {
     /// Mean time between troubles, in milliseconds.
     pub(crate) trouble_every: u64,
     pub(crate) process_ppm: Vec<i64>,
-    pub(crate) store_ppm: i64,
+    /// The clock of each store.
+    pub(crate) clocks: Vec<StoreClock>,
     pub(crate) wall_ahead: Vec<i64>,
     /// Clients think this long between operations, and hold this long, in milliseconds.
     pub(crate) idle: u64,
@@ -173,7 +175,7 @@ impl Plan {
             troubles: troubles(dice, storm),
             trouble_every: pick(dice, &[500, 2_000, 8_000]),
             process_ppm: (0..processes).map(|_| ppm(dice)).collect(),
-            store_ppm: ppm(dice),
+            clocks: vec![StoreClock::new(ppm(dice), 0)],
             wall_ahead: (0..processes).map(|_| wall(dice)).collect(),
             idle: pick(dice, &[5, 50, 500]),
             hold: pick(dice, &[10, 300, 2_000]),

@@ -41,8 +41,10 @@ impl Life {
             if state.is_paused(process) {
                 clock.stop_at(state.pauses[process].from);
             }
-            state.links.push(Link::new(process, clock.clone()));
-            state.links.len() - 1
+            let first = state.links.len();
+            let of_life = (0..state.stores.len()).map(|node| Link::new(process, node, clock.clone()));
+            state.links.extend(of_life);
+            first
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
         let backend = SimBackend { world: world.clone(), link, bug };
@@ -148,7 +150,8 @@ async fn shut_down(world: &Arc<World>, life: &Life) {
     let (began, most) = world.with(|state| {
         state.count("shutdown");
         state.note(Who::Link(life.link), "shuts down", (0, 0));
-        state.links[life.link].closed = true;
+        let of_life = life.link..life.link + state.stores.len();
+        state.links[of_life].iter_mut().for_each(|link| link.closed = true);
         (state.now, micros(state.plan.longest_operation()) * 2)
     });
     let closing = life.factory.shutdown_within(Duration::from_micros(most));

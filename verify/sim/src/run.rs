@@ -2,11 +2,11 @@
 
 use crate::{
     calm::{nothing_is_left, probe, stretch},
-    clock::StoreClock,
     plan::Plan,
     process::{Life, lives},
     state::Happening,
     store::Store,
+    stores::Stores,
     world::World,
 };
 use lock_testkit::{
@@ -71,9 +71,9 @@ pub fn run(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
 async fn live(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let plan = Plan::new(seed);
     let mut dice = Seed::new(seed.get().rotate_left(17) ^ 0x5EED).stream();
-    let clock = StoreClock { ppm: plan.store_ppm, ahead: 0 };
-    let store = Store::new(clock, BuggyStore::new(bug, plan.retention));
-    let world = World::new(plan, bug, store, Seed::new(dice.number()).stream());
+    let empty = BuggyStore::new(bug, plan.retention);
+    let stores = Stores::new(plan.clocks.iter().map(|clock| Store::new(clock.clone(), empty.clone())));
+    let world = World::new(plan, bug, stores, Seed::new(dice.number()).stream());
     let physics = tokio::spawn(world.clone().run());
     tokio::select! {
         biased;
