@@ -1,49 +1,61 @@
 //! The calm after the storm: everybody gets every lock again, and nothing may be left.
 
 use crate::{plan::LATEST, process::Life, trace::Who, world::World};
-use lock_core::LockErrorKind;
+use lock_core::{LockErrorKind, LockFactory};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use tokio::{
     runtime::Handle,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
-/// Whoever is alive gets every lock, soon.
+/// Everybody who is alive wants every lock at once, and takes a turn, soon.
 pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
-    let (names, longest) = world.with(|s| (s.plan.names.clone(), s.plan.max_lease()));
     // Attempts that were lost in the storm are given up first.
     sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
-    let bound = longest * 3 + Duration::from_secs(10) + stretch(world);
+    let mut turns = JoinSet::new();
     for life in ended.iter().filter(|life| is_alive(world, life)) {
-        for name in &names {
-            let began = world.with(|state| state.now);
-            let lock = life.factory.named(name).expect("names of a plan are good");
-            let slow = world.with(|state| state.plan.may_be_slow());
-            let acquire = async {
-                loop {
-                    match lock.acquire().await {
-                        Err(error) if slow && error.kind() == LockErrorKind::Unavailable => {}
-                        other => break other,
-                    }
+        turns.spawn(takes_turns(world.clone(), life.link, life.factory.clone()));
+    }
+    while let Some(done) = turns.join_next().await {
+        done.expect("nobody panics who takes a turn");
+    }
+}
+
+async fn takes_turns(world: Arc<World>, link: usize, factory: LockFactory) {
+    let (names, quorum, slow) = world.with(|s| (s.plan.names.clone(), s.plan.quorum, s.plan.may_be_slow()));
+    // Nodes that were restarted do not vote yet.
+    let quarantine = quorum.map_or(Duration::ZERO, |quorum| quorum.max_lease);
+    let longest = world.with(|state| state.plan.max_lease());
+    let bound = longest * 3 + Duration::from_secs(10) + quarantine + stretch(&world);
+    for name in names {
+        let began = world.with(|state| state.now);
+        let lock = factory.named(&name).expect("names of a plan are good");
+        let acquire = async {
+            loop {
+                match lock.acquire().await {
+                    Err(error)
+                        if (slow || quorum.is_some()) && error.kind() == LockErrorKind::Unavailable => {}
+                    other => break other,
                 }
-            };
-            let guard = timeout(bound, acquire).await;
-            let took = world.with(|state| {
-                let took = state.now - began;
-                state.oracle.worst_wait = state.oracle.worst_wait.max(took);
-                took
-            });
-            let Ok(Ok(guard)) = guard else {
-                let what = format!("link {} did not get {name} in {took} µs: {guard:?}", life.link);
-                return world.with(|s| s.oracle.must(false, || what));
-            };
-            let answer = guard.release().await;
-            let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
-            world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
-        }
+            }
+        };
+        let guard = timeout(bound, acquire).await;
+        let took = world.with(|state| {
+            let took = state.now - began;
+            state.oracle.worst_wait = state.oracle.worst_wait.max(took);
+            took
+        });
+        let Ok(Ok(guard)) = guard else {
+            let what = format!("link {link} did not get {name} in {took} µs: {guard:?}");
+            return world.with(|s| s.oracle.must(false, || what));
+        };
+        let answer = guard.release().await;
+        let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
+        world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
     }
 }
 

@@ -32,6 +32,7 @@ impl State {
             }
             Request::Release(r) => {
                 let mut reply = self.stores[node].release(now, r);
+                reply.now = self.stores.time_of(node, now);
                 let freed = matches!(reply.outcome, Released::Released { .. });
                 self.note(Who::Store(node), "release", (r.lease.number().get(), freed.into()));
                 if freed {
@@ -40,6 +41,11 @@ impl State {
                 }
                 Answer::Released(reply)
             }
+            Request::Propose(p) => Answer::Voted(self.propose(node, p)),
+            Request::Extend(items) => {
+                Answer::Extended(items.iter().map(|item| self.extend(node, item)).collect())
+            }
+            Request::Heal(h) => Answer::Healed(self.cure(node, h)),
             Request::Watch(name) => {
                 self.stores[node].watch(link, name.clone());
                 self.note(Who::Store(node), "watch", (link as u64, 0));

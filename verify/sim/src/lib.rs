@@ -13,6 +13,7 @@
 
 mod access;
 mod backend;
+mod ballot;
 mod calm;
 mod campaign;
 mod client;
@@ -26,12 +27,14 @@ mod link;
 mod look;
 mod message;
 mod net;
+mod node;
 mod observer;
 mod oracle;
 mod orphans;
 mod pipeline;
 mod plan;
 mod process;
+mod quorum;
 mod resource;
 mod run;
 mod state;
@@ -43,4 +46,5 @@ mod wake;
 mod world;
 
 pub use campaign::{Tally, campaign};
+pub use plan::Topology;
 pub use run::{Failure, Report, run};

@@ -118,11 +118,16 @@ impl State {
             Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
             Request::Acquire(r) => {
                 let server_now = self.store_of(link).clock.at(self.now);
-                self.oracle.acquire_sent(self.now, server_now, r);
+                self.oracle.acquire_sent(self.now, server_now, (r.lease, r.duration, r.not_after));
             }
+            Request::Propose(p) => {
+                let server_now = self.store_of(link).clock.at(self.now);
+                self.oracle.acquire_sent(self.now, server_now, (p.lease, p.duration, p.not_after));
+            }
+            Request::Heal(h) => self.oracle.touched(self.now, h.lease),
             Request::Release(r) => self.oracle.release_sent(self.now, r),
             Request::Batch(requests) => requests.iter().for_each(|request| self.is_sent(link, request)),
-            Request::Renew(_) | Request::Inspect(_) | Request::Force(_) => {}
+            Request::Renew(_) | Request::Extend(_) | Request::Inspect(_) | Request::Force(_) => {}
         }
     }
 

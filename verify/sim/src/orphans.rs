@@ -10,6 +10,8 @@ use lock_core::{FencingToken, backend::ReleaseRequest};
 
 /// Who waits asks again this often, and finds that a late attempt of its own had the lock.
 const POLL: u64 = 5_300_000;
+/// A quorum waits so long for an answer, and then a little before it repeats a release.
+const STRAGGLERS: u64 = 4_100_000;
 
 impl Oracle {
     pub(crate) fn release_sent(&mut self, now: u64, r: &ReleaseRequest) {
@@ -34,7 +36,8 @@ impl Oracle {
             let pause = &pauses[link.process];
             let ready = stores[node].paused_until.max(stores[node].down_until);
             let since = lease.touched.max(pause.until).max(link.since).max(ready);
-            let patience = 2 * self.operation + 5 * SLACK + if lease.retired { 0 } else { POLL };
+            let answers = if self.quorum.is_some() { STRAGGLERS } else { 0 };
+            let patience = 2 * self.operation + 5 * SLACK + answers + if lease.retired { 0 } else { POLL };
             if excused || link.partition.is_some() || now <= since + patience {
                 continue;
             }

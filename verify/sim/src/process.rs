@@ -47,10 +47,14 @@ impl Life {
             first
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
-        let backend = SimBackend { world: world.clone(), link, bug };
-        let mut store = match plan.push {
-            true => Store::from(Arc::new(backend)),
-            false => Store::polling(backend),
+        let backend = || SimBackend { world: world.clone(), link, bug };
+        let spread = Mutex::new(Seed::new(dice.clone().number()).stream());
+        let spread = move || spread.lock().unwrap_or_else(PoisonError::into_inner).number();
+        let mut store = match (plan.quorum, plan.push) {
+            (Some(quorum), true) => Store::from(quorum.backend(world, link, bug, clock.clone(), spread)),
+            (Some(quorum), false) => Store::polling(quorum.backend(world, link, bug, clock.clone(), spread)),
+            (None, true) => Store::from(Arc::new(backend())),
+            (None, false) => Store::polling(backend()),
         };
         // These two are planted in the futures of the backend.
         let in_futures = [Some(PlantedBug::DropsReleases), Some(PlantedBug::HidesResends)].contains(&bug);

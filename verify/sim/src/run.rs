@@ -2,7 +2,7 @@
 
 use crate::{
     calm::{nothing_is_left, probe, stretch},
-    plan::Plan,
+    plan::{Plan, Topology},
     process::{Life, lives},
     state::Happening,
     store::Store,
@@ -63,13 +63,13 @@ impl fmt::Display for Failure {
 ///
 /// # Panics
 /// If a client panics, or no runtime can be made.
-pub fn run(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
+pub fn run(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime is made").block_on(live(seed, bug))
+    runtime.expect("a runtime is made").block_on(live(topology, seed, bug))
 }
 
-async fn live(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
-    let plan = Plan::new(seed);
+async fn live(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
+    let plan = Plan::of(topology, seed);
     let mut dice = Seed::new(seed.get().rotate_left(17) ^ 0x5EED).stream();
     let empty = BuggyStore::new(bug, plan.retention);
     let stores = Stores::new(plan.clocks.iter().map(|clock| Store::new(clock.clone(), empty.clone())));

@@ -1,11 +1,12 @@
 //! The stores of a run: a single one, or the nodes of a quorum. A majority decides what is stored; of one store, it does.
 
 use crate::store::{Store, Stored};
-use lock_core::LockName;
+use lock_core::{LockName, clock::ServerTime};
+use lock_testkit::planted::PlantedBug;
 use std::{
     cmp::Reverse,
     ops::{Index, IndexMut},
-    slice::{Iter, IterMut},
+    slice::Iter,
     time::Duration,
 };
 
@@ -29,10 +30,6 @@ impl Stores {
         self.0.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> IterMut<'_, Store> {
-        self.0.iter_mut()
-    }
-
     /// The lease that a majority has, and the true time until which a majority has it.
     pub(crate) fn stored(&self, time: u64, name: &LockName) -> Option<Stored> {
         let mut all: Vec<_> = self.iter().filter_map(|store| store.stored(time, name)).collect();
@@ -42,9 +39,15 @@ impl Stores {
         all.iter().enumerate().find(decided).map(|(_, stored)| *stored)
     }
 
-    /// The farthest way that one of their clocks is from where it would be if it had never been stepped.
+    /// The farthest that steps brought one of their clocks from where it began.
     pub(crate) fn farthest_step(&self) -> Duration {
-        self.iter().map(|store| store.clock.stepped()).max().unwrap_or_default()
+        self.iter().map(|store| store.clock.farthest_step()).max().unwrap_or_default()
+    }
+
+    /// The time that a store says it is.
+    pub(crate) fn time_of(&self, number: usize, time: u64) -> ServerTime {
+        let one_for_all = self[number].data.has(PlantedBug::OneClockForNodes);
+        self[if one_for_all { 0 } else { number }].clock.at(time)
     }
 
     /// What is kept of these names anywhere, with the number of the store.

@@ -1,6 +1,7 @@
 //! What goes wrong with whole processes and with the store: drawn by the plan, one after the other.
 
 use crate::{
+    data_loss::Kept,
     link::{Cut, Link, Partition},
     message::Shout,
     plan::Trouble,
@@ -9,7 +10,6 @@ use crate::{
     trace::Who,
 };
 use lock_core::{LockName, backend::MissedWakes};
-use std::collections::BTreeMap;
 
 impl State {
     /// The next trouble, and when another comes.
@@ -87,10 +87,10 @@ impl State {
     }
 
     fn step_clock(&mut self, node: usize, micros: i64) {
-        let before = self.all_stored();
+        let before = self.kept(node);
         self.stores[node].clock.step(micros);
         let Self { oracle, stores, now, .. } = self;
-        oracle.data_changed(*now, &before, stores);
+        oracle.data_changed(*now, node, &before, stores);
     }
 
     fn partition(&mut self, link: usize, time: u64) {
@@ -134,7 +134,10 @@ impl State {
     }
 
     fn restart(&mut self, node: usize, how: Trouble, time: u64) {
-        let before = self.all_stored();
+        if self.is_too_much(node) {
+            return;
+        }
+        let before = self.kept(node);
         match how {
             Trouble::RestartEmpty => {
                 self.count("restart empty");
@@ -154,9 +157,10 @@ impl State {
         }
         let down = if self.dice.chance(0.5) { 0 } else { time };
         self.stores[node].down_until = self.now + down;
+        self.stores[node].restarted = Some(self.now + down);
         self.stores[node].watchers.clear();
         let Self { oracle, stores, now, .. } = self;
-        oracle.data_changed(*now, &before, stores);
+        oracle.data_changed(*now, node, &before, stores);
         for link in (0..self.links.len()).filter(|link| self.links[*link].node == node).collect::<Vec<_>>() {
             let after = down / 1_000 + self.latency();
             let restarted = self.dice.chance(0.7);
@@ -165,9 +169,19 @@ impl State {
         }
     }
 
-    fn all_stored(&self) -> BTreeMap<LockName, Stored> {
-        let stored = |name: &LockName| Some((name.clone(), self.stores.stored(self.now, name)?));
-        self.plan.names.iter().filter_map(stored).collect()
+    /// A quorum survives a minority of nodes that may have lost their data, and so do not vote.
+    fn is_too_much(&self, node: usize) -> bool {
+        let Some(quorum) = self.plan.quorum.filter(|quorum| !quorum.durable) else { return false };
+        let is_young = |number: &usize| self.stores[*number].age(self.now) < quorum.max_lease;
+        (0..self.stores.len()).filter(|number| *number != node).any(|number| is_young(&number))
+    }
+
+    fn kept(&self, node: usize) -> Kept {
+        let all = |stored: &dyn Fn(&LockName) -> Option<Stored>| {
+            self.plan.names.iter().filter_map(|name| Some((name.clone(), stored(name)?))).collect()
+        };
+        let here = all(&|name| self.stores[node].stored(self.now, name));
+        Kept { here, decided: all(&|name| self.stores.stored(self.now, name)) }
     }
 
     /// A process is no more; the stores notice. Its links begin with this one.
@@ -183,8 +197,14 @@ impl State {
     pub(crate) fn heal(&mut self) {
         self.note(Who::Store(0), "heals", (0, 0));
         self.calm = true;
-        for store in self.stores.iter_mut() {
-            (store.paused_until, store.down_until) = (0, 0);
+        for node in 0..self.stores.len() {
+            (self.stores[node].paused_until, self.stores[node].down_until) = (0, 0);
+            // Nodes of which the clocks went apart do not agree on a token.
+            let step = self.stores[node].clock.step_back();
+            if self.plan.quorum.is_some() && step != 0 {
+                self.oracle.stepped_back = true;
+                self.step_clock(node, step);
+            }
         }
         for process in 0..self.plan.processes {
             if self.is_paused(process) {

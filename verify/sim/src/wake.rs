@@ -15,6 +15,9 @@ impl State {
     /// A release is told to those who listen.
     pub(crate) fn tell_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
         let listeners = self.stores[node].listeners(name, notify);
+        if !listeners.is_empty() && self.plan.quorum.is_some() {
+            self.wakes_waiters(name);
+        }
         for link in &listeners {
             if !self.calm && self.dice.chance(self.plan.faults.lose_signal) {
                 self.count("lost wake-up");
