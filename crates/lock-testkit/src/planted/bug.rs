@@ -176,6 +176,10 @@ planted_bugs! {
     NoQuarantine: [Model, Sim],
     /// Requests to all nodes are stamped and judged by one clock.
     OneClockForNodes: [Model, Sim],
+    /// The votes for different renewals of a hold are added up.
+    AddsRenewals: [Model],
+    /// A node that gets a lost lease again does not get the counter again.
+    HealKeepsCounter: [Model],
 
     // The driver.
     /// A future that is dropped with its grant keeps the lock for ever.
