@@ -1,4 +1,4 @@
-//! The store: the store rules of `lock-core` behind a clock of its own, with subscriptions, snapshots and planted bugs.
+//! A store: the store rules of `lock-core` behind a clock of its own, with subscriptions, snapshots and planted bugs.
 
 use crate::clock::StoreClock;
 use lock_core::{
