@@ -25,7 +25,7 @@ pub(crate) struct SimBackend {
 }
 
 impl SimBackend {
-    async fn ask(&self, request: Request) -> Answer {
+    pub(crate) async fn ask(&self, request: Request) -> Answer {
         match self.world.send(self.link, request) {
             Ok(answer) => answer,
             Err(coming) => match coming.await {
@@ -40,14 +40,14 @@ impl SimBackend {
     }
 }
 
-fn checked(answer: Answer) -> Result<Answer, BackendError> {
+pub(crate) fn checked(answer: Answer) -> Result<Answer, BackendError> {
     match answer {
         Answer::Failed(applied) => Err(failure(applied)),
         answer => Ok(answer),
     }
 }
 
-fn nonsense() -> BackendError {
+pub(crate) fn unexpected() -> BackendError {
     failure(Applied::Unknown)
 }
 
@@ -55,7 +55,7 @@ fn nonsense() -> BackendError {
 pub(crate) fn acquired(answer: Answer) -> Result<Reply<Acquired>, BackendError> {
     match checked(answer)? {
         Answer::Acquired(reply) => Ok(reply),
-        _ => Err(nonsense()),
+        _ => Err(unexpected()),
     }
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn acquired(answer: Answer) -> Result<Reply<Acquired>, BackendError> 
 pub(crate) fn renewed(asked: usize, answer: Answer) -> Vec<Result<Reply<Renewed>, BackendError>> {
     match checked(answer) {
         Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
-        Ok(_) => (0..asked).map(|_| Err(nonsense())).collect(),
+        Ok(_) => (0..asked).map(|_| Err(unexpected())).collect(),
         Err(error) => (0..asked).map(|_| Err(error.clone())).collect(),
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn released(bug: Option<PlantedBug>, answer: Answer) -> Result<Reply<
         Answer::Released(Reply { now, outcome, .. }) => {
             Ok(Reply::new(now, PlantedBug::released(bug, outcome)))
         }
-        _ => Err(nonsense()),
+        _ => Err(unexpected()),
     }
 }
 
@@ -118,7 +118,7 @@ impl Backend for SimBackend {
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         match checked(self.ask(Request::Inspect(name)).await)? {
             Answer::Inspected(reply) => Ok(reply),
-            _ => Err(nonsense()),
+            _ => Err(unexpected()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Backend for SimBackend {
     ) -> Result<Reply<ForceReleased>, BackendError> {
         match checked(self.ask(Request::Force(request)).await)? {
             Answer::ForceReleased(reply) => Ok(reply),
-            _ => Err(nonsense()),
+            _ => Err(unexpected()),
         }
     }
 }

@@ -1,49 +1,61 @@
 //! The calm after the storm: everybody gets every lock again, and nothing may be left.
 
 use crate::{plan::LATEST, process::Life, trace::Who, world::World};
-use lock_core::LockErrorKind;
+use lock_core::{LockErrorKind, LockFactory};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use tokio::{
     runtime::Handle,
+    task::JoinSet,
     time::{sleep, timeout},
 };
 
-/// Whoever is alive gets every lock, soon.
+/// Everybody who is alive wants every lock at once, and takes a turn, soon.
 pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
-    let (names, longest) = world.with(|s| (s.plan.names.clone(), s.plan.max_lease()));
     // Attempts that were lost in the storm are given up first.
     sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
-    let bound = longest * 3 + Duration::from_secs(10) + stretch(world);
+    let mut turns = JoinSet::new();
     for life in ended.iter().filter(|life| is_alive(world, life)) {
-        for name in &names {
-            let began = world.with(|state| state.now);
-            let lock = life.factory.named(name).expect("names of a plan are good");
-            let slow = world.with(|state| state.plan.may_be_slow());
-            let acquire = async {
-                loop {
-                    match lock.acquire().await {
-                        Err(error) if slow && error.kind() == LockErrorKind::Unavailable => {}
-                        other => break other,
-                    }
+        turns.spawn(takes_turns(world.clone(), life.link, life.factory.clone()));
+    }
+    while let Some(done) = turns.join_next().await {
+        done.expect("nobody panics who takes a turn");
+    }
+}
+
+async fn takes_turns(world: Arc<World>, link: usize, factory: LockFactory) {
+    let (names, quorum, slow) = world.with(|s| (s.plan.names.clone(), s.plan.quorum, s.plan.may_be_slow()));
+    // Nodes that were restarted do not vote yet.
+    let quarantine = quorum.map_or(Duration::ZERO, |quorum| quorum.max_lease);
+    let longest = world.with(|state| state.plan.max_lease());
+    let bound = longest * 3 + Duration::from_secs(10) + quarantine + stretch(&world);
+    for name in names {
+        let began = world.with(|state| state.now);
+        let lock = factory.named(&name).expect("names of a plan are good");
+        let acquire = async {
+            loop {
+                match lock.acquire().await {
+                    Err(error)
+                        if (slow || quorum.is_some()) && error.kind() == LockErrorKind::Unavailable => {}
+                    other => break other,
                 }
-            };
-            let guard = timeout(bound, acquire).await;
-            let took = world.with(|state| {
-                let took = state.now - began;
-                state.oracle.worst_wait = state.oracle.worst_wait.max(took);
-                took
-            });
-            let Ok(Ok(guard)) = guard else {
-                let what = format!("link {} did not get {name} in {took} µs: {guard:?}", life.link);
-                return world.with(|s| s.oracle.must(false, || what));
-            };
-            let answer = guard.release().await;
-            let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
-            world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
-        }
+            }
+        };
+        let guard = timeout(bound, acquire).await;
+        let took = world.with(|state| {
+            let took = state.now - began;
+            state.oracle.worst_wait = state.oracle.worst_wait.max(took);
+            took
+        });
+        let Ok(Ok(guard)) = guard else {
+            let what = format!("link {link} did not get {name} in {took} µs: {guard:?}");
+            return world.with(|s| s.oracle.must(false, || what));
+        };
+        let answer = guard.release().await;
+        let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
+        world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
     }
 }
 
@@ -54,7 +66,7 @@ fn is_alive(world: &World, life: &Life) -> bool {
 /// A store whose clock was stepped back keeps what nobody knows of for up to a lease longer.
 pub(crate) fn stretch(world: &World) -> Duration {
     world.with(|state| match state.oracle.stepped_back {
-        true => Duration::from_micros(state.store.clock.ahead.unsigned_abs()) + state.plan.max_lease(),
+        true => state.stores.farthest_step() + state.plan.max_lease(),
         false => Duration::ZERO,
     })
 }
@@ -64,9 +76,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     // Late messages arrive, then two operation timeouts.
     sleep(Duration::from_millis(LATEST) + operation * 2).await;
     world.with(|state| {
-        let stored = |name| state.store.stored(state.now, name);
-        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
-        for stored in left {
+        for (_, stored) in state.stores.left(state.now, &state.plan.names) {
             // The residuals that are documented: a clock that stepped back revives requests that were void, and a process that
             // had not heard from the store took its own clock.
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
@@ -79,7 +89,8 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     });
     // A process that knew the store's clock badly undoes for a lease, and a subscription outlives its waiter by 2 s.
     sleep(lease + operation + Duration::from_secs(3) + stretch(world)).await;
-    let watchers = world.with(|state| state.store.watchers.clone());
+    let watchers =
+        world.with(|s| s.stores.iter().flat_map(|store| store.watchers.clone()).collect::<Vec<_>>());
     for life in &ended {
         let (held, waiting) =
             (life.ear.holding.load(Ordering::Relaxed), life.ear.waiting.load(Ordering::Relaxed));
@@ -94,8 +105,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         });
     }
     world.with(|state| {
-        let stored = |name| state.store.stored(state.now, name);
-        let left: Vec<_> = state.plan.names.iter().filter_map(stored).collect();
+        let left = state.stores.left(state.now, &state.plan.names);
         state.oracle.must(left.is_empty(), || format!("orphans: {left:?}"));
         let open = state.calls.values().filter(|call| !call.is_closed()).count();
         state.oracle.must(open == 0, || format!("{open} calls are under way"));
@@ -110,7 +120,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {
-        s.note(Who::Store, "is left with tasks", (tasks as u64, 0));
+        s.note(Who::Store(0), "is left with tasks", (tasks as u64, 0));
         s.oracle.must(tasks == 1, || format!("{} tasks are left", tasks - 1));
     });
 }

@@ -1,6 +1,9 @@
 //! Many seeds, on two threads, and what they came to.
 
-use crate::run::{Failure, Report, run};
+use crate::{
+    plan::Topology,
+    run::{Failure, Report, run},
+};
 use lock_testkit::{Seed, planted::PlantedBug};
 use std::{
     collections::BTreeMap,
@@ -53,14 +56,16 @@ impl Tally {
 
 /// Runs these seeds; stops at the first failures.
 #[must_use]
-pub fn campaign(seeds: &[Seed], bug: Option<PlantedBug>) -> Tally {
+pub fn campaign(topology: Topology, seeds: &[Seed], bug: Option<PlantedBug>) -> Tally {
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));
     let work = || {
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-            let result = catch_unwind(AssertUnwindSafe(|| run(seed, bug))).unwrap_or_else(|panic| {
-                let what = panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
-                Err(Failure { seed, what, trace: String::new() })
-            });
+            let result =
+                catch_unwind(AssertUnwindSafe(|| run(topology, seed, bug))).unwrap_or_else(|panic| {
+                    let what =
+                        panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned());
+                    Err(Failure { seed, what, trace: String::new() })
+                });
             let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
             tally.add(result);
             if !tally.failures.is_empty() {

@@ -84,14 +84,41 @@ impl Clock for ProcessClock {
     }
 }
 
-/// The clock of the store, which may step.
+/// The clock of a store, which may step.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreClock {
-    pub(crate) ppm: i64,
-    pub(crate) ahead: i64,
+    ppm: i64,
+    /// Microseconds that it was ahead in the beginning, and is now.
+    began: i64,
+    ahead: i64,
+    /// The farthest that its steps brought it from there.
+    farthest: u64,
 }
 
 impl StoreClock {
+    pub(crate) fn new(ppm: i64, ahead: i64) -> Self {
+        Self { ppm, began: ahead, ahead, farthest: 0 }
+    }
+
+    /// One of the same speed that is ahead of it from the beginning.
+    pub(crate) fn ahead_by(&self, micros: i64) -> Self {
+        Self::new(self.ppm, self.ahead + micros)
+    }
+
+    /// The step that would undo all steps.
+    pub(crate) fn step_back(&self) -> i64 {
+        self.began - self.ahead
+    }
+
+    pub(crate) fn step(&mut self, micros: i64) {
+        self.ahead += micros;
+        self.farthest = self.farthest.max((self.ahead - self.began).unsigned_abs());
+    }
+
+    pub(crate) fn farthest_step(&self) -> Duration {
+        Duration::from_micros(self.farthest)
+    }
+
     pub(crate) fn at(&self, time: u64) -> ServerTime {
         let steady = TestClock::WALL_AT_START.as_micros() + scale(time, self.ppm);
         ServerTime::from_micros(steady.saturating_add_signed(self.ahead))

@@ -1,11 +1,17 @@
 //! What a store that loses data does to the promise: exactly what is documented, and no more.
 
-use crate::{
-    oracle::Oracle,
-    store::{Store, Stored},
-};
+use crate::{oracle::Oracle, store::Stored, stores::Stores};
 use lock_core::{LockName, clock::Moment};
 use std::collections::BTreeMap;
+
+/// What was stored before a change.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// By the store that changes.
+    pub(crate) here: BTreeMap<LockName, Stored>,
+    /// By a majority.
+    pub(crate) decided: BTreeMap<LockName, Stored>,
+}
 
 impl Oracle {
     /// The store lost a lease by no doing of its holder.
@@ -16,6 +22,10 @@ impl Oracle {
             return;
         }
         lease.robbed = Some(now);
+        if self.quorum.is_some() {
+            // The nodes that lost it do not vote for another before it is over.
+            return;
+        }
         // From here on it excludes nobody.
         for held in self.holds.values().filter_map(|held| held.taken.as_ref()) {
             if let Some(key) = held.key.filter(|_| held.hold.lease_id() == id) {
@@ -24,15 +34,24 @@ impl Oracle {
         }
     }
 
-    /// The data of the store changed behind the back of all.
-    pub(crate) fn data_changed(&mut self, now: u64, before: &BTreeMap<LockName, Stored>, store: &Store) {
-        for (name, stored) in before {
-            let after = store.stored(now, name);
-            if after.is_none_or(|after| after.lease != stored.lease || after.until < stored.until) {
+    /// The data of a store changed behind the back of all.
+    pub(crate) fn data_changed(&mut self, now: u64, node: usize, before: &Kept, stores: &Stores) {
+        for (name, stored) in &before.here {
+            let is_kept = |after: &Stored| after.lease == stored.lease && after.until >= stored.until;
+            if stores[node].stored(now, name).is_some_and(|after| is_kept(&after)) {
+                continue;
+            }
+            // A majority may have it all the same, though perhaps not for as long.
+            let decided = before.decided.get(name).map_or(0, |decided| decided.until);
+            let after = stores.stored(now, name).filter(|after| after.lease == stored.lease);
+            if after.is_none_or(|after| stores.len() == 1 || after.until < decided) {
                 self.robbed(now, Some(*stored));
             }
+            if after.is_some() {
+                self.set_again(stored.lease);
+            }
         }
-        for stored in self.names.keys().filter_map(|name| store.stored(now, name)) {
+        for stored in self.names.keys().filter_map(|name| stores[node].stored(now, name)) {
             if let Some(lease) = self.leases.get_mut(&stored.lease) {
                 lease.revived = true;
             }

@@ -10,55 +10,61 @@ use lock_testkit::planted::PlantedBug;
 
 impl State {
     pub(crate) fn execute(&mut self, link: usize, request: &Request) -> Answer {
-        let now = self.now;
+        let (now, node) = (self.now, self.links[link].node);
         match request {
             Request::Acquire(r) => {
-                let before = self.store.stored(now, &r.name);
-                let reply = self.store.acquire(now, r);
+                let before = self.stores[node].stored(now, &r.name);
+                let reply = self.stores[node].acquire(now, r);
                 let token = match reply.outcome {
                     Acquired::Granted { first, .. } => first.get(),
                     _ => 0,
                 };
-                self.note(Who::Store, "acquire", (r.lease.number().get(), token));
+                self.note(Who::Store(node), "acquire", (r.lease.number().get(), token));
                 self.oracle.acquire_executed(now, r, before, &reply);
                 Answer::Acquired(reply)
             }
             Request::Renew(items) => {
-                let replies: Vec<_> = items.iter().map(|item| self.store.renew(now, item)).collect();
+                let replies: Vec<_> = items.iter().map(|item| self.stores[node].renew(now, item)).collect();
                 for (item, reply) in items.iter().zip(&replies) {
-                    self.note(Who::Store, "renew", (item.lease.number().get(), reply.outcome as u64));
+                    self.note(Who::Store(node), "renew", (item.lease.number().get(), reply.outcome as u64));
                 }
                 Answer::Renewed(replies)
             }
             Request::Release(r) => {
-                let mut reply = self.store.release(now, r);
+                let mut reply = self.stores[node].release(now, r);
+                reply.now = self.stores.time_of(node, now);
                 let freed = matches!(reply.outcome, Released::Released { .. });
-                self.note(Who::Store, "release", (r.lease.number().get(), freed.into()));
+                self.note(Who::Store(node), "release", (r.lease.number().get(), freed.into()));
                 if freed {
                     self.oracle.freed.insert(r.lease);
-                    reply.outcome = self.tell_listeners(&r.name, r.notify);
+                    reply.outcome = self.tell_listeners(node, &r.name, r.notify);
                 }
                 Answer::Released(reply)
             }
+            Request::Propose(p) => Answer::Voted(self.propose(node, p)),
+            Request::Extend(items) => {
+                Answer::Extended(items.iter().map(|item| self.extend(node, item)).collect())
+            }
+            Request::Heal(h) => Answer::Healed(self.cure(node, h)),
             Request::Watch(name) => {
-                self.store.watch(link, name.clone());
-                self.note(Who::Store, "watch", (link as u64, 0));
+                self.stores[node].watch(link, name.clone());
+                self.note(Who::Store(node), "watch", (link as u64, 0));
                 Answer::Done
             }
             Request::Unwatch(name) => {
-                self.store.unwatch(link, name.clone());
-                self.note(Who::Store, "unwatch", (link as u64, 0));
+                self.stores[node].unwatch(link, name.clone());
+                self.note(Who::Store(node), "unwatch", (link as u64, 0));
                 Answer::Done
             }
-            Request::Inspect(name) => Answer::Inspected(self.store.inspect(now, name)),
+            Request::Inspect(name) => Answer::Inspected(self.stores[node].inspect(now, name)),
             Request::Force(r) => {
-                let before = self.store.stored(now, &r.name);
-                let reply = self.store.force(now, r);
-                self.note(Who::Store, "force", (reply.outcome as u64, 0));
+                let before = self.stores[node].stored(now, &r.name);
+                let reply = self.stores[node].force(now, r);
+                self.note(Who::Store(node), "force", (reply.outcome as u64, 0));
                 if reply.outcome == ForceReleased::Released {
                     self.count("forced release");
                     self.oracle.robbed(now, before);
-                    self.tell_listeners(&r.name, lock_core::backend::NotifyWaiters::Yes);
+                    self.tell_listeners(node, &r.name, lock_core::backend::NotifyWaiters::Yes);
                 }
                 Answer::ForceReleased(reply)
             }

@@ -47,6 +47,10 @@ impl Oracle {
             LostReason::MaxHold if taken.as_ref().is_some_and(|taken| taken.terms.max_hold.is_none()) => {
                 Some("ended by a bound that it did not have".to_owned())
             }
+            LostReason::Expired if self.quorum.is_some() => {
+                let renews = taken.as_ref().is_some_and(|taken| taken.terms.every.is_some());
+                (self.calm && renews).then(|| "it expired, and nothing was wrong".to_owned())
+            }
             LostReason::Expired => {
                 taken.as_ref().and_then(|taken| self.no_reason_to_expire(now, lease, taken, pause))
             }

@@ -1,4 +1,4 @@
-//! A link: the way of one life of a process to the store, and what that process knows of the store.
+//! A link: the way of one life of a process to a store, and what that process knows of the store.
 
 use crate::clock::ProcessClock;
 use lock_core::{
@@ -14,6 +14,8 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) process: usize,
+    /// The store that it leads to. The links of a life follow one another, in the order of the stores.
+    pub(crate) node: usize,
     pub(crate) clock: Arc<ProcessClock>,
     pub(crate) signals: Option<Weak<dyn WakeListener>>,
     /// The process was killed: nothing is sent and nothing arrives.
@@ -53,9 +55,10 @@ pub(crate) enum Cut {
 }
 
 impl Link {
-    pub(crate) fn new(process: usize, clock: Arc<ProcessClock>) -> Self {
+    pub(crate) fn new(process: usize, node: usize, clock: Arc<ProcessClock>) -> Self {
         Self {
             process,
+            node,
             clock,
             signals: None,
             dead: false,

@@ -8,6 +8,7 @@ use lock_core::{
         Reply, WakeListener,
     },
     clock::ServerTime,
+    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
 use std::sync::Weak;
 
@@ -16,6 +17,9 @@ pub(crate) enum Request {
     Acquire(AcquireRequest),
     Renew(Vec<RenewRequest>),
     Release(ReleaseRequest),
+    Propose(Proposal),
+    Extend(Vec<Extension>),
+    Heal(Healing),
     Watch(LockName),
     Unwatch(LockName),
     Inspect(LockName),
@@ -29,6 +33,9 @@ pub(crate) enum Answer {
     Acquired(Reply<Acquired>),
     Renewed(Vec<Reply<Renewed>>),
     Released(Reply<Released>),
+    Voted(NodeReply<Vote>),
+    Extended(Vec<NodeReply<Extended>>),
+    Healed(NodeReply<Healed>),
     Done,
     Inspected(Reply<Inspected>),
     ForceReleased(Reply<ForceReleased>),
@@ -88,6 +95,9 @@ impl Request {
             Self::Acquire(_) => "sends acquire",
             Self::Renew(_) => "sends renew",
             Self::Release(_) => "sends release",
+            Self::Propose(_) => "sends proposal",
+            Self::Extend(_) => "sends extension",
+            Self::Heal(_) => "sends heal",
             Self::Watch(_) => "sends watch",
             Self::Unwatch(_) => "sends unwatch",
             Self::Inspect(_) => "sends inspect",
@@ -104,6 +114,11 @@ impl Request {
                 (items.first().map_or(0, |item| item.lease.number().get()), items.len() as u64)
             }
             Self::Release(r) => (r.lease.number().get(), r.depth_left.into()),
+            Self::Propose(p) => (p.lease.number().get(), p.token.get()),
+            Self::Extend(items) => {
+                (items.first().map_or(0, |item| item.lease.number().get()), items.len() as u64)
+            }
+            Self::Heal(h) => (h.lease.number().get(), h.last.get()),
             Self::Batch(requests) => {
                 (requests.first().map_or(0, |first| first.numbers().0), requests.len() as u64)
             }
@@ -123,7 +138,7 @@ impl Request {
     /// Whether it takes leases.
     pub(crate) fn acquires(&self) -> bool {
         match self {
-            Self::Acquire(_) => true,
+            Self::Acquire(_) | Self::Propose(_) | Self::Heal(_) => true,
             Self::Batch(requests) => requests.iter().any(Self::acquires),
             _ => false,
         }
@@ -140,6 +155,9 @@ impl Answer {
             Self::Acquired(reply) => Some(reply.now),
             Self::Renewed(replies) => replies.first().map(|reply| reply.now),
             Self::Released(reply) => Some(reply.now),
+            Self::Voted(reply) => Some(reply.now),
+            Self::Extended(replies) => replies.first().map(|reply| reply.now),
+            Self::Healed(reply) => Some(reply.now),
             Self::Inspected(reply) => Some(reply.now),
             Self::ForceReleased(reply) => Some(reply.now),
             Self::Batch(answers) => answers.iter().find_map(Self::server_now),
@@ -180,6 +198,12 @@ impl Answer {
                 Released::Kept => "hears lowered",
                 _ => "hears nothing to release",
             },
+            Self::Voted(reply) => match reply.outcome {
+                Vote::Granted => "hears a vote",
+                _ => "hears no vote",
+            },
+            Self::Extended(_) => "hears of extensions",
+            Self::Healed(_) => "hears of a heal",
             Self::Done => "hears done",
             Self::Inspected(_) => "hears who holds",
             Self::ForceReleased(_) => "hears forced",

@@ -70,8 +70,9 @@ impl State {
             false => 0,
         };
         let cut = self.links[link].partition;
-        let healthy =
-            cut.is_none() && held_back == 0 && self.store.paused_until.max(self.store.down_until) <= self.now;
+        let store = self.store_of(link);
+        let is_up = store.paused_until.max(store.down_until) <= self.now;
+        let healthy = cut.is_none() && held_back == 0 && is_up;
         let in_order = !request.is_subscription() || self.links[link].in_order <= self.now;
         if healthy && in_order && self.dice.chance(self.plan.faults.in_place) {
             let answer = self.execute(link, &request);
@@ -116,12 +117,17 @@ impl State {
             Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
             Request::Unwatch(name) => drop(self.links[link].wanted.remove(name)),
             Request::Acquire(r) => {
-                let server_now = self.store.clock.at(self.now);
-                self.oracle.acquire_sent(self.now, server_now, r);
+                let server_now = self.store_of(link).clock.at(self.now);
+                self.oracle.acquire_sent(self.now, server_now, (r.lease, r.duration, r.not_after));
             }
+            Request::Propose(p) => {
+                let server_now = self.store_of(link).clock.at(self.now);
+                self.oracle.acquire_sent(self.now, server_now, (p.lease, p.duration, p.not_after));
+            }
+            Request::Heal(h) => self.oracle.touched(self.now, h.lease),
             Request::Release(r) => self.oracle.release_sent(self.now, r),
             Request::Batch(requests) => requests.iter().for_each(|request| self.is_sent(link, request)),
-            Request::Renew(_) | Request::Inspect(_) | Request::Force(_) => {}
+            Request::Renew(_) | Request::Extend(_) | Request::Inspect(_) | Request::Force(_) => {}
         }
     }
 
@@ -132,13 +138,15 @@ impl State {
         if let Some(cut) = cut.filter(|cut| cut.how == Cut::Wait && !letter.request.is_subscription()) {
             return self.at(cut.until, Happening::Arrive(letter));
         }
-        if self.store.paused_until > self.now && self.store.down_until <= self.now {
-            let again = self.store.paused_until;
+        let store = self.store_of(link);
+        let (paused_until, is_down) = (store.paused_until, store.down_until > self.now);
+        if paused_until > self.now && !is_down {
+            let again = paused_until;
             return self.at(again, Happening::Arrive(letter));
         }
         self.links[link].under_way -= 1;
         let stale = letter.request.is_subscription() && connection != self.links[link].connection;
-        let broken = stale || self.store.down_until > self.now;
+        let broken = stale || is_down;
         if broken || cut.is_some_and(|cut| cut.how != Cut::Vanish) {
             return self.fail(link, call);
         }

@@ -1,8 +1,10 @@
 //! What must never happen: the oracle hears of every grant, renewal and end, and looks at what holders believe.
 
 use crate::{
+    ballot::{Ballot, IdleWakes},
     clock::micros,
     plan::{Plan, Terms},
+    quorum::Quorum,
     store::Stored,
 };
 use lock_core::{
@@ -11,7 +13,10 @@ use lock_core::{
     clock::{Moment, ServerTime},
 };
 use lock_testkit::{History, HoldKey, Violation};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Timers count in milliseconds, and clocks have different speeds.
 pub(crate) const SLACK: u64 = 12_000;
@@ -24,19 +29,24 @@ pub(crate) struct Oracle {
     pub(crate) holds: BTreeMap<(LeaseId, FencingToken), Held>,
     pub(crate) open: BTreeSet<(LeaseId, FencingToken)>,
     calls: BTreeMap<u64, Vec<Option<LeaseId>>>,
+    /// The votes of the nodes of a quorum.
+    pub(crate) ballots: BTreeMap<(LeaseId, FencingToken), Ballot>,
     /// Leases that a release found and freed.
     pub(crate) freed: BTreeSet<LeaseId>,
     /// The first thing that must not have happened.
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
     /// Acquires that were sent with a far stamp.
-    far_stamps: BTreeSet<(LeaseId, ServerTime)>,
+    pub(crate) far_stamps: BTreeSet<(LeaseId, ServerTime)>,
+    pub(crate) quorum: Option<Quorum>,
+    /// Nothing goes wrong in this run.
+    pub(crate) calm: bool,
     retention: bool,
     /// The longest operation timeout.
     pub(crate) operation: u64,
     /// The longest time that one request can make a hold valid for.
     pub(crate) longest: u64,
-    grants: u64,
+    pub(crate) grants: u64,
     pub(crate) begun: u64,
     pub(crate) lost: u64,
     pub(crate) worst_wait: u64,
@@ -45,6 +55,9 @@ pub(crate) struct Oracle {
 #[derive(Debug, Default)]
 pub(crate) struct Name {
     greatest: u64,
+    /// The highest token that a process was told of.
+    pub(crate) told: u64,
+    pub(crate) idle_wakes: IdleWakes,
     /// The counter may be lost or stale.
     pub(crate) doubt: bool,
     /// Tokens fell as the documents say they may; nothing is said of them any more.
@@ -110,10 +123,13 @@ impl Oracle {
             holds: BTreeMap::new(),
             open: BTreeSet::new(),
             calls: BTreeMap::new(),
+            ballots: BTreeMap::new(),
             freed: BTreeSet::new(),
             broken: None,
             stepped_back: false,
             far_stamps: BTreeSet::new(),
+            quorum: plan.quorum,
+            calm: plan.is_calm() && !plan.may_be_slow(),
             retention: plan.retention.is_some(),
             longest: plan.menu.iter().map(|terms| micros(terms.lease - terms.margin)).max().unwrap_or(0),
             operation: micros(plan.longest_operation()),
@@ -134,10 +150,15 @@ impl Oracle {
     /// the store's clock stepped back, or the process had not heard from the store and took its own clock, which is ahead.
     /// The undo of an acquire ends a lease after that timeout, so it may end before the lease that it should undo. How far the
     /// stamp is when the acquire is carried out says nothing: it may have been on the way for most of that time.
-    pub(crate) fn acquire_sent(&mut self, now: u64, server_now: ServerTime, r: &AcquireRequest) {
-        self.touched(now, r.lease);
-        if r.not_after > server_now + r.duration / 5 {
-            self.far_stamps.insert((r.lease, r.not_after));
+    pub(crate) fn acquire_sent(
+        &mut self,
+        now: u64,
+        server_now: ServerTime,
+        (lease, duration, not_after): (LeaseId, Duration, ServerTime),
+    ) {
+        self.touched(now, lease);
+        if not_after > server_now + duration / 5 {
+            self.far_stamps.insert((lease, not_after));
         }
     }
 
@@ -215,6 +236,9 @@ impl Oracle {
         let held = Held { link, name: name.clone(), taken: None, ended: None, was_until: u64::MAX };
         let again = self.holds.insert((lease, token), held).is_some();
         self.must(!again, || format!("{name}: {lease} with {token:?} was granted twice"));
+        if self.quorum.is_some() {
+            return self.is_elected(name, (lease, token));
+        }
         let drawn = self.leases.get(&lease).is_some_and(|lease| token.get() <= lease.last_token);
         self.must(drawn, || format!("{name}: {lease} with {token:?} was never granted by the store"));
     }
@@ -238,8 +262,11 @@ impl Oracle {
 
     /// At the end of a run.
     pub(crate) fn check_history(&mut self) {
+        let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
         for violation in self.history.check() {
             let name = match &violation {
+                // Then only the order of votes orders tokens, and no hold excludes another.
+                Violation::Overlap { .. } | Violation::TokenFell { .. } if timeless => continue,
                 Violation::Overlap { first, .. } => {
                     return self.must(false, || format!("{violation} (since {:?})", first.from));
                 }

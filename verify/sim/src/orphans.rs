@@ -4,12 +4,14 @@ use crate::{
     link::Link,
     oracle::{Oracle, SLACK},
     state::Pause,
-    store::Store,
+    stores::Stores,
 };
 use lock_core::{FencingToken, backend::ReleaseRequest};
 
 /// Who waits asks again this often, and finds that a late attempt of its own had the lock.
 const POLL: u64 = 5_300_000;
+/// A quorum waits so long for an answer, and then a little before it repeats a release.
+const STRAGGLERS: u64 = 4_100_000;
 
 impl Oracle {
     pub(crate) fn release_sent(&mut self, now: u64, r: &ReleaseRequest) {
@@ -20,19 +22,22 @@ impl Oracle {
     }
 
     /// What is stored has a holder, or somebody who undoes it.
-    pub(crate) fn no_orphans(&mut self, now: u64, store: &Store, links: &[Link], pauses: &[Pause]) {
-        let ready = store.paused_until.max(store.down_until);
-        let stored: Vec<_> = self.names.keys().filter_map(|name| store.stored(now, name)).collect();
-        for id in stored.into_iter().map(|stored| stored.lease) {
+    pub(crate) fn no_orphans(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) {
+        for (node, id) in stores.left(now, self.names.keys()).into_iter().map(|(node, s)| (node, s.lease)) {
             let Some(lease) = self.leases.get(&id) else { continue };
             // The number of its link is part of the id of each life of a process.
-            let link = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
-            let Some(link) = links.get(link).filter(|link| !link.dead && !link.closed) else { continue };
+            let life = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
+            let Some(link) = links.get(life.saturating_add(node)).filter(|link| !link.dead && !link.closed)
+            else {
+                continue;
+            };
             // Old data, a clock that stepped back or that the process did not know, and a way that is cut excuse.
             let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
             let pause = &pauses[link.process];
+            let ready = stores[node].paused_until.max(stores[node].down_until);
             let since = lease.touched.max(pause.until).max(link.since).max(ready);
-            let patience = 2 * self.operation + 5 * SLACK + if lease.retired { 0 } else { POLL };
+            let answers = if self.quorum.is_some() { STRAGGLERS } else { 0 };
+            let patience = 2 * self.operation + 5 * SLACK + answers + if lease.retired { 0 } else { POLL };
             if excused || link.partition.is_some() || now <= since + patience {
                 continue;
             }

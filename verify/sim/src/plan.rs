@@ -1,11 +1,21 @@
 //! What a seed decides before a run begins: who takes part, under which terms, and what may go wrong how often.
 
+use crate::{clock::StoreClock, quorum::Quorum};
 use lock_core::{LockName, LockOptions};
 use lock_testkit::{Seed, Stream};
 use std::time::Duration;
 
 /// How late a message may come that is late: longer than any operation timeout.
 pub(crate) const LATEST: u64 = 5_000;
+
+/// What the processes of a run lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Topology {
+    /// One store.
+    Single,
+    /// A quorum of three stores.
+    Quorum,
+}
 
 /// A run.
 #[derive(Debug, Clone)]
@@ -24,13 +34,16 @@ pub(crate) struct Plan {
     /// Mean time between troubles, in milliseconds.
     pub(crate) trouble_every: u64,
     pub(crate) process_ppm: Vec<i64>,
-    pub(crate) store_ppm: i64,
+    /// The clock of each store.
+    pub(crate) clocks: Vec<StoreClock>,
     pub(crate) wall_ahead: Vec<i64>,
     /// Clients think this long between operations, and hold this long, in milliseconds.
     pub(crate) idle: u64,
     pub(crate) hold: u64,
     /// With it, acquires, renewals and releases are submitted to a pipeline.
     pub(crate) batching: Option<Batching>,
+    /// With it, the stores are its nodes.
+    pub(crate) quorum: Option<Quorum>,
 }
 
 /// When a pipeline sends: at once if nothing is under way.
@@ -115,7 +128,7 @@ impl Latency {
     }
 }
 
-fn pick<T: Copy>(dice: &mut Stream, from: &[T]) -> T {
+pub(crate) fn pick<T: Copy>(dice: &mut Stream, from: &[T]) -> T {
     from[usize::try_from(dice.below(from.len() as u64)).unwrap_or(0)]
 }
 
@@ -140,7 +153,14 @@ fn terms(dice: &mut Stream) -> Terms {
 }
 
 impl Plan {
-    pub(crate) fn new(seed: Seed) -> Self {
+    pub(crate) fn of(topology: Topology, seed: Seed) -> Self {
+        match topology {
+            Topology::Single => Self::single(seed),
+            Topology::Quorum => Self::quorum(seed),
+        }
+    }
+
+    pub(crate) fn single(seed: Seed) -> Self {
         let dice = &mut seed.stream();
         let processes = 2 + usize::try_from(dice.below(4)).unwrap_or(0);
         let batching = dice.chance(0.5).then(|| Batching::draw(dice));
@@ -173,11 +193,12 @@ impl Plan {
             troubles: troubles(dice, storm),
             trouble_every: pick(dice, &[500, 2_000, 8_000]),
             process_ppm: (0..processes).map(|_| ppm(dice)).collect(),
-            store_ppm: ppm(dice),
+            clocks: vec![StoreClock::new(ppm(dice), 0)],
             wall_ahead: (0..processes).map(|_| wall(dice)).collect(),
             idle: pick(dice, &[5, 50, 500]),
             hold: pick(dice, &[10, 300, 2_000]),
             batching,
+            quorum: None,
         }
     }
 

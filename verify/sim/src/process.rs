@@ -41,14 +41,20 @@ impl Life {
             if state.is_paused(process) {
                 clock.stop_at(state.pauses[process].from);
             }
-            state.links.push(Link::new(process, clock.clone()));
-            state.links.len() - 1
+            let first = state.links.len();
+            let of_life = (0..state.stores.len()).map(|node| Link::new(process, node, clock.clone()));
+            state.links.extend(of_life);
+            first
         });
         let ear = Arc::new(Ear::new(Arc::downgrade(world), link));
-        let backend = SimBackend { world: world.clone(), link, bug };
-        let mut store = match plan.push {
-            true => Store::from(Arc::new(backend)),
-            false => Store::polling(backend),
+        let backend = || SimBackend { world: world.clone(), link, bug };
+        let spread = Mutex::new(Seed::new(dice.clone().number()).stream());
+        let spread = move || spread.lock().unwrap_or_else(PoisonError::into_inner).number();
+        let mut store = match (plan.quorum, plan.push) {
+            (Some(quorum), true) => Store::from(quorum.backend(world, link, bug, clock.clone(), spread)),
+            (Some(quorum), false) => Store::polling(quorum.backend(world, link, bug, clock.clone(), spread)),
+            (None, true) => Store::from(Arc::new(backend())),
+            (None, false) => Store::polling(backend()),
         };
         // These two are planted in the futures of the backend.
         let in_futures = [Some(PlantedBug::DropsReleases), Some(PlantedBug::HidesResends)].contains(&bug);
@@ -148,7 +154,8 @@ async fn shut_down(world: &Arc<World>, life: &Life) {
     let (began, most) = world.with(|state| {
         state.count("shutdown");
         state.note(Who::Link(life.link), "shuts down", (0, 0));
-        state.links[life.link].closed = true;
+        let of_life = life.link..life.link + state.stores.len();
+        state.links[of_life].iter_mut().for_each(|link| link.closed = true);
         (state.now, micros(state.plan.longest_operation()) * 2)
     });
     let closing = life.factory.shutdown_within(Duration::from_micros(most));

@@ -2,11 +2,11 @@
 
 use crate::{
     calm::{nothing_is_left, probe, stretch},
-    clock::StoreClock,
-    plan::Plan,
+    plan::{Plan, Topology},
     process::{Life, lives},
     state::Happening,
     store::Store,
+    stores::Stores,
     world::World,
 };
 use lock_testkit::{
@@ -63,17 +63,17 @@ impl fmt::Display for Failure {
 ///
 /// # Panics
 /// If a client panics, or no runtime can be made.
-pub fn run(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
+pub fn run(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime is made").block_on(live(seed, bug))
+    runtime.expect("a runtime is made").block_on(live(topology, seed, bug))
 }
 
-async fn live(seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
-    let plan = Plan::new(seed);
+async fn live(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
+    let plan = Plan::of(topology, seed);
     let mut dice = Seed::new(seed.get().rotate_left(17) ^ 0x5EED).stream();
-    let clock = StoreClock { ppm: plan.store_ppm, ahead: 0 };
-    let store = Store::new(clock, BuggyStore::new(bug, plan.retention));
-    let world = World::new(plan, bug, store, Seed::new(dice.number()).stream());
+    let empty = BuggyStore::new(bug, plan.retention);
+    let stores = Stores::new(plan.clocks.iter().map(|clock| Store::new(clock.clone(), empty.clone())));
+    let world = World::new(plan, bug, stores, Seed::new(dice.number()).stream());
     let physics = tokio::spawn(world.clone().run());
     tokio::select! {
         biased;

@@ -7,6 +7,7 @@ use crate::{
     plan::Plan,
     resource::{Resource, Write},
     store::Store,
+    stores::Stores,
     trace::{Trace, Who},
 };
 use lock_core::{LockName, backend::WakeListener};
@@ -28,7 +29,7 @@ pub(crate) struct State {
     pub(crate) front_moved: bool,
     pub(crate) calls: BTreeMap<u64, oneshot::Sender<Answer>>,
     pub(crate) next_call: u64,
-    pub(crate) store: Store,
+    pub(crate) stores: Stores,
     pub(crate) links: Vec<Link>,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) orders: Vec<Option<Order>>,
@@ -88,7 +89,7 @@ pub(crate) enum Happening {
 }
 
 impl State {
-    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, store: Store, dice: Stream) -> Self {
+    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, stores: Stores, dice: Stream) -> Self {
         let processes = plan.processes;
         Self {
             now: 0,
@@ -102,7 +103,7 @@ impl State {
             front_moved: false,
             calls: BTreeMap::new(),
             next_call: 0,
-            store,
+            stores,
             links: Vec::new(),
             pauses: (0..processes).map(|_| Pause::default()).collect(),
             orders: vec![None; processes],
@@ -150,14 +151,19 @@ impl State {
         self.plan.latency.draw(&mut self.dice)
     }
 
+    /// The store that this link leads to.
+    pub(crate) fn store_of(&self, link: usize) -> &Store {
+        &self.stores[self.links[link].node]
+    }
+
     pub(crate) fn is_paused(&self, process: usize) -> bool {
         self.pauses[process].until > self.now
     }
 
     pub(crate) fn look(&mut self) {
-        let Self { oracle, store, links, pauses, now, .. } = self;
-        let again = oracle.look(*now, store, links, pauses);
-        oracle.no_orphans(*now, store, links, pauses);
+        let Self { oracle, stores, links, pauses, now, .. } = self;
+        let again = oracle.look(*now, stores, links, pauses);
+        oracle.no_orphans(*now, stores, links, pauses);
         for at in again {
             self.at(at, Happening::Look);
         }

@@ -1,4 +1,4 @@
-//! The store: the store rules of `lock-core` behind a clock of its own, with subscriptions, snapshots and planted bugs.
+//! A store: the store rules of `lock-core` behind a clock of its own, with subscriptions, snapshots and planted bugs.
 
 use crate::clock::StoreClock;
 use lock_core::{
@@ -7,10 +7,13 @@ use lock_core::{
         AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, NotifyWaiters,
         ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
+    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
 use lock_testkit::planted::{BuggyStore, PlantedBug};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+/// The age of a store that was never restarted.
+const OLD: Duration = Duration::from_secs(3_600);
 /// A bug that answers wrongly now and then does so once in this many requests.
 const NOW_AND_THEN: u64 = 20;
 
@@ -26,6 +29,8 @@ pub(crate) struct Store {
     pub(crate) paused_until: u64,
     /// Answers nothing before, and has lost its connections.
     pub(crate) down_until: u64,
+    /// When it was last restarted.
+    pub(crate) restarted: Option<u64>,
     executed: u64,
 }
 
@@ -45,6 +50,7 @@ impl Store {
             watchers: BTreeSet::new(),
             paused_until: 0,
             down_until: 0,
+            restarted: None,
             executed: 0,
         }
     }
@@ -89,7 +95,7 @@ impl Store {
     /// The links that are told of this release.
     pub(crate) fn listeners(&self, name: &LockName, notify: NotifyWaiters) -> Vec<usize> {
         match notify {
-            NotifyWaiters::Yes => {
+            notify if notify == NotifyWaiters::Yes || self.data.has(PlantedBug::UndoPublishes) => {
                 self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect()
             }
             _ => Vec::new(),
@@ -112,6 +118,24 @@ impl Store {
 
     pub(crate) fn force(&mut self, time: u64, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
         self.data.force_release(self.clock.at(time), r)
+    }
+
+    pub(crate) fn propose(&mut self, time: u64, p: &Proposal) -> NodeReply<Vote> {
+        self.data.propose(self.clock.at(time), self.age(time), p)
+    }
+
+    pub(crate) fn extend(&mut self, time: u64, e: &Extension) -> NodeReply<Extended> {
+        self.data.extend(self.clock.at(time), self.age(time), e)
+    }
+
+    pub(crate) fn heal(&mut self, time: u64, h: &Healing) -> NodeReply<Healed> {
+        self.data.heal(self.clock.at(time), self.age(time), h)
+    }
+
+    /// The time for which it has kept its data, by its own clock.
+    pub(crate) fn age(&self, time: u64) -> Duration {
+        let since = |restarted| self.clock.at(time).since(self.clock.at(restarted));
+        self.restarted.map_or(OLD, since)
     }
 
     pub(crate) fn save(&mut self) {

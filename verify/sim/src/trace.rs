@@ -5,10 +5,10 @@ use std::{
     hash::{DefaultHasher, Hasher},
 };
 
-/// Who an event is about: a link (one life of a process), or the store.
+/// Who an event is about: a link (one life of a process), or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
-    Store,
+    Store(usize),
     Link(usize),
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Trace {
 impl Trace {
     pub(crate) fn note(&mut self, at: u64, who: Who, what: &'static str, (a, b): (u64, u64)) {
         let link = match who {
-            Who::Store => u64::MAX,
+            Who::Store(node) => u64::MAX - node as u64,
             Who::Link(link) => link as u64,
         };
         for word in [at, link, a, b] {
@@ -61,7 +61,7 @@ impl fmt::Display for Note {
         let Self { at, who, what, a, b } = self;
         write!(f, "{:>6}.{:06} ", at / 1_000_000, at % 1_000_000)?;
         match who {
-            Who::Store => write!(f, "store   ")?,
+            Who::Store(node) => write!(f, "store {node} ")?,
             Who::Link(link) => write!(f, "link {link:<2} ")?,
         }
         write!(f, " {what} {a} {b}")

@@ -1,15 +1,15 @@
 //! What goes wrong with whole processes and with the store: drawn by the plan, one after the other.
 
-use crate::store::Stored;
 use crate::{
-    link::{Cut, Partition},
+    data_loss::Kept,
+    link::{Cut, Link, Partition},
     message::Shout,
     plan::Trouble,
     state::{Happening, Order, State},
+    store::Stored,
     trace::Who,
 };
 use lock_core::{LockName, backend::MissedWakes};
-use std::collections::BTreeMap;
 
 impl State {
     /// The next trouble, and when another comes.
@@ -22,9 +22,11 @@ impl State {
         let Some(trouble) = self.draw(self.plan.troubles.len()).map(|n| self.plan.troubles[n]) else {
             return;
         };
-        // The last link of the process is its present one.
         let process = self.draw(self.plan.processes).unwrap_or(0);
-        let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
+        let node = self.draw_node();
+        // The last links of the process are its present ones.
+        let of_process = |link: &Link| link.process == process && link.node == node;
+        let Some(link) = self.links.iter().rposition(of_process) else { return };
         let lease = u64::try_from(self.plan.max_lease().as_millis()).unwrap_or(0);
         let scale = [30, lease / 3, lease * 3 / 2][self.draw(3).unwrap_or(0)];
         let time = (1 + self.dice.below(scale)) * 1_000;
@@ -34,32 +36,28 @@ impl State {
             Trouble::Pause => self.pause(process, link, time),
             Trouble::StorePause => {
                 self.count("store pause");
-                self.store.paused_until = self.now + time;
+                self.stores[node].paused_until = self.now + time;
             }
-            Trouble::RestartKept | Trouble::RestartEmpty | Trouble::RestartOld => self.restart(trouble, time),
+            Trouble::RestartKept | Trouble::RestartEmpty | Trouble::RestartOld => {
+                self.restart(node, trouble, time)
+            }
             // Done by a client.
             Trouble::Force => {}
             Trouble::SmallStep => {
                 if self.now > self.last_small_step + 2 * lease * 1_000 {
                     self.count("small step");
                     self.last_small_step = self.now;
-                    self.store.clock.ahead += 1_000;
+                    self.stores[node].clock.step(1_000);
                 }
             }
             Trouble::StepAhead => {
                 self.count("step ahead");
-                let before = self.all_stored();
-                self.store.clock.ahead += i64::try_from(time).unwrap_or(0);
-                let Self { oracle, store, now, .. } = self;
-                oracle.data_changed(*now, &before, store);
+                self.step_clock(node, i64::try_from(time).unwrap_or(0));
             }
             Trouble::StepBack => {
                 self.count("step back");
                 self.oracle.stepped_back = true;
-                let before = self.all_stored();
-                self.store.clock.ahead -= i64::try_from(time).unwrap_or(0);
-                let Self { oracle, store, now, .. } = self;
-                oracle.data_changed(*now, &before, store);
+                self.step_clock(node, -i64::try_from(time).unwrap_or(0));
             }
             Trouble::WallStep => {
                 self.count("wall step");
@@ -83,6 +81,18 @@ impl State {
         (of > 0).then(|| usize::try_from(self.dice.below(of as u64)).unwrap_or(0))
     }
 
+    /// Of one store, nothing is drawn.
+    fn draw_node(&mut self) -> usize {
+        if self.stores.len() > 1 { self.draw(self.stores.len()).unwrap_or(0) } else { 0 }
+    }
+
+    fn step_clock(&mut self, node: usize, micros: i64) {
+        let before = self.kept(node);
+        self.stores[node].clock.step(micros);
+        let Self { oracle, stores, now, .. } = self;
+        oracle.data_changed(*now, node, &before, stores);
+    }
+
     fn partition(&mut self, link: usize, time: u64) {
         if self.links[link].partition.is_some() || self.links[link].dead {
             return;
@@ -92,7 +102,7 @@ impl State {
         let until = self.now + time;
         self.links[link].partition = Some(Partition { until, how });
         if self.dice.chance(0.5) {
-            self.store.watchers.retain(|(_, watcher)| *watcher != link);
+            self.stores[self.links[link].node].watchers.retain(|(_, watcher)| *watcher != link);
         }
         self.at(until, Happening::Reconnect { link, restarted: false });
     }
@@ -104,6 +114,7 @@ impl State {
         self.count("pause");
         self.pauses[process].from = self.now;
         self.pauses[process].until = self.now + time;
+        // The links of a life share its clock.
         self.links[link].clock.stop_at(self.now);
         self.at(self.now + time, Happening::Resume { process });
     }
@@ -122,16 +133,19 @@ impl State {
         }
     }
 
-    fn restart(&mut self, how: Trouble, time: u64) {
-        let before = self.all_stored();
+    fn restart(&mut self, node: usize, how: Trouble, time: u64) {
+        if self.is_too_much(node) {
+            return;
+        }
+        let before = self.kept(node);
         match how {
             Trouble::RestartEmpty => {
                 self.count("restart empty");
-                self.store.data.clear();
+                self.stores[node].data.clear();
             }
             Trouble::RestartOld => {
                 self.count("restart old");
-                self.store.data = self.store.snapshot.clone();
+                self.stores[node].data = self.stores[node].snapshot.clone();
             }
             _ => self.count("restart"),
         }
@@ -139,14 +153,15 @@ impl State {
             self.oracle.counters_in_doubt();
         }
         if self.dice.chance(0.5) {
-            self.store.save();
+            self.stores[node].save();
         }
         let down = if self.dice.chance(0.5) { 0 } else { time };
-        self.store.down_until = self.now + down;
-        self.store.watchers.clear();
-        let Self { oracle, store, now, .. } = self;
-        oracle.data_changed(*now, &before, store);
-        for link in 0..self.links.len() {
+        self.stores[node].down_until = self.now + down;
+        self.stores[node].restarted = Some(self.now + down);
+        self.stores[node].watchers.clear();
+        let Self { oracle, stores, now, .. } = self;
+        oracle.data_changed(*now, node, &before, stores);
+        for link in (0..self.links.len()).filter(|link| self.links[*link].node == node).collect::<Vec<_>>() {
             let after = down / 1_000 + self.latency();
             let restarted = self.dice.chance(0.7);
             self.links[link].connection += 1;
@@ -154,24 +169,43 @@ impl State {
         }
     }
 
-    fn all_stored(&self) -> BTreeMap<LockName, Stored> {
-        let stored = |name: &LockName| Some((name.clone(), self.store.stored(self.now, name)?));
-        self.plan.names.iter().filter_map(stored).collect()
+    /// A quorum survives a minority of nodes that may have lost their data, and so do not vote.
+    fn is_too_much(&self, node: usize) -> bool {
+        let Some(quorum) = self.plan.quorum.filter(|quorum| !quorum.durable) else { return false };
+        let is_young = |number: &usize| self.stores[*number].age(self.now) < quorum.max_lease;
+        (0..self.stores.len()).filter(|number| *number != node).any(|number| is_young(&number))
     }
 
-    /// A process is no more; the store notices.
+    fn kept(&self, node: usize) -> Kept {
+        let all = |stored: &dyn Fn(&LockName) -> Option<Stored>| {
+            self.plan.names.iter().filter_map(|name| Some((name.clone(), stored(name)?))).collect()
+        };
+        let here = all(&|name| self.stores[node].stored(self.now, name));
+        Kept { here, decided: all(&|name| self.stores.stored(self.now, name)) }
+    }
+
+    /// A process is no more; the stores notice. Its links begin with this one.
     pub(crate) fn hang_up(&mut self, link: usize) {
-        self.links[link].dead = true;
-        self.links[link].connection += 1;
-        self.store.watchers.retain(|(_, watcher)| *watcher != link);
+        for link in link..link + self.stores.len() {
+            self.links[link].dead = true;
+            self.links[link].connection += 1;
+            self.stores[self.links[link].node].watchers.retain(|(_, watcher)| *watcher != link);
+        }
     }
 
     /// Everything works again, from now on and for ever.
     pub(crate) fn heal(&mut self) {
-        self.note(Who::Store, "heals", (0, 0));
+        self.note(Who::Store(0), "heals", (0, 0));
         self.calm = true;
-        self.store.paused_until = 0;
-        self.store.down_until = 0;
+        for node in 0..self.stores.len() {
+            (self.stores[node].paused_until, self.stores[node].down_until) = (0, 0);
+            // Nodes of which the clocks went apart do not agree on a token.
+            let step = self.stores[node].clock.step_back();
+            if self.plan.quorum.is_some() && step != 0 {
+                self.oracle.stepped_back = true;
+                self.step_clock(node, step);
+            }
+        }
         for process in 0..self.plan.processes {
             if self.is_paused(process) {
                 self.pauses[process].until = self.now;

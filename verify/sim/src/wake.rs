@@ -13,8 +13,11 @@ use lock_core::{
 
 impl State {
     /// A release is told to those who listen.
-    pub(crate) fn tell_listeners(&mut self, name: &LockName, notify: NotifyWaiters) -> Released {
-        let listeners = self.store.listeners(name, notify);
+    pub(crate) fn tell_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
+        let listeners = self.stores[node].listeners(name, notify);
+        if !listeners.is_empty() && self.plan.quorum.is_some() {
+            self.wakes_waiters(name);
+        }
         for link in &listeners {
             if !self.calm && self.dice.chance(self.plan.faults.lose_signal) {
                 self.count("lost wake-up");
@@ -48,7 +51,8 @@ impl State {
     /// A process has a connection again: it subscribes anew, then asks again.
     pub(crate) fn reconnect(&mut self, link: usize, restarted: bool) {
         let process = self.links[link].process;
-        let busy = self.pauses[process].until.max(self.store.down_until);
+        let node = self.links[link].node;
+        let busy = self.pauses[process].until.max(self.stores[node].down_until);
         if busy > self.now {
             return self.at(busy, Happening::Reconnect { link, restarted });
         }
@@ -60,8 +64,8 @@ impl State {
         to.connection += 1;
         to.since = self.now;
         let wanted = to.wanted.clone();
-        self.store.watchers.retain(|(_, watcher)| *watcher != link);
-        wanted.into_iter().for_each(|name| self.store.watch(link, name));
+        self.stores[node].watchers.retain(|(_, watcher)| *watcher != link);
+        wanted.into_iter().for_each(|name| self.stores[node].watch(link, name));
         self.note(Who::Link(link), "reconnects", (restarted.into(), 0));
         self.shout(link, if restarted { Shout::Restarted } else { Shout::All(MissedWakes::Reconnected) });
     }

@@ -4,7 +4,7 @@ use crate::{
     message::{Answer, Request},
     plan::Plan,
     state::State,
-    store::Store,
+    stores::Stores,
 };
 use lock_testkit::{Stream, planted::PlantedBug};
 use std::{
@@ -29,9 +29,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, store: Store, dice: Stream) -> Arc<Self> {
+    pub(crate) fn new(plan: Plan, bug: Option<PlantedBug>, stores: Stores, dice: Stream) -> Arc<Self> {
         let processes = plan.processes;
-        let state = State::new(plan, bug, store, dice);
+        let state = State::new(plan, bug, stores, dice);
         Arc::new(Self {
             state: Mutex::new(state),
             origin: Instant::now(),

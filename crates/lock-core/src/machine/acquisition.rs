@@ -290,13 +290,12 @@ impl Machine {
 
     /// The backend has undone the attempt itself, which used up the lease id.
     fn on_contended(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, retry_after: Duration) {
-        self.backend_answered();
+        self.queue.outage_over();
         self.refuse_impatient(s, attempt, Refusal::Busy);
         if let Some(acquisition) = self.acquisition.take() {
             self.undo(s, acquisition);
         }
-        // At once would be never: the answer may come in place, and the next one as well.
-        self.backoff.resume_at = s.now + retry_after.max(Duration::from_millis(1));
+        self.backoff.contended(s, retry_after, attempt.terms.operation_timeout);
     }
 
     /// Not carried out because our estimate of the server's clock was wrong; the answer brought the right one.

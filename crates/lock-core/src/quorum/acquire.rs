@@ -57,7 +57,7 @@ pub(super) async fn acquire(
         return Err(error);
     }
     let begun = shared.clock.now();
-    let Some(budget) = shared.budget(begun, request.not_after) else {
+    let Some(budget) = shared.budget(begun, request.not_after, request.duration) else {
         return Ok(shared.reply(Acquired::Late, Votes::none()));
     };
     let clock = shared.quorum_time(begun).as_micros();

@@ -31,8 +31,8 @@ pub(super) struct Cleanup {
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// A release is under way.
-    in_flight: bool,
+    /// A release is under way since then.
+    in_flight: Option<Moment>,
     /// It is sent although nothing of the lease is known to be there.
     wanted: bool,
     retry_at: Moment,
@@ -63,7 +63,7 @@ impl Cleanup {
     fn new(shared: &Arc<Shared>, record: Arc<LeaseRecord>, notify: NotifyWaiters, wanted: bool) -> Self {
         record.retire();
         let now = shared.clock.now();
-        let node = Node { in_flight: false, wanted, retry_at: now, proof_at: now, failures: 0 };
+        let node = Node { in_flight: None, wanted, retry_at: now, proof_at: now, failures: 0 };
         let nodes = vec![node; shared.nodes.len()];
         let give_up = record.over_at().max(now + STRAGGLER_TIMEOUT);
         Self { shared: shared.clone(), record, notify, coming: Gather::new(), nodes, give_up }
@@ -78,10 +78,11 @@ impl Cleanup {
             changed.as_mut().enable();
             let now = self.shared.clock.now();
             for node in 0..self.nodes.len() {
+                self.nodes[node].lose_overdue(now);
                 if self.is_due(node, now) {
                     let release = self.send(node, now);
                     self.coming.push(release);
-                    self.nodes[node].in_flight = true;
+                    self.nodes[node].in_flight = Some(now);
                 }
             }
             if self.is_done(now) || now >= until {
@@ -117,7 +118,10 @@ impl Cleanup {
     fn hear(&mut self, sent: Sent) -> (usize, Result<Released, BackendError>) {
         let now = self.shared.clock.now();
         let node = &mut self.nodes[sent.node];
-        node.in_flight = false;
+        let is_latest = node.in_flight == Some(sent.at);
+        if is_latest {
+            node.in_flight = None;
+        }
         let answer = sent.answer.map(|reply| {
             self.shared.learn(sent.node, sent.at, reply.now);
             (node.wanted, node.failures) = (false, 0);
@@ -125,9 +129,8 @@ impl Cleanup {
             node.proof_at = proof.map_or(now, |at| now + at.since(reply.now) + Duration::from_millis(1));
             reply.outcome
         });
-        if answer.is_err() {
-            node.retry_at = now + (INITIAL_DELAY * 2u32.saturating_pow(node.failures)).min(MAX_DELAY);
-            node.failures = (node.failures + 1).min(16);
+        if answer.is_err() && is_latest {
+            node.failed(now);
         }
         (sent.node, answer)
     }
@@ -142,17 +145,20 @@ impl Cleanup {
     }
 
     fn is_due(&self, node: usize, now: Moment) -> bool {
-        !self.nodes[node].in_flight && self.is_open(node) && self.due_at(node) <= now
+        self.nodes[node].in_flight.is_none() && self.is_open(node) && self.due_at(node) <= now
     }
 
     fn is_done(&self, now: Moment) -> bool {
-        let is_waited_for = |node: usize| self.nodes[node].in_flight || self.is_open(node);
+        let is_waited_for = |node: usize| self.nodes[node].in_flight.is_some() || self.is_open(node);
         now > self.give_up || !(0..self.nodes.len()).any(is_waited_for)
     }
 
     fn next_at(&self) -> Moment {
-        let idle = (0..self.nodes.len()).filter(|node| !self.nodes[*node].in_flight && self.is_open(*node));
-        let next = idle.map(|node| self.due_at(node)).min();
+        let next_of = |node: usize| match self.nodes[node].in_flight {
+            Some(sent) => Some(sent + STRAGGLER_TIMEOUT),
+            None => self.is_open(node).then(|| self.due_at(node)),
+        };
+        let next = (0..self.nodes.len()).filter_map(next_of).min();
         next.unwrap_or(Moment::NEVER).min(self.give_up + Duration::from_millis(1))
     }
 
@@ -162,6 +168,21 @@ impl Cleanup {
         let (name, lease, notify) = (self.record.name.clone(), self.record.lease, self.notify);
         let request = ReleaseRequest { name, lease, depth_left: 0, notify };
         async move { Sent { node, release, at, answer: backend.release(request).await } }
+    }
+}
+
+impl Node {
+    fn failed(&mut self, now: Moment) {
+        self.retry_at = now + (INITIAL_DELAY * 2u32.saturating_pow(self.failures)).min(MAX_DELAY);
+        self.failures = (self.failures + 1).min(16);
+    }
+
+    /// A release that is not answered is taken for one that failed: the next one must not wait for it.
+    fn lose_overdue(&mut self, now: Moment) {
+        if self.in_flight.is_some_and(|sent| now >= sent + STRAGGLER_TIMEOUT) {
+            self.in_flight = None;
+            self.failed(now);
+        }
     }
 }
 

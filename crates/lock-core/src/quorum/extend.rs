@@ -63,7 +63,7 @@ pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer
     for (place, item) in items.into_iter().enumerate() {
         let refused = match shared.too_long(item.duration) {
             Some(error) => Some(Err(error)),
-            None => match shared.budget(begun, item.not_after) {
+            None => match shared.budget(begun, item.not_after, item.duration) {
                 None => Some(Ok(shared.reply(Extended::Late, Votes::none()))),
                 Some(budget) => {
                     asked.push(Asked::new(item, place, begun + budget, shared.nodes.len()));

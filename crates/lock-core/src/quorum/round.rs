@@ -157,7 +157,7 @@ impl Round {
         let is_stale = matches!(answer, Answer::Voted(Vote::Stale { .. }));
         self.nodes[node].answer = Some(answer);
         self.misjudged |= self.is_misjudged(clock);
-        let is_worth_it = (is_stale && self.can_outbid(clock)) || (self.misjudged && self.is_lost());
+        let is_worth_it = (is_stale && self.can_outbid(node, clock)) || (self.misjudged && self.is_lost());
         if !was_lost && is_worth_it && self.raises < MAX_RAISES {
             self.raises += 1;
             self.propose(clock);
@@ -201,18 +201,16 @@ impl Round {
         clock.max(self.floor).max(near).max(counters[self.majority() - 1]).saturating_add(1)
     }
 
-    /// A higher token may win: it is above the counter of a node that refused for it, and enough nodes have not refused for
-    /// another reason. A node whose counter is far ahead would otherwise use up all raises before a slower one is heard.
-    fn can_outbid(&self, clock: u64) -> bool {
-        let next = self.next_token(clock);
-        let is_stale = |node: &Node| matches!(node.answer, Some(Answer::Voted(Vote::Stale { .. })));
-        let refuses = |node: &Node| match &node.answer {
-            None | Some(Answer::Voted(Vote::Granted)) => false,
-            Some(_) => !is_stale(node) || node.counter >= next,
+    /// The next token is above the counter of this node, and may win: enough nodes have not refused for another reason. It does
+    /// not follow a counter that is far ahead, although it grows with the clock.
+    fn can_outbid(&self, node: usize, clock: u64) -> bool {
+        let token = self.next_token(clock);
+        let may_grant = |node: &&Node| match node.answer {
+            None | Some(Answer::Voted(Vote::Granted)) => true,
+            Some(Answer::Voted(Vote::Stale { .. })) => node.counter < token,
+            Some(_) => false,
         };
-        let refused = self.nodes.iter().filter(|node| refuses(node)).count();
-        self.nodes.iter().any(|node| is_stale(node) && node.counter < next)
-            && self.nodes.len() - refused >= self.majority()
+        self.nodes[node].counter < token && self.nodes.iter().filter(may_grant).count() >= self.majority()
     }
 
     /// A node refused the token for its distance from the clock, which has been corrected since.
@@ -284,8 +282,11 @@ impl Round {
         }
         let spare = self.nodes.len() - self.majority();
         let late = self.count(|answer| *answer == Answer::Voted(Vote::Late));
+        let far = self.proposal.token.get().saturating_add(micros(MAX_CLOCK_DISTANCE));
         let voted = self.count(|answer| match answer {
-            Answer::Voted(Vote::Granted | Vote::Busy { .. } | Vote::Stale { .. }) => true,
+            Answer::Voted(Vote::Granted | Vote::Busy { .. }) => true,
+            // The clock of this node was wrong, and it votes when the others have caught up.
+            Answer::Voted(Vote::Stale { counter }) => *counter <= far,
             // With the corrected clock, they may grant the next one.
             Answer::Voted(Vote::ClockOff) => self.misjudged,
             Answer::Voted(Vote::Quarantined | Vote::Late) | Answer::Failed(_) => false,

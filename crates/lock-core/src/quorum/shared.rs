@@ -71,10 +71,11 @@ impl Shared {
         not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
     }
 
-    /// The time that is left until `not_after`; `None` if it has passed.
-    pub(super) fn budget(&self, now: Moment, not_after: ServerTime) -> Option<Duration> {
+    /// The time that is left until `not_after`; `None` if it has passed. A request for a lease is worth nothing after that lease,
+    /// however far `not_after` is since a clock was corrected.
+    pub(super) fn budget(&self, now: Moment, not_after: ServerTime, lease: Duration) -> Option<Duration> {
         let quorum = self.quorum_time(now);
-        (quorum <= not_after).then(|| not_after.since(quorum))
+        (quorum <= not_after).then(|| not_after.since(quorum).min(lease))
     }
 
     /// The time for which a node of that age does not vote, if it does not.

@@ -158,7 +158,11 @@ impl Wakes {
         go_on(async move {
             let until = clock.now() + STRAGGLER_TIMEOUT;
             while let Some((node, _)) = coming.next(&*clock, until).await {
-                wakes.correct(node, &name, wish).await;
+                tokio::select! {
+                    biased;
+                    () = wakes.correct(node, &name, wish) => {}
+                    () = pause(&*clock, until) => break,
+                }
             }
         });
         match tally.ruling() {

@@ -167,15 +167,19 @@ planted_bugs! {
     /// The token of a hold is the highest that a node of its majority drew.
     MaximumOfMajority: [Model],
     /// Votes for different proposals of a round are added up.
-    AddsVotes: [Model],
+    AddsVotes: [Model, Sim],
     /// All rounds of a client have one lease id.
-    ReusesLease: [Model],
+    ReusesLease: [Model, Sim],
     /// The undo of a lost round notifies waiters.
-    UndoPublishes: [Model],
+    UndoPublishes: [Model, Sim],
     /// A node that lost its data votes at once.
-    NoQuarantine: [Model],
+    NoQuarantine: [Model, Sim],
     /// Requests to all nodes are stamped and judged by one clock.
-    OneClockForNodes: [Model],
+    OneClockForNodes: [Model, Sim],
+    /// The votes for different renewals of a hold are added up.
+    AddsRenewals: [Model],
+    /// A node that gets a lost lease again does not get the counter again.
+    HealKeepsCounter: [Model],
 
     // The driver.
     /// A future that is dropped with its grant keeps the lock for ever.

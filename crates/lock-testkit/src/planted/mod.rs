@@ -9,6 +9,7 @@
 //! | subscriptions, and the answers of a backend | the buggy backend of the conformance tests |
 //! | the run ledger | the buggy ledger of the conformance tests |
 //! | the state machine | wrappers of its events and commands, in `verify/model` |
+//! | the nodes of a quorum | [`BuggySlot`] and [`BuggyStore`] |
 //! | the rounds of a quorum | the clients and nodes of `verify/model/src/quorum` |
 //! | the driver | patches of its sources, in `verify/shuttle` |
 //! | the boundary of a process: what it makes of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
@@ -17,6 +18,7 @@
 
 mod boundary;
 mod bug;
+mod node;
 mod slot;
 mod store;
 

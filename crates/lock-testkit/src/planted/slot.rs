@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The store rules of one name, with a planted bug or without one. Its methods are those of [`Slot`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BuggySlot {
-    bug: Option<PlantedBug>,
-    rules: Slot,
+    pub(super) bug: Option<PlantedBug>,
+    pub(super) rules: Slot,
     /// The tokens that [`TokensRestart`] has drawn.
     drawn: u64,
 }

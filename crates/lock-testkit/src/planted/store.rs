@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 #[derive(Debug, Clone)]
 pub struct BuggyStore {
     bug: Option<PlantedBug>,
-    retention: Option<Duration>,
+    pub(super) retention: Option<Duration>,
     slots: BTreeMap<LockName, BuggySlot>,
     answers: u32,
 }
@@ -59,7 +59,8 @@ impl BuggyStore {
 
     /// Carries out a release.
     pub fn release(&mut self, now: ServerTime, r: &ReleaseRequest) -> Reply<Released> {
-        let outcome = self.slot(&r.name).release(now, r.lease, r.depth_left);
+        let lease = self.stored_id(r.lease);
+        let outcome = self.slot(&r.name).release(now, lease, r.depth_left);
         self.reply(now, outcome)
     }
 
@@ -77,7 +78,7 @@ impl BuggyStore {
         self.reply(now, outcome)
     }
 
-    fn slot(&mut self, name: &LockName) -> &mut BuggySlot {
+    pub(super) fn slot(&mut self, name: &LockName) -> &mut BuggySlot {
         let (key, bug) = (self.key(name), self.bug);
         self.slots.entry(key).or_insert_with(|| BuggySlot::new(bug))
     }

@@ -7,6 +7,8 @@ pub enum QuorumAct {
     Begin(usize),
     /// It gives its round up without a decision.
     GiveUp(usize),
+    /// It renews what it holds.
+    Renew(usize),
     /// It releases what it holds.
     Free(usize),
     /// A message arrives.

@@ -2,8 +2,9 @@
 
 use super::NODES;
 use lock_core::{
+    FencingToken,
     clock::ServerTime,
-    model::quorum::{Residue, Round},
+    model::quorum::{Residue, Round, Ruling, Tally, Word},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,11 +24,36 @@ pub(super) enum Phase {
     /// It lost a round, and waits for the next step of time or a wake-up.
     Waiting,
     Asking(Asking),
+    Holding(Holding),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Holding {
+    pub(super) lease: u8,
     /// Valid before this step of time.
-    Holding {
-        lease: u8,
-        until: u8,
-    },
+    pub(super) until: u8,
+    /// The end of its range of tokens.
+    pub(super) last: FencingToken,
+    pub(super) renewals_left: u8,
+    /// The last one.
+    pub(super) renewal: Option<Renewal>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Renewal {
+    pub(super) number: u8,
+    pub(super) begun: u8,
+    /// The answer of each node.
+    pub(super) words: [Option<Word>; NODES],
+}
+
+impl Renewal {
+    /// The decision so far.
+    pub(super) fn ruling(&self) -> Option<Ruling> {
+        let mut tally = Tally::new(NODES);
+        self.words.iter().flatten().for_each(|word| tally.add(*word));
+        tally.ruling()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -62,6 +88,6 @@ impl Client {
     }
 
     pub(super) fn is_valid(&self, ticks: u8) -> bool {
-        matches!(self.phase, Phase::Holding { until, .. } if ticks < until)
+        matches!(self.phase, Phase::Holding(Holding { until, .. }) if ticks < until)
     }
 }

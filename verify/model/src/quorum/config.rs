@@ -2,6 +2,8 @@
 
 use super::{NODES, model::QuorumLaw};
 use lock_core::{
+    FencingToken,
+    backend::Floor,
     clock::{Moment, ServerTime},
     model::quorum::NodeClocks,
 };
@@ -46,6 +48,13 @@ pub struct QuorumConfig {
     pub ahead: [i64; NODES],
     /// Somebody else holds all nodes but the last.
     pub held: bool,
+    /// The renewals that each holder may begin.
+    pub renewals: u8,
+    /// The first client begins with a hold of all nodes but the last.
+    pub holding: bool,
+    /// The first client asks for tokens that are far above all clocks. Nodes lose their data only while the others have the
+    /// counters that they had.
+    pub floor: bool,
     /// The bug that is planted.
     pub bug: Option<PlantedBug>,
     /// The only promise that is looked at.
@@ -62,6 +71,9 @@ impl QuorumConfig {
             ticks,
             ahead: [0; NODES],
             held: false,
+            renewals: 0,
+            holding: false,
+            floor: false,
             bug: None,
             only: None,
         }
@@ -85,6 +97,24 @@ impl QuorumConfig {
         Self { held: true, ..self }
     }
 
+    /// With holders that may begin so many renewals each.
+    #[must_use]
+    pub fn renewals(self, renewals: u8) -> Self {
+        Self { renewals, ..self }
+    }
+
+    /// While the first client holds all nodes but the last.
+    #[must_use]
+    pub fn holding(self) -> Self {
+        Self { holding: true, ..self }
+    }
+
+    /// With tokens of the first client that are far above all clocks.
+    #[must_use]
+    pub fn floor(self) -> Self {
+        Self { floor: true, ..self }
+    }
+
     /// With a bug, looking at the promise that it breaks.
     #[must_use]
     pub fn with(self, bug: PlantedBug, only: QuorumLaw) -> Self {
@@ -93,6 +123,11 @@ impl QuorumConfig {
 
     pub(super) fn has(&self, bug: PlantedBug) -> bool {
         self.bug == Some(bug)
+    }
+
+    /// The floor of this client.
+    pub(super) fn floor_of(&self, client: usize) -> Floor {
+        (self.floor && client == 0).then(|| FencingToken::new(2 * BEGIN))
     }
 
     /// The time of this node.

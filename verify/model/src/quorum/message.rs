@@ -1,7 +1,11 @@
 //! What is in flight between clients and nodes.
 
 use lock_core::{
-    FencingToken, backend::NotifyWaiters, clock::ServerTime, model::quorum::Release, quorum::Vote,
+    FencingToken,
+    backend::NotifyWaiters,
+    clock::ServerTime,
+    model::quorum::Release,
+    quorum::{Extended, Healed, Vote},
 };
 
 /// A message.
@@ -36,6 +40,21 @@ pub enum Sort {
         grants: u64,
         given: u64,
     },
+    Extend {
+        number: u8,
+        not_after: ServerTime,
+    },
+    /// A node that is too young to vote says so.
+    Extended {
+        number: u8,
+        outcome: Extended,
+        young: bool,
+    },
+    Heal {
+        last: FencingToken,
+        not_after: ServerTime,
+    },
+    Healed(Healed),
     Release {
         release: Release,
         notify: NotifyWaiters,
@@ -53,6 +72,9 @@ impl QuorumMessage {
     }
 
     pub(super) fn is_request(&self) -> bool {
-        matches!(self.sort, Sort::Propose { .. } | Sort::Release { .. })
+        matches!(
+            self.sort,
+            Sort::Propose { .. } | Sort::Extend { .. } | Sort::Heal { .. } | Sort::Release { .. }
+        )
     }
 }

@@ -10,8 +10,8 @@
 //! It has two modes. With time, clocks run at one speed, and exclusion must hold. Without time, every lease may end at any
 //! moment and clocks stand still: the order of tokens must hold all the same, as long as the nodes keep their counters.
 //!
-//! It is kinder than the worst in these ways: clients do not renew, so heals are not searched; a message that is not slow
-//! arrives before time goes on; and the clocks of the nodes are known to the clients from the beginning.
+//! It is kinder than the worst in these ways: a message that is not slow arrives before time goes on, and only proposals race
+//! then; and the clocks of the nodes are known to the clients from the beginning.
 
 mod act;
 mod client;
@@ -19,6 +19,7 @@ mod config;
 mod message;
 mod model;
 mod node;
+mod renewal;
 mod step;
 mod world;
 

@@ -5,10 +5,10 @@ use super::{
     message::{QuorumMessage, Sort},
 };
 use lock_core::{
-    LockName,
+    FencingToken, LockName,
     backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released, Retention},
     model::Slot,
-    quorum::{Proposal, Vote},
+    quorum::{Extension, Healed, Healing, Proposal, Vote},
 };
 use lock_testkit::planted::PlantedBug;
 use std::{sync::LazyLock, time::Duration};
@@ -27,6 +27,8 @@ pub(super) struct Node {
     pub(super) slot: Slot,
     /// It lost its data at this step of time.
     lost_at: Option<u8>,
+    /// It has not got the counter of a holder again.
+    pub(super) has_forgotten: bool,
     /// How often it granted.
     pub(super) grants: u64,
 }
@@ -38,7 +40,7 @@ pub(super) fn id_of(client: usize, lease: u8) -> LeaseId {
 /// What a request did.
 pub(super) struct Executed {
     pub(super) answer: QuorumMessage,
-    /// The lease was granted.
+    /// The lease was granted, or set again.
     pub(super) granted: bool,
     /// Waiters are notified.
     pub(super) notifies: bool,
@@ -47,7 +49,7 @@ pub(super) struct Executed {
 impl Node {
     /// Loses everything.
     pub(super) fn crash(&mut self, ticks: u8) {
-        *self = Self { slot: Slot::default(), lost_at: Some(ticks), grants: 0 };
+        *self = Self { slot: Slot::default(), lost_at: Some(ticks), has_forgotten: true, grants: 0 };
     }
 
     /// Is held by somebody outside of the search.
@@ -68,24 +70,48 @@ impl Node {
         let now = config.time_of(request.node, ticks);
         let lease = id_of(request.client, request.lease);
         let (mut granted, mut notifies) = (false, false);
+        let age = self.lost_at.map_or(OLD, |lost_at| TICK * u32::from(ticks - lost_at));
+        let min_age = if config.has(PlantedBug::NoQuarantine) { Duration::ZERO } else { LEASE };
+        let duration = if config.ticks.is_some() { LEASE } else { ENDLESS };
         let sort = match request.sort.clone() {
             Sort::Propose { number, token, last, not_after } => {
-                let age = self.lost_at.map_or(OLD, |lost_at| TICK * u32::from(ticks - lost_at));
                 let proposal = Proposal {
                     name: NAME.clone(),
                     lease,
-                    duration: if config.ticks.is_some() { LEASE } else { ENDLESS },
+                    duration,
                     not_after,
                     token,
                     last,
-                    floor: None,
-                    min_age: if config.has(PlantedBug::NoQuarantine) { Duration::ZERO } else { LEASE },
+                    floor: config.floor_of(request.client),
+                    min_age,
                     retention: Retention::Forever,
                 };
                 let vote = self.slot.propose(now, age, &proposal, None);
                 granted = vote == Vote::Granted;
                 self.grants += u64::from(granted);
+                self.has_forgotten &= !granted;
                 Sort::Voted { number, vote, grants: self.grants, given }
+            }
+            Sort::Extend { number, not_after } => {
+                let extension = Extension { name: NAME.clone(), lease, duration, not_after, depth: None };
+                let outcome = self.slot.extend(now, &extension);
+                Sort::Extended { number, outcome, young: age < min_age }
+            }
+            Sort::Heal { last, not_after } => {
+                let keeps_counter = config.has(PlantedBug::HealKeepsCounter);
+                let healing = Healing {
+                    name: NAME.clone(),
+                    lease,
+                    duration,
+                    not_after,
+                    depth: 1,
+                    last: if keeps_counter { FencingToken::new(0) } else { last },
+                    retention: Retention::Forever,
+                };
+                let healed = self.slot.heal(now, &healing, None);
+                granted = healed == Healed::Set;
+                self.has_forgotten &= !granted;
+                Sort::Healed(healed)
             }
             Sort::Release { release, notify } => {
                 let released = self.slot.release(now, lease, 0);

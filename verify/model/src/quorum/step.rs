@@ -3,7 +3,7 @@
 use super::{
     NODES,
     act::QuorumAct,
-    client::{Asking, Lease, Phase, Trace},
+    client::{Asking, Holding, Lease, Phase, Trace},
     config::{LEASE, QuorumConfig, TICK},
     message::{QuorumMessage, Sort},
     model::QuorumLaw,
@@ -13,13 +13,13 @@ use super::{
 use lock_core::{
     backend::NotifyWaiters,
     clock::ServerTime,
-    model::quorum::{Answer, Outcome, Round, Step, Verdict, not_after},
-    quorum::Vote,
+    model::quorum::{Answer, Outcome, Round, Step, Verdict, Word, not_after},
+    quorum::{Extended, Healed, Vote},
 };
 use lock_testkit::planted::PlantedBug;
 
 /// Leases last so many steps of time.
-const LEASE_TICKS: u8 = (LEASE.as_secs() / TICK.as_secs()) as u8;
+pub(super) const LEASE_TICKS: u8 = (LEASE.as_secs() / TICK.as_secs()) as u8;
 /// A second lost round of a client while nothing else happens is a circle of clients that wake one another.
 const MAX_LOST: u8 = 1;
 
@@ -37,7 +37,12 @@ impl QuorumWorld {
             match &client.phase {
                 Phase::Idle if client.rounds_left > 0 => acts.push(QuorumAct::Begin(number)),
                 Phase::Asking(_) if self.faults.give_up > 0 => acts.push(QuorumAct::GiveUp(number)),
-                Phase::Holding { .. } => acts.push(QuorumAct::Free(number)),
+                Phase::Holding(holding) => {
+                    acts.push(QuorumAct::Free(number));
+                    if self.may_renew(holding) {
+                        acts.push(QuorumAct::Renew(number));
+                    }
+                }
                 _ => {}
             }
         }
@@ -59,7 +64,8 @@ impl QuorumWorld {
             }
         }
         if self.faults.crash > 0 {
-            acts.extend((0..NODES).map(QuorumAct::Crash));
+            let may_crash = |node: &usize| !config.floor || self.others_remember(*node);
+            acts.extend((0..NODES).filter(may_crash).map(QuorumAct::Crash));
         }
     }
 
@@ -83,8 +89,9 @@ impl QuorumWorld {
                     self.retire(config, client, lease, NotifyWaiters::Yes);
                 }
             }
+            QuorumAct::Renew(client) => self.renew(config, client),
             QuorumAct::Free(client) => {
-                if let Phase::Holding { lease, .. } = self.clients[client].phase {
+                if let Phase::Holding(Holding { lease, .. }) = self.clients[client].phase {
                     self.clients[client].phase = Phase::Idle;
                     self.clients.iter_mut().for_each(|client| client.lost = 0);
                     self.retire(config, client, lease, NotifyWaiters::Yes);
@@ -138,7 +145,7 @@ impl QuorumWorld {
             client.lost = 0;
             match client.phase {
                 Phase::Waiting => client.phase = Phase::Idle,
-                Phase::Holding { lease, until } if self.ticks >= until => {
+                Phase::Holding(Holding { lease, until, .. }) if self.ticks >= until => {
                     client.phase = Phase::Idle;
                     self.retire(config, number, lease, NotifyWaiters::Yes);
                 }
@@ -165,7 +172,7 @@ impl QuorumWorld {
             client.leases.push(Lease::default());
         }
         let lease = (client.leases.len() - 1) as u8;
-        let round = Round::begin(NODES, 0, None, clock);
+        let round = Round::begin(NODES, 0, config.floor_of(number), clock);
         client.phase = Phase::Asking(Asking { lease, begun: self.ticks, round, given: None, grants: 0 });
         (0..NODES).for_each(|node| self.propose(config, number, node));
     }
@@ -179,24 +186,24 @@ impl QuorumWorld {
     fn propose(&mut self, config: &QuorumConfig, number: usize, node: usize) {
         let Phase::Asking(Asking { lease, begun, round, .. }) = &self.clients[number].phase else { return };
         let (lease, ballot, begun) = (*lease, round.proposal(), *begun);
-        let until = match config.ticks {
-            None => ServerTime::from_micros(u64::MAX),
-            Some(_) => {
-                let (clocks, now) = config.clocks(self.ticks);
-                let of_node = match config.has(PlantedBug::OneClockForNodes) {
-                    true => clocks.median(now),
-                    false => clocks.of(node, now),
-                };
-                not_after(
-                    of_node.unwrap_or_default(),
-                    TICK * u32::from(begun + 1 - self.ticks.min(begun + 1)),
-                )
-            }
-        };
+        let until = self.not_after(config, node, begun);
         self.clients[number].leases[usize::from(lease)].nodes[node].residue.sent(until);
         let sort =
             Sort::Propose { number: ballot.number, token: ballot.token, last: ballot.last, not_after: until };
         self.send(QuorumMessage { client: number, lease, node, slow: false, sort });
+    }
+
+    /// The time of this node after which it executes no request of an operation that began at this step of time.
+    pub(super) fn not_after(&self, config: &QuorumConfig, node: usize, begun: u8) -> ServerTime {
+        if config.ticks.is_none() {
+            return ServerTime::from_micros(u64::MAX);
+        }
+        let (clocks, now) = config.clocks(self.ticks);
+        let of_node = match config.has(PlantedBug::OneClockForNodes) {
+            true => clocks.median(now),
+            false => clocks.of(node, now),
+        };
+        not_after(of_node.unwrap_or_default(), TICK * u32::from(begun + 1 - self.ticks.min(begun + 1)))
     }
 
     fn execute(&mut self, config: &QuorumConfig, request: &QuorumMessage) {
@@ -237,7 +244,19 @@ impl QuorumWorld {
                 trace.proof_after = trace.residue.released(release, executed);
                 self.release(config, number, lease, NotifyWaiters::No);
             }
-            Sort::Propose { .. } | Sort::Release { .. } => {}
+            Sort::Extended { number: renewal, outcome, young } => {
+                let word = match outcome {
+                    Extended::Extended if !young => Word::Yes,
+                    Extended::Gone => Word::No,
+                    Extended::Extended | Extended::Late => Word::Out,
+                };
+                self.extended(config, (number, lease, node), renewal, word);
+            }
+            Sort::Healed(healed) => {
+                trace.residue.answered(if healed == Healed::Set { Outcome::Set } else { Outcome::NotSet });
+                self.release(config, number, lease, NotifyWaiters::No);
+            }
+            Sort::Propose { .. } | Sort::Extend { .. } | Sort::Heal { .. } | Sort::Release { .. } => {}
         }
     }
 
@@ -298,11 +317,13 @@ impl QuorumWorld {
             self.breaks(config, QuorumLaw::TokenOrder);
         }
         self.given.push(range);
-        self.clients[number].phase = Phase::Holding { lease: asking.lease, until };
+        let (lease, renewals_left) = (asking.lease, config.renewals);
+        let holding = Holding { lease, until, last, renewals_left, renewal: None };
+        self.clients[number].phase = Phase::Holding(holding);
     }
 
     /// Nothing sets this lease from now on; it is released wherever it may be.
-    fn retire(&mut self, config: &QuorumConfig, number: usize, lease: u8, notify: NotifyWaiters) {
+    pub(super) fn retire(&mut self, config: &QuorumConfig, number: usize, lease: u8, notify: NotifyWaiters) {
         self.clients[number].leases[usize::from(lease)].retired = true;
         self.release(config, number, lease, notify);
     }

@@ -30,7 +30,7 @@ impl QuorumWorld {
         if config.held {
             (0..NODES - 1).for_each(|node| nodes[node].holds(config, node));
         }
-        Self {
+        let mut world = Self {
             ticks: 0,
             nodes,
             clients: config.rounds.iter().map(|rounds| Client::new(*rounds)).collect(),
@@ -38,7 +38,11 @@ impl QuorumWorld {
             faults: config.faults,
             given: Vec::new(),
             broken: None,
+        };
+        if config.holding {
+            world.first_client_holds(config);
         }
+        world
     }
 
     /// How many clients believe that they hold the lock.

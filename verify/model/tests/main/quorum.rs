@@ -66,6 +66,21 @@ fn holders_exclude_one_another_within_the_timing_assumptions() {
     holds("a clock behind", &two(QuorumBudget { slow: 1, give_up: 1, ..NONE }).ahead([0, 0, -2]));
 }
 
+/// Holders renew, and nodes that lost a lease are healed.
+#[test]
+fn renewals_and_heals_keep_every_promise() {
+    let two = |faults| QuorumConfig::new(&[1, 1], Some(6)).renewals(2).faults(faults);
+    let found = holds("renewals", &two(NONE));
+    assert_eq!(found.seen.len(), 3, "{:?}", found.seen);
+    holds("a hold of a bare majority", &two(QuorumBudget { lose: 1, slow: 1, ..NONE }).holding());
+    holds("a heal of a node without its data", &two(QuorumBudget { crash: 1, slow: 1, ..NONE }));
+    holds(
+        "a slow heal and a clock behind",
+        &two(QuorumBudget { slow: 1, ..NONE }).holding().ahead([0, 0, -2]),
+    );
+    holds("renewals without time", &QuorumConfig::new(&[1, 1], None).renewals(1));
+}
+
 /// The search finds it by this promise; without the bug, the same search finds nothing.
 fn finds(bug: PlantedBug, config: QuorumConfig, law: QuorumLaw) {
     let most = 6_000_000;
@@ -99,4 +114,8 @@ found! {
     one_clock: OneClockForNodes in QuorumConfig::new(&[1, 1], Some(4))
         .faults(QuorumBudget { slow: 1, give_up: 1, ..NONE })
         .ahead([0, 0, -2]), by NoOrphan;
+    added_renewals: AddsRenewals in QuorumConfig::new(&[0, 1], Some(4)).renewals(2).holding()
+        .faults(QuorumBudget { lose: 2, ..NONE }), by Exclusion;
+    heal_without_counter: HealKeepsCounter in QuorumConfig::new(&[1, 1], Some(3)).renewals(1).floor()
+        .faults(QuorumBudget { crash: 2, ..NONE }), by TokenOrder;
 }

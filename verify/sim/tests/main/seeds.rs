@@ -1,6 +1,6 @@
 //! Fixed seeds, those that failed once, then fresh ones; and that a seed repeats its run.
 
-use lock_sim::{campaign, run};
+use lock_sim::{Topology, campaign, run};
 use lock_testkit::Seed;
 
 const FIXED: u64 = 100;
@@ -21,7 +21,7 @@ fn nothing_happens_that_must_not() {
         let mut fresh = first.stream();
         seeds.extend((1..FRESH * times).map(|_| Seed::new(fresh.number())));
     }
-    let tally = campaign(&seeds, None);
+    let tally = campaign(Topology::Single, &seeds, None);
     eprintln!("{tally}");
     for failure in &tally.failures {
         eprintln!("{failure}\nrepeat it with {}={} cargo test -p lock-sim", Seed::VARIABLE, failure.seed);
@@ -36,7 +36,7 @@ fn nothing_happens_that_must_not() {
 fn a_seed_repeats_its_run() {
     let fresh = Seed::of_this_run().stream().number();
     for seed in (0..20).chain([fresh]).map(Seed::new) {
-        let runs = [(); 2].map(|()| run(seed, None));
+        let runs = [(); 2].map(|()| run(Topology::Single, seed, None));
         let [first, second] = runs.map(|run| run.unwrap_or_else(|failure| panic!("{failure}")));
         assert_eq!(first, second, "seed {seed}");
     }

@@ -165,17 +165,6 @@ fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
     );
 }
 
-#[test]
-fn contended_uses_the_id_up() {
-    let mut story = Story::begins();
-    story.enters(A);
-    let lease = story.tries();
-    let retry_after = Duration::from_millis(200);
-    story.acquired(lease, Acquired::Contended { retry_after }).says_nothing();
-    story.at(0.19).says_nothing();
-    assert_ne!(story.at(0.2).tries(), lease);
-}
-
 /// The undo of one round of a quorum would delete the grant of the next.
 #[test]
 fn quorum_draws_an_id_for_each_attempt() {

@@ -2,6 +2,7 @@
 
 mod acquisition;
 mod close;
+mod contended;
 mod depth;
 mod hand_off;
 mod hold;

@@ -235,6 +235,25 @@ fn one_far_counter_does_not_raise_the_token() {
     assert_eq!(story.token(), CLOCK + 1);
 }
 
+/// The clock goes on, and so does the next token: no reason to void the votes of the others.
+#[test]
+fn far_counter_is_not_outbid_by_the_clock() {
+    let mut story = Story::of(3);
+    story.clock += 500;
+    assert_eq!(story.says(0, stale(CLOCK + 3_600_000_000)), Step::Wait);
+    story.says(1, GRANTED);
+    assert!(is_won(story.says(2, GRANTED)));
+}
+
+/// The next round can do no better until the clocks have caught up.
+#[test]
+fn far_counter_is_a_vote_that_failed() {
+    let mut story = Story::of(3);
+    story.says(0, stale(CLOCK + 3_600_000_000));
+    story.says(1, GRANTED);
+    assert_eq!(story.fails(2), Step::Ended(Verdict::Failed));
+}
+
 /// A floor that an application asked for once puts the counters of all nodes far ahead.
 #[test]
 fn far_counter_of_a_majority_raises_the_token() {

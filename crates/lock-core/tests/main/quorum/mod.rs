@@ -1,5 +1,6 @@
 //! A quorum of in-memory nodes that fail: decisions, undos, heals, quarantine, wake-ups.
 
+mod background;
 mod node;
 mod slow;
 

@@ -1,0 +1,74 @@
+//! What a quorum leaves to the background comes to an end, also where a node never answers.
+
+use super::{Fleet, node::Mode, pass, take};
+use lock_core::{
+    LockName,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Backend, LeaseId, LeaseNumber, MissedWakes, ProcessId,
+        Retention, Subscriptions, WakeListener,
+    },
+    clock::TestClock,
+};
+use std::{sync::Arc, time::Duration};
+
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+/// The next release of a node does not wait for the answer to one that was lost.
+#[tokio::test(start_paused = true)]
+async fn release_without_an_answer_is_repeated() {
+    let fleet = Fleet::of(3);
+    let process = fleet.process();
+    let guard = take(&process).await;
+    fleet.set(&[0], Mode::Stopped);
+    guard.release().await.unwrap();
+    fleet.set(&[0], Mode::Up);
+    pass(4).await;
+    assert_eq!(fleet.held(), [] as [usize; 0], "long before the lease ends");
+}
+
+/// A clock that was corrected leaves stamps that are far ahead. The undo of such a request ends with its lease all the same.
+#[tokio::test(start_paused = true)]
+async fn undo_of_a_far_stamp_ends_with_its_lease() {
+    let fleet = Fleet::of(3);
+    let (quorum, process) = (fleet.quorum(), fleet.process());
+    let _guard = take(&process).await;
+    let before = tasks();
+    let request = AcquireRequest {
+        name: LockName::new("x").unwrap(),
+        lease: LeaseId::new(ProcessId::random(), LeaseNumber::new(7)),
+        duration: Duration::from_secs(2),
+        not_after: TestClock::WALL_AT_START + Duration::from_secs(3_600),
+        mode: AcquireMode::New { reserve: 0, floor: None },
+        retention: Retention::Backend,
+    };
+    fleet.set(&[2], Mode::Stopped);
+    assert!(matches!(quorum.acquire(request).await.unwrap().outcome, Acquired::Busy { .. }));
+    assert!(tasks() > before, "it is being undone");
+    pass(5).await;
+    assert_eq!(tasks(), before);
+}
+
+#[derive(Debug)]
+struct Deaf;
+
+impl WakeListener for Deaf {
+    fn released(&self, _: &LockName) {}
+    fn wake_all(&self, _: MissedWakes) {}
+    fn server_restarted(&self) {}
+}
+
+/// A node acknowledges a subscription that has ended meanwhile. It is taken back, and the answer to that never comes.
+#[tokio::test(start_paused = true)]
+async fn late_subscription_is_taken_back_within_a_bound() {
+    let (fleet, name) = (Fleet::of(3), LockName::new("x").unwrap());
+    let (quorum, listener): (_, Arc<dyn WakeListener>) = (fleet.quorum(), Arc::new(Deaf));
+    let id = quorum.register_listener(Arc::downgrade(&listener));
+    fleet.set(&[2], Mode::Slow(Duration::from_secs(1)));
+    quorum.subscribe(id, name.clone()).await.unwrap();
+    quorum.unsubscribe(id, name).await.unwrap();
+    fleet.set(&[2], Mode::Stopped);
+    pass(4).await;
+    assert_eq!(tasks(), 0);
+}
