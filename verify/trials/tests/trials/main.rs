@@ -13,9 +13,11 @@ mod stage;
 #[path = "../main/support.rs"]
 mod support;
 
+mod acknowledged;
 mod bypassed;
 mod chains;
 mod clocks;
+mod cluster;
 mod dropped;
 mod endings;
 mod handed_over;
@@ -24,6 +26,8 @@ mod late;
 mod lost;
 mod partitioned;
 mod paused;
+mod sections;
+mod sentinel;
 mod soak;
 mod tokens;
 mod trouble;
@@ -49,6 +53,9 @@ const TRIALS: &[(&str, Trial)] = &[
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
     ("drops_in_odd_places", endings::drops_in_odd_places),
+    ("topology_sentinel", sentinel::fail_overs),
+    ("topology_replicas", acknowledged::cut_off_masters),
+    ("topology_cluster", cluster::moved_slot_and_dead_master),
 ];
 
 fn main() -> ExitCode {
