@@ -34,15 +34,15 @@ const VICTIM_MS: u64 = 18_000;
 enum Fault {
     /// It is killed, and no replica has what it granted last.
     LosesAGrant,
-    /// `SENTINEL FAILOVER`: it becomes a replica.
-    StepsDown,
     /// It stands still for a while (`SIGSTOP`), with its connections open.
     Paused,
+    /// `SENTINEL FAILOVER`: it goes on as a second master for some seconds, and becomes a replica.
+    StepsDown,
     /// It is killed.
     Killed,
 }
 
-const FAULTS: [Fault; 4] = [Fault::LosesAGrant, Fault::StepsDown, Fault::Paused, Fault::Killed];
+const FAULTS: [Fault; 4] = [Fault::LosesAGrant, Fault::Paused, Fault::StepsDown, Fault::Killed];
 
 /// A fail-over: from the fault until all servers follow one master again.
 struct FailOver {
@@ -91,8 +91,16 @@ fn fails(deployment: &RedisSentinels, end: fn(&RedisServer), back: fn(&RedisServ
     rejoin(deployment, old);
 }
 
+/// Waits until all sentinels name another master: one that does not know of it yet may begin a second fail-over.
 pub(crate) fn replaced(deployment: &RedisSentinels, old: &RedisServer) {
-    wait_until("another server is the master", || deployment.master().port() != old.port());
+    let named = |sentinel: &RedisServer| {
+        let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::MASTER]);
+        address.list()[1].text().to_owned()
+    };
+    wait_until("another server is the master", || {
+        let names: BTreeSet<_> = deployment.sentinels().iter().map(named).collect();
+        names.len() == 1 && !names.contains(&old.port().to_string())
+    });
 }
 
 /// Sentinels would see to it as well, some seconds later.
@@ -229,7 +237,7 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
     vec![
         Figure::new(
             "Sentinel, 3 processes take 8 locks, 4 hold one each: the master is killed with a grant that no replica has / \
-             steps down (`SENTINEL FAILOVER`) / is paused (`SIGSTOP`) / is killed",
+             is paused (`SIGSTOP`) / steps down (`SENTINEL FAILOVER`) / is killed",
             each(&|fault| count(fault).to_string()),
             "no process restarts, no acquire fails, the 4 holds survive; a lost grant is told `Lost(Gone)`, tokens rise, \
              no stale write is accepted",
