@@ -2,16 +2,17 @@
 //! from then on, and so nothing is lost.
 
 use crate::{
-    figure::{Figure, Run},
+    cycle::{self, CYCLES},
+    figure::{Figure, Run, ms},
     sections::BUDGET,
     sentinel::{cut_off, rejoin, replaced},
-    stage::{Referee, lock, on_a_runtime, until},
+    stage::{Referee, lock, on_a_runtime, store, until},
 };
 use lock_core::{
     LockErrorKind, LockFactory, LockOptions, LostReason,
     observer::{LockEvent, LockObserver, RenewalOutcome},
 };
-use lock_testkit::RedisSentinels;
+use lock_testkit::{RedisSentinels, RedisServer};
 use lock_trials::{client::Client, referee::Witness};
 use std::{
     sync::{
@@ -61,15 +62,35 @@ impl LockObserver for Seen {
 pub(crate) fn cut_off_masters(run: &Run) -> Vec<Figure> {
     let times = run.times(1, 5);
     let (deployment, referee, seen) = (RedisSentinels::start(), Referee::appears(), Seen::default());
+    let cost = on_a_runtime(cost(&deployment));
     let failed = on_a_runtime(cut_again_and_again(&deployment, &seen, referee.bench().witness(), times));
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
-    vec![Figure::new(
-        "Sentinel with `replicas(2)`: the master is cut off from its 2 replicas for half a lease, and killed",
-        times,
-        "no grant and no renewal until 2 replicas follow the new master; no hold is `Lost(Gone)`, no overlap",
-        format!("0 grants, 0 renewals, {failed} renewals not acknowledged; 0 overlaps in {windows} holds"),
-    )]
+    vec![
+        Figure::new(
+            "Sentinel with `replicas(2)`: the master is cut off from its 2 replicas for half a lease, and killed",
+            times,
+            "no grant and no renewal until 2 replicas follow the new master; no hold is `Lost(Gone)`, no overlap",
+            format!(
+                "0 grants, 0 renewals, {failed} renewals not acknowledged; 0 overlaps in {windows} holds"
+            ),
+        ),
+        cost,
+    ]
+}
+
+async fn cost(deployment: &RedisSentinels) -> Figure {
+    let server = RedisServer::start();
+    let alone = cycle::median(store(&server.url()).await).await;
+    let followed = cycle::median(store(&deployment.url()).await).await;
+    let acknowledged = Client::of_this_run().connect_with_replicas(&deployment.url(), 2).await.unwrap();
+    let acknowledged = cycle::median(acknowledged).await;
+    Figure::new(
+        "– acquire and release of one task, nothing else: one server / Sentinel / Sentinel with `replicas(2)`",
+        format!("{CYCLES} each"),
+        "–",
+        format!("median {} / {} / {}", ms(alone), ms(followed), ms(acknowledged)),
+    )
 }
 
 async fn cut_again_and_again(

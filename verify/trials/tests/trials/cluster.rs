@@ -1,9 +1,10 @@
 //! A cluster under load: one of its slots is moved, then a master is killed. A fleet of schedulers runs through both.
 
 use crate::{
+    cycle::{self, CYCLES},
     figure::{Figure, Run, ms},
     sections::{BUDGET, Load, Section, assert_tokens_grow, by_lock, half_and_worst},
-    stage::Referee,
+    stage::{Referee, on_a_runtime, store},
     support::{command, node},
 };
 use lock_testkit::{RedisCluster, Seed};
@@ -28,10 +29,11 @@ const SECOND: u64 = 1_000_000;
 
 pub(crate) fn moved_slot_and_dead_master(run: &Run) -> Vec<Figure> {
     let trial = Trial::on(RedisCluster::start(), run);
+    let cost = trial.cost();
     let mut fleet = Fleet::starts(&trial.cluster);
     let mut figures = vec![trial.slot_is_moved()];
     figures.extend(trial.master_is_killed());
-    figures.push(fleet.ends());
+    figures.extend([fleet.ends(), cost]);
     figures
 }
 
@@ -56,6 +58,16 @@ impl Trial {
         let before = Duration::from_secs(run.times(4, 60));
         let (pause, moves) = (run.times("200", "1000"), run.times(1, 5));
         Self { cluster, locks, moving, pause, moves, seed: run.seed, before }
+    }
+
+    fn cost(&self) -> Figure {
+        let median = on_a_runtime(async { cycle::median(store(&self.cluster.url()).await).await });
+        Figure::new(
+            "– acquire and release of one task, nothing else",
+            CYCLES,
+            "–",
+            format!("median {}", ms(median)),
+        )
     }
 
     fn load(&self, options: &[&str]) -> Load {

@@ -18,6 +18,7 @@ mod bypassed;
 mod chains;
 mod clocks;
 mod cluster;
+mod cycle;
 mod dropped;
 mod endings;
 mod handed_over;
