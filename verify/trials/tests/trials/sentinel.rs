@@ -239,10 +239,10 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
             "Sentinel, 3 processes take 8 locks, 4 hold one each: the master is killed with a grant that no replica has / \
              is paused (`SIGSTOP`) / steps down (`SENTINEL FAILOVER`) / is killed",
             each(&|fault| count(fault).to_string()),
-            "no process restarts, no acquire fails, the 4 holds survive; a lost grant is told `Lost(Gone)`, tokens rise, \
+            "no process restarts, no acquire fails, the 4 holds survive; a lost grant is reported as `Lost(Gone)`, tokens rise, \
              no stale write is accepted",
             format!(
-                "{} lost grants told; 0 of {} stale writes accepted; 0 smaller tokens, {lost} holds not confirmed at their \
+                "{} lost grants reported; 0 of {} stale writes accepted; 0 smaller tokens, {lost} holds not confirmed at their \
                  end in {} sections",
                 victim.losses,
                 victim.losses + refused,
