@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use clap::{Parser, Subcommand, builder::TypedValueParser as _, value_parser};
+use lock_testkit::Seed;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Takes locks on a Redis, and reports each step as one line of JSON on stdout.
@@ -17,6 +18,10 @@ pub struct Cli {
     /// How often a lease may be passed on within the process, instead of the default; 0 switches it off
     #[arg(long, value_name = "TIMES")]
     pub hand_off: Option<u32>,
+
+    /// How long a waiting acquire tolerates that the store fails, in milliseconds, instead of the default
+    #[arg(long, value_name = "MS", value_parser = value_parser!(u64).map(Duration::from_millis))]
+    pub outage_budget: Option<Duration>,
 
     /// The client library
     #[arg(long, value_enum, default_value = "fred")]
@@ -49,7 +54,8 @@ pub enum Command {
         /// The key
         counter: String,
     },
-    /// Acquires, reports `held`, and obeys: `release`, `acquire`, `is_held`, `read` (a fenced table), `write`, `quit`
+    /// Acquires, reports `held`, and obeys: `release`, `acquire`, `is_held`, `lost` (waits for the loss), `read` (a fenced
+    /// table), `write`, `quit`
     Hold {
         /// The lock
         lock: String,
@@ -65,6 +71,25 @@ pub enum Command {
         #[arg(long, value_name = "MS", default_value = "0", value_parser = value_parser!(u64).map(Duration::from_millis))]
         takes: Duration,
     },
+    /// Goes through sections of several locks, one task for each. Reports `ready`; at `stop` it ends what it began, and
+    /// reports `section` for each, and `done`
+    Work {
+        /// How long a task pauses between two sections on average, in milliseconds
+        #[arg(long, value_name = "MS", default_value = "10", value_parser = value_parser!(u64).map(Duration::from_millis))]
+        pause: Duration,
+        /// How long a section takes, in milliseconds
+        #[arg(long, value_name = "MS", default_value = "0", value_parser = value_parser!(u64).map(Duration::from_millis))]
+        takes: Duration,
+        /// A folder with a fenced table for each lock, which a section reads at its beginning and writes at its end
+        #[arg(long, value_name = "FOLDER")]
+        fence: Option<PathBuf>,
+        /// Where the pauses begin
+        #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
+        seed: Seed,
+        /// The locks
+        #[arg(required = true)]
+        locks: Vec<String>,
+    },
     /// Runs one job on a schedule, as a node of a fleet. Reports `ready`, `leading` and `resigned`; of each run
     /// `start`, then `ended` or `cancelled`; obeys `pause`, `resume`, `trigger`, `replace`, `next` and `history`; ends in good
     /// order at `stop` and at SIGTERM
@@ -79,6 +104,9 @@ pub enum Command {
         /// How often a run whose node died is run again
         #[arg(long, value_name = "TIMES", default_value = "0")]
         adopt: u32,
+        /// How many missed instants are started, and how many runs may be open at once; by default one
+        #[arg(long, value_name = "TIMES")]
+        catch_up: Option<u32>,
         /// A fenced table, which the body reads at its beginning and writes at its end
         #[arg(long, value_name = "FILE")]
         fence: Option<PathBuf>,

@@ -62,4 +62,22 @@ impl Client {
             Self::RedisRs => lock_redis_rs::Redis.connect_with_ledger(url).await,
         }
     }
+
+    /// Connects locks whose leases count only when this number of replicas has acknowledged them.
+    ///
+    /// # Errors
+    /// That of the connection.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes the connections.
+    pub async fn connect_with_replicas(self, url: &str, replicas: u32) -> Result<Store, LockError> {
+        Ok(match self {
+            Self::Fred => {
+                lock_fred::RedisBackendBuilder::from_url(url)?.replicas(replicas).connect().await?.into()
+            }
+            Self::RedisRs => {
+                lock_redis_rs::RedisBackendBuilder::from_url(url)?.replicas(replicas).connect().await?.into()
+            }
+        })
+    }
 }

@@ -22,6 +22,8 @@ pub enum Report {
     Released { at: u64, was_held: bool },
     /// The answer to [`Order::IsHeld`].
     IsHeld { held: bool },
+    /// The answer to [`Order::Lost`]: the loss, and its reason.
+    Lost { reason: String },
     /// The answer to [`Order::Read`]; not fresh if a newer holder was there.
     Read { fresh: bool },
     /// The answer to [`Order::Write`], or the write of a job; not accepted if a newer holder was there.
@@ -32,6 +34,9 @@ pub enum Report {
     Left { token: u64, at: u64 },
     /// One grant of many.
     Token { token: u64, at: u64 },
+    /// A section of one lock: when it was asked for and granted, the outcome of its release, and whether the fenced table
+    /// accepted its write.
+    Section { lock: String, token: u64, asked: u64, at: u64, end: SectionEnd, accepted: bool },
     /// All sections were passed.
     Done { sections: usize },
     /// A forced release, and whether there was a holder.
@@ -68,6 +73,18 @@ pub enum Report {
     Verdict { windows: usize, violations: usize },
 }
 
+/// The outcome of the release at the end of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SectionEnd {
+    /// The lock was held until then.
+    Released,
+    /// The hold was lost before.
+    Lost,
+    /// The release was not confirmed, or failed.
+    Failed,
+}
+
 impl Report {
     /// Writes it to stdout, at once.
     pub fn say(&self) {
@@ -92,6 +109,8 @@ pub enum Order {
     Release,
     /// Report whether the lock is held.
     IsHeld,
+    /// Wait until the hold is lost, and report it.
+    Lost,
     /// Read a fenced table.
     Read { file: PathBuf },
     /// Write to the table that was read.
@@ -110,7 +129,7 @@ pub enum Order {
     Next,
     /// Report all attempts, the oldest first.
     History,
-    /// Stop the node.
+    /// Stop the node, or the work.
     Stop,
     /// Judge, once all witnesses have left.
     Judge,

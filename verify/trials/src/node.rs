@@ -5,6 +5,7 @@ mod count;
 mod cron;
 mod hold;
 mod orders;
+mod work;
 
 pub use orders::Orders;
 
@@ -42,6 +43,9 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
     if let Some(passes) = cli.hand_off {
         options = options.hand_off(passes, LONGEST_CHAIN);
     }
+    if let Some(budget) = cli.outage_budget {
+        options = options.outage_budget(budget);
+    }
     let locks = LockFactory::builder(store).options(options).build()?;
     let witness = cli.referee.map(Witness::of).transpose()?.map(|witness| (witness, cli.lease));
     let mut orders = Orders::from_stdin();
@@ -56,8 +60,12 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Contend { lock, tasks, takes } => {
             contend::run(&locks.named(lock)?, *tasks, *takes, witness).await?;
         }
-        Command::Cron { group, schedule, takes, adopt, fence } => {
-            let work = cron::Work { takes: *takes, adopt: *adopt, fence: fence.clone() };
+        Command::Work { pause, takes, fence, seed, locks: names } => {
+            let terms = work::Terms { pause: *pause, takes: *takes, fence: fence.clone(), seed: *seed };
+            work::run(&locks, names, terms, witness, &mut orders).await?;
+        }
+        Command::Cron { group, schedule, takes, adopt, catch_up, fence } => {
+            let work = cron::Work { takes: *takes, adopt: *adopt, catch_up: *catch_up, fence: fence.clone() };
             let ledger = ledger.ok_or("a fleet needs a run ledger")?;
             cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
         }

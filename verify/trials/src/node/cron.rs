@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::LockFactory;
 use lock_cron::{
-    OnOrphan, RunContext, RunResult, Schedule, Scheduler,
+    Misfire, OnOrphan, Overlap, RunContext, RunResult, Schedule, Scheduler,
     observer::{CronEvent, CronObserver},
 };
 use lock_ledger::{GroupName, RunLedger};
@@ -23,6 +23,7 @@ const JOB: &str = "job";
 pub(super) struct Work {
     pub(super) takes: Duration,
     pub(super) adopt: u32,
+    pub(super) catch_up: Option<u32>,
     pub(super) fence: Option<PathBuf>,
 }
 
@@ -53,6 +54,10 @@ pub(super) async fn run(
         .run_lease(lease);
     let cron = builder.observer(Says).build()?;
     let on_orphan = if work.adopt == 0 { OnOrphan::Skip } else { OnOrphan::Retry { max: work.adopt } };
+    let (misfire, overlap) = match work.catch_up {
+        Some(max) => (Misfire::FireAll { max }, Overlap::Allow { max }),
+        None => (Misfire::FireOnce, Overlap::Skip),
+    };
     let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
         let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
@@ -60,7 +65,8 @@ pub(super) async fn run(
         Report::Start { run: id, at, token, attempt: run.attempt() }.say();
         async move { body(&run, &work).await }
     };
-    let job = cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan);
+    let job =
+        cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
     // So that its last words are heard, also when it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
     Report::Ready.say();

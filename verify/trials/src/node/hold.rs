@@ -31,6 +31,7 @@ pub(super) async fn obey(
                 inside = enters(&guard);
             }
             Order::IsHeld => Report::IsHeld { held: guard.is_held() }.say(),
+            Order::Lost => Report::Lost { reason: format!("{:?}", guard.lost().await) }.say(),
             Order::Read { file } => {
                 // It stays open: a process that is paused while it closes a database locks it for all.
                 let opened = FencedTable::open(&file).await?;

@@ -13,9 +13,12 @@ mod stage;
 #[path = "../main/support.rs"]
 mod support;
 
+mod acknowledged;
 mod bypassed;
 mod chains;
 mod clocks;
+mod cluster;
+mod cycle;
 mod dropped;
 mod endings;
 mod handed_over;
@@ -25,6 +28,8 @@ mod lost;
 mod partitioned;
 mod paused;
 mod quorum;
+mod sections;
+mod sentinel;
 mod soak;
 mod tokens;
 mod trouble;
@@ -50,9 +55,12 @@ const TRIALS: &[(&str, Trial)] = &[
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
     ("drops_in_odd_places", endings::drops_in_odd_places),
-    ("split_votes", quorum::split_votes),
-    ("forgetful_nodes", quorum::forgetful_nodes),
-    ("failing_nodes", quorum::failing_nodes),
+    ("topology_quorum_races", quorum::split_votes),
+    ("topology_quorum_quarantine", quorum::forgetful_nodes),
+    ("topology_quorum_failures", quorum::failing_nodes),
+    ("topology_sentinel", sentinel::fail_overs),
+    ("topology_replicas", acknowledged::cut_off_masters),
+    ("topology_cluster", cluster::moved_slot_and_dead_master),
 ];
 
 fn main() -> ExitCode {

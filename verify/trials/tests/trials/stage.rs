@@ -122,6 +122,10 @@ impl Referee {
 }
 
 impl Bench {
+    pub(crate) fn address(self) -> SocketAddr {
+        self.0
+    }
+
     /// A process whose holds it hears of.
     pub(crate) fn watches(self, url: &str, lease_ms: u64, words: &[&str]) -> Process {
         let mut command = command(url, lease_ms, &["--referee", &self.0.to_string()]);

@@ -1,0 +1,272 @@
+//! Fail-overs under load, some of which lose a grant that was answered.
+
+use crate::{
+    figure::{Figure, Run, ms},
+    sections::{BUDGET, Load, Section, assert_tokens_grow, by_lock, half_and_worst, wait_until},
+    stage::on_a_runtime,
+    support::{command, node},
+};
+use lock_testkit::{RedisSentinels, RedisServer};
+use lock_trials::{
+    fenced::FencedTable,
+    line::{Order, now},
+    process::Process,
+};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
+};
+
+/// The locks that are taken again and again, each by every process.
+const LOCKS: usize = 8;
+const PROCESSES: usize = 3;
+/// The locks that are held all the time, each by a process.
+const HELD: usize = 4;
+/// The leases of the three kinds: some renewals are due in each fail-over, and no hold ends in one.
+const WORKING_MS: u64 = 6_000;
+const HOLDING_MS: u64 = 30_000;
+const VICTIM_MS: u64 = 18_000;
+
+/// What happens to the master.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Fault {
+    /// It is killed, and no replica has what it granted last.
+    LosesAGrant,
+    /// It stands still for a while (`SIGSTOP`), with its connections open.
+    Paused,
+    /// `SENTINEL FAILOVER`: it goes on as a second master for some seconds, and becomes a replica.
+    StepsDown,
+    /// It is killed.
+    Killed,
+}
+
+const FAULTS: [Fault; 4] = [Fault::LosesAGrant, Fault::Paused, Fault::StepsDown, Fault::Killed];
+
+/// A fail-over: from the fault until all servers follow one master again.
+struct FailOver {
+    fault: Fault,
+    begin: u64,
+    end: u64,
+}
+
+pub(crate) fn fail_overs(run: &Run) -> Vec<Figure> {
+    let deployment = RedisSentinels::start();
+    let tables = tempfile::tempdir().unwrap();
+    let locks: Vec<_> = (0..LOCKS).map(|number| format!("sentinel:{number}")).collect();
+    locks.iter().for_each(|lock| assert_eq!(value(&tables.path().join(lock)), 0));
+    let url = deployment.url();
+    let load = Load::begin(PROCESSES, run.seed, |seed| {
+        let words = ["--outage-budget", BUDGET, "work", seed, "--pause", "100", "--takes", "5", "--fence"];
+        Process::start(command(&url, WORKING_MS, &words).arg(tables.path()).args(&locks))
+    });
+    let mut holders = Holders::hold(&url);
+    let mut victim = Victim::appears(&url, tables.path().join("victim"));
+    let mut fail_overs = Vec::new();
+    for fault in FAULTS.into_iter().cycle().take(run.times(2, 20)) {
+        sleep(Duration::from_secs(1));
+        let begin = now();
+        match fault {
+            Fault::LosesAGrant => victim.is_lost(&deployment),
+            Fault::StepsDown => deployment.fail_over(),
+            Fault::Paused => fails(&deployment, RedisServer::pause, RedisServer::resume),
+            Fault::Killed => fails(&deployment, RedisServer::stop, RedisServer::restart),
+        }
+        deployment.settle();
+        fail_overs.push(FailOver { fault, begin, end: now() });
+        holders.all_hold();
+    }
+    let sections = load.end();
+    holders.release();
+    report(&sections, &fail_overs, &victim, tables.path())
+}
+
+/// The master fails. It comes back as a replica of the one that took its place.
+fn fails(deployment: &RedisSentinels, end: fn(&RedisServer), back: fn(&RedisServer)) {
+    let old = deployment.master();
+    end(old);
+    replaced(deployment, old);
+    back(old);
+    rejoin(deployment, old);
+}
+
+/// Waits until all sentinels name another master: one that does not know of it yet may begin a second fail-over.
+pub(crate) fn replaced(deployment: &RedisSentinels, old: &RedisServer) {
+    let named = |sentinel: &RedisServer| {
+        let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::MASTER]);
+        address.list()[1].text().to_owned()
+    };
+    wait_until("another server is the master", || {
+        let names: BTreeSet<_> = deployment.sentinels().iter().map(named).collect();
+        names.len() == 1 && !names.contains(&old.port().to_string())
+    });
+}
+
+/// Sentinels would see to it as well, some seconds later.
+pub(crate) fn rejoin(deployment: &RedisSentinels, old: &RedisServer) {
+    old.command(&["REPLICAOF", "127.0.0.1", &deployment.master().port().to_string()]);
+}
+
+/// The replicas stand still, and what is on its way to them is lost.
+pub(crate) fn cut_off(deployment: &RedisSentinels) -> (&RedisServer, Vec<&RedisServer>) {
+    let master = deployment.master();
+    let replicas = deployment.servers().iter().filter(|server| server.port() != master.port());
+    let replicas: Vec<_> = replicas.collect();
+    replicas.iter().for_each(|replica| replica.pause());
+    master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
+    (master, replicas)
+}
+
+/// Processes with a hold each, from before the first fail-over until after the last one.
+struct Holders(Vec<Process>);
+
+impl Holders {
+    fn hold(url: &str) -> Self {
+        let hold = |number| node(url, HOLDING_MS, &["hold", &format!("held:{number}")]);
+        let mut processes: Vec<_> = (0..HELD).map(hold).collect();
+        processes.iter_mut().for_each(|process| drop(process.expect("held")));
+        Self(processes)
+    }
+
+    fn all_hold(&mut self) {
+        for process in &mut self.0 {
+            process.tell(&Order::IsHeld);
+            assert!(process.expect("is_held").is("held"), "a hold survives the fail-over");
+        }
+    }
+
+    fn release(&mut self) {
+        for process in &mut self.0 {
+            process.tell(&Order::Release);
+            assert!(process.expect("released").is("was_held"), "the store has it to the end");
+        }
+    }
+}
+
+/// Two processes: the first is granted a lock that the next master does not know of, the second is granted it there.
+struct Victim {
+    first: Process,
+    second: Process,
+    table: PathBuf,
+    losses: usize,
+}
+
+impl Victim {
+    const LOCK: &str = "victim";
+
+    fn appears(url: &str, table: PathBuf) -> Self {
+        let join = || {
+            let mut process = node(url, VICTIM_MS, &["--outage-budget", BUDGET, "hold", Self::LOCK]);
+            process.expect("held");
+            process.tell(&Order::Release);
+            assert!(process.expect("released").is("was_held"));
+            process
+        };
+        Self { first: join(), second: join(), table, losses: 0 }
+    }
+
+    fn is_lost(&mut self, deployment: &RedisSentinels) {
+        let (master, replicas) = cut_off(deployment);
+        let lost = Self::acquires(&mut self.first, &self.table);
+        master.stop();
+        for replica in replicas {
+            replica.resume();
+            assert!(!replica.keys().iter().any(|key| key == Self::LOCK), "no replica has it");
+        }
+        let next = Self::acquires(&mut self.second, &self.table);
+        assert!(next > lost, "{next} after {lost}");
+        assert!(!self.writes(|this| &mut this.first), "a stale write");
+        self.first.tell(&Order::Lost);
+        assert_eq!(self.first.expect("lost").text("reason"), "Gone");
+        assert!(self.writes(|this| &mut this.second));
+        for (process, held) in [(&mut self.first, false), (&mut self.second, true)] {
+            process.tell(&Order::Release);
+            assert_eq!(process.expect("released").is("was_held"), held);
+        }
+        self.losses += 1;
+        replaced(deployment, master);
+        master.restart();
+        rejoin(deployment, master);
+    }
+
+    /// The token of the hold, which has read the table.
+    fn acquires(process: &mut Process, table: &Path) -> u64 {
+        process.tell(&Order::Acquire);
+        let token = process.expect("held").number("token");
+        process.tell(&Order::Read { file: table.to_owned() });
+        assert!(process.expect("read").is("fresh"));
+        token
+    }
+
+    fn writes(&mut self, who: fn(&mut Self) -> &mut Process) -> bool {
+        let process = who(self);
+        process.tell(&Order::Write);
+        process.expect("write").is("accepted")
+    }
+}
+
+fn value(table: &Path) -> usize {
+    let value = on_a_runtime(async { FencedTable::open(table).await.unwrap().value().await.unwrap() });
+    usize::try_from(value).unwrap()
+}
+
+fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables: &Path) -> Vec<Figure> {
+    let (locks, last) = (by_lock(sections), fail_overs.last().unwrap().end);
+    assert_eq!(locks.len(), LOCKS);
+    for (lock, grants) in &locks {
+        assert_tokens_grow(grants);
+        let accepted = grants.iter().filter(|section| section.accepted);
+        let tokens: BTreeSet<_> = accepted.clone().map(|section| section.token).collect();
+        assert_eq!(tokens.len(), accepted.count(), "{lock}: each write has a token of its own");
+        assert_eq!(value(&tables.join(lock)), tokens.len(), "{lock}: no write was lost to a stale one");
+        assert!(grants.last().unwrap().at > last, "{lock} is granted after the last fail-over");
+    }
+    assert_eq!(value(&victim.table), victim.losses);
+    let count = |fault| fail_overs.iter().filter(|one| one.fault == fault).count();
+    let each = |cell: &dyn Fn(Fault) -> String| {
+        let seen = FAULTS.into_iter().filter(|fault| count(*fault) > 0);
+        seen.map(cell).collect::<Vec<_>>().join(" / ")
+    };
+    let outages = |fault| {
+        let of_fault = fail_overs.iter().filter(move |one| one.fault == fault);
+        half_and_worst(of_fault.flat_map(|one| locks.values().map(|grants| outage(grants, one))))
+    };
+    let refused = sections.iter().filter(|section| !section.accepted).count();
+    let lost = sections.iter().filter(|section| section.end != "released").count();
+    vec![
+        Figure::new(
+            "Sentinel, 3 processes take 8 locks, 4 hold one each: the master is killed with a grant that no replica has / \
+             is paused (`SIGSTOP`) / steps down (`SENTINEL FAILOVER`) / is killed",
+            each(&|fault| count(fault).to_string()),
+            "no process restarts, no acquire fails, the 4 holds survive; a lost grant is reported as `Lost(Gone)`, tokens rise, \
+             no stale write is accepted",
+            format!(
+                "{} lost grants reported; 0 of {} stale writes accepted; 0 smaller tokens, {lost} holds not confirmed at their \
+                 end in {} sections",
+                victim.losses,
+                victim.losses + refused,
+                sections.len()
+            ),
+        ),
+        Figure::new(
+            "– the longest time without a grant of a name that all want: median",
+            each(&|fault| (count(fault) * LOCKS).to_string()),
+            "–",
+            each(&|fault| ms(outages(fault).0)),
+        ),
+        Figure::new(
+            "– the same: longest",
+            each(&|fault| (count(fault) * LOCKS).to_string()),
+            "–",
+            each(&|fault| ms(outages(fault).1)),
+        ),
+    ]
+}
+
+/// The longest time between two grants of a lock that overlaps a fail-over.
+fn outage(grants: &[&Section], fail_over: &FailOver) -> Duration {
+    let overlap = |pair: &&[&Section]| pair[0].at < fail_over.end && pair[1].at > fail_over.begin;
+    let longest = grants.windows(2).filter(overlap).map(|pair| pair[1].at - pair[0].at).max();
+    Duration::from_micros(longest.expect("it is granted before and after"))
+}
