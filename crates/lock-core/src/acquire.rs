@@ -64,13 +64,14 @@ impl AcquireFuture {
         // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
         let named = self.spec.owner.or_else(|| Owner::ambient(shared.process));
         let owner = named.unwrap_or_else(|| Owner::new(shared.process, shared.fresh_owner()));
+        let entered = shared.clock.now();
         let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
-            Wait::For(wait) => WaitPolicy::Deadline(shared.clock.now() + wait),
+            Wait::For(wait) => WaitPolicy::Deadline(entered + wait),
             Wait::Forever => WaitPolicy::Unbounded,
         });
         let LockSpec { name, terms, .. } = self.spec.clone();
-        AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, join: self.join }
+        AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, entered, join: self.join }
     }
 
     /// `Ok(None)` if it was one try and another holder has the lock.

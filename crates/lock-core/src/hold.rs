@@ -92,7 +92,10 @@ impl Hold {
         self.state.id()
     }
 
-    pub(crate) fn lost_reason(&self) -> Option<LostReason> {
+    /// Why the hold is lost, if it is. Compares the clock, as [`is_held`](Self::is_held) does.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn lost_reason(&self) -> Option<LostReason> {
         match self.state.ended() {
             Some(HoldEnd::Lost(reason)) => Some(reason),
             _ => None,

@@ -5,7 +5,7 @@ use crate::{
     detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Held, Unlocked},
     key::KeyErrorKind,
-    observer::{Disposition, LayerEvent, Observers},
+    observer::{Disposition, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
 };
@@ -26,7 +26,7 @@ pub(crate) struct LockRequest {
     pub(crate) observers: Observers,
     pub(crate) method: Method,
     name: Option<LockName>,
-    arrived: Instant,
+    arrived: Option<Instant>,
     waiter_permit: Option<OwnedSemaphorePermit>,
     task_slot: Option<TaskSlot>,
     /// The observers were not notified of an outcome yet.
@@ -37,7 +37,7 @@ pub(crate) struct LockRequest {
 impl Drop for LockRequest {
     fn drop(&mut self) {
         if self.undecided {
-            let waited = self.arrived.elapsed();
+            let waited = elapsed(self.arrived);
             self.observers.notify(|route| LayerEvent::Cancelled { route, waited });
         }
     }
@@ -46,7 +46,7 @@ impl Drop for LockRequest {
 impl LockRequest {
     pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
         let observers = config.observers(&parts.extensions);
-        let (method, arrived) = (parts.method.clone(), Instant::now());
+        let (method, arrived) = (parts.method.clone(), observers.now());
         Self {
             config,
             observers,
@@ -104,10 +104,10 @@ impl LockRequest {
         })
     }
 
-    pub(crate) fn acquired(&mut self, now: Instant, token: FencingToken) {
+    pub(crate) fn acquired(&mut self, token: FencingToken) {
         (self.waiter_permit, self.undecided) = (None, false);
         self.observers.record_token(token);
-        let waited = now - self.arrived;
+        let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
     }
 
@@ -124,7 +124,7 @@ impl LockRequest {
             Some(_) => Disposition::PassedThrough,
             None => Disposition::Rejected,
         };
-        let waited = self.arrived.elapsed();
+        let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::NotAcquired {
             route,
             reason: &reason,

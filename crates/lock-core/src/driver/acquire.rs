@@ -19,6 +19,7 @@ use crate::{
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 /// An acquire in the queue of its name. Dropping it leaves the queue.
@@ -40,6 +41,8 @@ pub(crate) struct AcquireParams {
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
     pub(crate) wait_policy: WaitPolicy,
+    /// When the wait begins.
+    pub(crate) entered: Moment,
     /// The hold that is to be re-entered.
     pub(crate) join: Option<HoldId>,
 }
@@ -59,12 +62,12 @@ impl Shared {
             let detail = format!("this factory has {most} waiters already");
             return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&params.name).detail(detail));
         }
-        let entered = self.clock.now();
+        let entered = params.entered;
         self.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
         // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
         let _active = self.activity.guard();
         if self.is_closed() {
-            self.wait_ended(&params.name, entered, AcquireOutcome::Error);
+            self.wait_ended(&params.name, Duration::ZERO, AcquireOutcome::Error);
             return Err(shut_down());
         }
         let (entry, waiter) = self.take_slot(&params.name);
@@ -95,9 +98,8 @@ impl Shared {
         }
     }
 
-    fn wait_ended(&self, name: &LockName, entered: Moment, outcome: AcquireOutcome) {
+    fn wait_ended(&self, name: &LockName, waited: Duration, outcome: AcquireOutcome) {
         self.waiting.fetch_sub(1, Ordering::AcqRel);
-        let waited = self.clock.now().since(entered);
         self.observe(|backend| LockEvent::WaitEnded { backend, name, outcome, waited });
     }
 }
@@ -109,7 +111,7 @@ impl PendingAcquire {
 
     pub(crate) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         match self.take_result(cx) {
-            Some(result) => Poll::Ready(Ok(self.finished(result))),
+            Some((result, at)) => Poll::Ready(Ok(self.finished(result, at))),
             // The runtime of the worker may be gone, and nobody else would notice.
             None => match self.shared.ensure_worker() {
                 Ok(()) => Poll::Pending,
@@ -118,8 +120,8 @@ impl PendingAcquire {
         }
     }
 
-    /// Takes the result, or leaves the waker.
-    fn take_result(&self, cx: &Context<'_>) -> Option<AcquireResult> {
+    /// Takes the result and its time, or leaves the waker.
+    fn take_result(&self, cx: &Context<'_>) -> Option<(AcquireResult, Moment)> {
         // Cloned before and dropped after the mutex is held: a waker is foreign code.
         let mut waker = Some(cx.waker().clone());
         let mut state = lock(&self.entry.state);
@@ -131,12 +133,12 @@ impl PendingAcquire {
         let slot = state.waiters.remove(&self.waiter)?;
         drop(state);
         match slot {
-            WaiterSlot::Ready(result, _) => Some(result),
+            WaiterSlot::Ready(result, at) => Some((result, at)),
             WaiterSlot::Waiting(_) => None,
         }
     }
 
-    fn finished(&mut self, result: AcquireResult) -> AcquireResult {
+    fn finished(&mut self, result: AcquireResult, at: Moment) -> AcquireResult {
         self.done = true;
         let outcome = match &result {
             AcquireResult::Granted(_) => AcquireOutcome::Acquired,
@@ -144,12 +146,12 @@ impl PendingAcquire {
             AcquireResult::Refused(Refusal::Timeout(_), _) => AcquireOutcome::Timeout,
             AcquireResult::Refused(..) => AcquireOutcome::Error,
         };
-        self.leave(outcome);
+        self.leave(outcome, at);
         result
     }
 
-    fn leave(&self, outcome: AcquireOutcome) {
-        self.shared.wait_ended(&self.entry.name, self.entered, outcome);
+    fn leave(&self, outcome: AcquireOutcome, at: Moment) {
+        self.shared.wait_ended(&self.entry.name, at.since(self.entered), outcome);
         self.shared.table.remove_if_idle(&self.entry);
     }
 }
@@ -171,6 +173,6 @@ impl Drop for PendingAcquire {
             }
             _ => {}
         }
-        self.leave(AcquireOutcome::Cancelled);
+        self.leave(AcquireOutcome::Cancelled, self.shared.clock.now());
     }
 }

@@ -51,6 +51,8 @@ struct State {
     /// By the clock of the timer, which stands still while the machine is suspended: a moment of the other clock may be
     /// over although the timer is not.
     due: Instant,
+    /// Somebody made it earlier since the last turn of the timekeeper.
+    is_set: bool,
     sleep: Pin<Box<Sleep>>,
     /// Of the timekeeper.
     waker: Option<Waker>,
@@ -64,8 +66,8 @@ impl Alarm {
     /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
     pub(super) fn new(has_backstop: bool) -> Arc<Self> {
         let (due, sleep) = (Instant::now() + IDLE, Box::pin(sleep(IDLE)));
-        let (waker, overdue_at, stopped) = (None, None, false);
-        let state = State { due, sleep, waker, overdue_at, has_backstop, stopped };
+        let (is_set, waker, overdue_at, stopped) = (false, None, None, false);
+        let state = State { due, is_set, sleep, waker, overdue_at, has_backstop, stopped };
         let alarm = Arc::new(Self(Mutex::new(state)));
         if has_backstop {
             let overdue: Arc<dyn Overdue> = alarm.clone();
@@ -78,6 +80,7 @@ impl Alarm {
     pub(super) fn begin_turn(&self) {
         let mut state = lock(&self.0);
         state.due = Instant::now() + IDLE;
+        state.is_set = false;
         state.overdue_at = None;
         let due = state.due;
         state.sleep.as_mut().reset(due);
@@ -87,10 +90,15 @@ impl Alarm {
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
         let after = at.since(now).min(MAX_SLEEP);
         let mut state = lock(&self.0);
+        // An alarm that is set is no further away, and most callers ask for no more: they do without the clock.
+        if after == MAX_SLEEP && state.is_set {
+            return;
+        }
         let due = Instant::now() + after.max(RESOLUTION);
         if due >= state.due {
             return;
         }
+        state.is_set = true;
         state.due = due;
         state.sleep.as_mut().reset(due);
         if state.has_backstop {

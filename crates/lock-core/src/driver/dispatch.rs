@@ -191,7 +191,7 @@ impl Shared {
                 if let Some(hold) = state.hold.take_if(|hold| hold.id() == id) {
                     hold.end(how);
                     effects.ended.push(hold.clone());
-                    effects.notifications.push(Notification::Ended { hold, end: how });
+                    effects.notifications.push(Notification::Ended { hold, end: how, at: now });
                 }
             }
             Command::ReleaseAnswered { ticket, answer } => {

@@ -6,6 +6,7 @@ use crate::{
     ids::LeaseId,
     machine::{GrantSource, HoldEnd, Notice, ReleaseAnswer},
     observer::{LockEvent, ReleaseKind, WakeSource},
+    time::Moment,
     token::FencingToken,
 };
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) enum Notification {
     Ended {
         hold: Arc<HoldState>,
         end: HoldEnd,
+        at: Moment,
     },
     Released {
         result: ReleaseAnswer,
@@ -36,8 +38,8 @@ impl Shared {
             Notification::Granted { token, lease, source } => {
                 self.observe(|backend| LockEvent::Granted { backend, name, token, lease, source });
             }
-            Notification::Ended { hold, end } => {
-                let held = self.clock.now().since(hold.since);
+            Notification::Ended { hold, end, at } => {
+                let held = at.since(hold.since);
                 let (token, lease) = (hold.token, hold.lease);
                 self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
             }

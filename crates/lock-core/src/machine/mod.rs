@@ -118,7 +118,9 @@ impl Machine {
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
         let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
-        let forget = self.fairness.remembered_until().filter(|_| self.is_drained() && !self.closed);
+        // While it watches, it is kept in any case.
+        let is_idle = self.is_drained() && self.watch.is_off() && !self.closed;
+        let forget = self.fairness.remembered_until().filter(|_| is_idle);
         let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at(), forget];
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }

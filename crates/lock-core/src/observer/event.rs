@@ -67,7 +67,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The outcome.
         outcome: AcquireOutcome,
-        /// The time from its first poll.
+        /// The time from its first poll to the outcome. A task that is busy polls for the outcome later.
         waited: Duration,
     },
     /// A hold began.

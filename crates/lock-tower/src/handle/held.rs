@@ -1,8 +1,8 @@
 //! The shared ownership of the lock of a request.
 
-use crate::observer::{LayerEvent, Observers};
+use crate::observer::{LayerEvent, Observers, elapsed};
 use futures_util::FutureExt;
-use lock_core::{__private::lock, Hold, HoldEnd, LockGuard, LostReason};
+use lock_core::{__private::lock, Hold, LockGuard, LostReason};
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::Span;
@@ -13,13 +13,13 @@ use tracing::Span;
 pub(crate) struct Held {
     guard: Mutex<Option<LockGuard>>,
     hold: Hold,
-    since: Instant,
+    since: Option<Instant>,
     observers: Observers,
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, since: Instant, observers: Observers) -> Self {
-        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since, observers }
+    pub(crate) fn new(guard: LockGuard, observers: Observers) -> Self {
+        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: observers.now(), observers }
     }
 
     pub(crate) fn hold(&self) -> &Hold {
@@ -38,7 +38,7 @@ impl Held {
         if let Some(reason) = self.lost() {
             self.observers.notify(|route| LayerEvent::Lost { route, reason });
         }
-        let held = self.since.elapsed();
+        let held = elapsed(self.since);
         self.observers.notify(|route| LayerEvent::Ended { route, held });
         Some(guard)
     }
@@ -53,13 +53,7 @@ impl Held {
 
     /// Returns why the lock is lost, if it is. It compares the clock, since a timer may fire late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
-        if self.hold.is_held() {
-            return None;
-        }
-        match self.hold.ended().now_or_never() {
-            Some(HoldEnd::Lost(reason)) => Some(reason),
-            Some(HoldEnd::Released) | None => None,
-        }
+        self.hold.lost_reason()
     }
 }
 

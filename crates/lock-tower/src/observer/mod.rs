@@ -22,4 +22,4 @@ pub use event::{Disposition, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 
-pub(crate) use observers::Observers;
+pub(crate) use observers::{Observers, elapsed};

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::reject::KeyHash;
 use lock_core::{__private::notify_all, FencingToken};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+use tokio::time::Instant;
 use tracing::Span;
 
 /// The observers of a layer, and what the events of one request have in common.
@@ -31,6 +32,12 @@ impl Observers {
         &self.span
     }
 
+    /// Reads the clock, if somebody is notified of the time that has passed since.
+    pub(crate) fn now(&self) -> Option<Instant> {
+        let nobody = self.observers.is_empty() && self.span.is_disabled();
+        (!nobody).then(Instant::now)
+    }
+
     /// Records the hash of the key, if the span is enabled.
     pub(crate) fn record_key(&self, hash: impl FnOnce() -> KeyHash) {
         if !self.span.is_disabled() {
@@ -49,4 +56,9 @@ impl Observers {
         let log = || trace::event(&self.span, &event);
         notify_all(&self.observers, log, |observer| observer.on_event(&event));
     }
+}
+
+/// The time since [`Observers::now`]; zero if nobody is notified of it.
+pub(crate) fn elapsed(since: Option<Instant>) -> Duration {
+    since.as_ref().map_or(Duration::ZERO, Instant::elapsed)
 }

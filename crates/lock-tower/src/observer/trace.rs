@@ -27,6 +27,7 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
         LayerEvent::Lost { reason, .. } => {
             tracing::warn!(parent: span, lock.reason = ?reason, "lock lost during its request");
         }
+        LayerEvent::Ended { .. } if span.is_disabled() => {}
         LayerEvent::Ended { held, .. } => {
             tracing::debug!(parent: span, held = held.as_secs_f64(), "lock given up");
         }

@@ -19,7 +19,6 @@ use std::{
     sync::Arc,
     task::{Context, Poll, ready},
 };
-use tokio::time::Instant;
 use tower_service::Service;
 use tracing::Span;
 
@@ -112,9 +111,8 @@ where
             drop(guard);
             return self.without_lock(full);
         }
-        let now = Instant::now();
-        self.lock.acquired(now, guard.fencing_token());
-        let held = Arc::new(Held::new(guard, now, self.lock.observers.clone()));
+        self.lock.acquired(guard.fencing_token());
+        let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
         let status = LockStatus::Held(LockHandle::new(&held));
         self.run(status, Some(held))
     }
