@@ -8,7 +8,7 @@ use lock_cron::{MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
 use std::{error::Error, time::Duration};
 use tokio::sync::mpsc;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // In production: `let redis = RedisBackend::connect("redis://…").await?`, and then
     // `Scheduler::builder(LockFactory::new(redis.clone()), redis)`.
