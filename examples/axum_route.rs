@@ -31,7 +31,7 @@ async fn order(lock: LockHandle, Path(sku): Path<u64>) -> impl IntoResponse {
     format!("sold one {sku} under token {}", lock.fencing_token())
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let store = MemoryBackend::new();
     let (here, there) = (serve(app(&store)).await?, serve(app(&store)).await?);
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!("{}\n{}", first.1, second.1);
     assert!(first.0.is_success() && second.0.is_success() && first.1 != second.1);
 
-    // A request that waits too long is told so, and when to come back. One that is no POST does not wait.
+    // A request that waits too long gets a 503 with `Retry-After`. One that is no POST does not wait.
     let held = LockFactory::new(store).named("stock:7")?.acquire().await?;
     let (status, problem) = ask("POST", there, 7).await?;
     println!("meanwhile, for another: {status}\n{problem}");

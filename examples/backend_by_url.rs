@@ -5,7 +5,7 @@
 use lock_core::{Connectors, LockErrorKind, LockFactory};
 use std::{env, error::Error};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let connectors = Connectors::default().with(lock_fred::Redis); // each backend brings its own
     println!("known schemes: {}", connectors.schemes().join(", "));
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(store);
     let guard = locks.named("stock:42")?.acquire().await?;
     println!("{} is held in the store that LOCK_URL chose, or in memory", guard.name());
-    guard.release().await?;
+    println!("{:?}", guard.release().await);
 
     // What a wrong URL says; only the scheme is repeated, since the rest may have a password.
     for wrong in ["redis://:secret@localhost/first", "carrier-pigeon://coop", "localhost"] {

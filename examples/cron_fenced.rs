@@ -27,7 +27,7 @@ impl Report {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let cron = Scheduler::builder(locks, MemoryLedger::new()).group("reports").build()?;
@@ -46,10 +46,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut tokens = Vec::new();
     let two_runs = async {
         while let Some((token, written, report)) = said.recv().await {
-            println!("run with token {token}: {}", told(written));
+            println!("run with token {token}: {}", answer(written));
             if let Some(zombie) = tokens.last().copied() {
                 // The first run wakes up, long after its lease.
-                println!("zombie with token {zombie}: {}", told(report.write(zombie, "old")));
+                println!("zombie with token {zombie}: {}", answer(report.write(zombie, "old")));
                 return;
             }
             tokens.push(token);
@@ -59,6 +59,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn told(written: bool) -> &'static str {
+fn answer(written: bool) -> &'static str {
     if written { "written" } else { "refused as stale" }
 }

@@ -46,7 +46,7 @@ async fn node(name: String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     if let Some(name) = env::args().nth(1) {
         return node(name).await;

@@ -1,14 +1,14 @@
 //! How do I run a job once in the whole fleet, at its times?
 //!
 //! Every process runs this same program. One of them is elected and starts the runs; each run is claimed in the store, so that
-//! it starts once whoever leads. Here the store is in memory, and the job runs every second.
+//! each instant starts once, under any leader. Here the store is in memory, and the job runs every second.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
 use std::{error::Error, time::Duration};
 use tokio::sync::mpsc;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     // In production: `let redis = RedisBackend::connect("redis://…").await?`, and then
     // `Scheduler::builder(LockFactory::new(redis.clone()), redis)`.

@@ -12,7 +12,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let cron = Scheduler::builder(locks, MemoryLedger::new()).node("example").build()?;

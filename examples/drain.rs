@@ -23,7 +23,7 @@ async fn write() -> &'static str {
     "written"
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let store = MemoryBackend::new();
     let locks = LockFactory::new(store.clone());

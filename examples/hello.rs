@@ -6,7 +6,7 @@
 use lock_core::{LockFactory, MemoryBackend, ReleaseOutcome};
 use std::error::Error;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let stock = locks.named("stock:42")?; // no IO: a handle, cheap to clone

@@ -22,7 +22,7 @@ async fn transfer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, I
     Ok(Response::new(Full::from(said)))
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let layer = LockLayer::new(locks.clone())

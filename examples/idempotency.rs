@@ -1,67 +1,79 @@
-//! How do I charge a card once, although the client repeats its request?
+//! How do I charge a card once, although clients repeat requests and servers crash?
 //!
-//! A lock alone does not: it lets the two requests run one after the other, and both charge. So the result is stored
-//! under the `Idempotency-Key`, and looked up again under the lock: the lock makes look-up and store one step.
+//! Store the **intent** first: a crash leaves a trace. Send the **provider** the same key with each attempt: it charges once
+//! per key. The **lock** lets one request of a key work at a time; alone it can be lost between charge and receipt.
 
-use axum::{Router, extract::State, http::HeaderMap, routing::post};
-use http::Request;
-use http_body_util::{BodyExt, Empty};
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use axum::{BoxError, Router, body, extract::State, http, routing::post};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{DetachedTasks, KeyTemplate, LockHandle, LockLayer};
-use std::{
-    collections::HashMap,
-    error::Error,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-use tokio::net::TcpListener;
+use lock_tower::{DetachedTasks, KeyTemplate, LockLayer};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::{sync::Mutex, time};
+use tower::ServiceExt;
 
-/// In production: a table with the key as its primary key, written in the transaction that books the charge.
 #[derive(Clone, Default)]
-struct Results(Arc<Mutex<HashMap<String, String>>>);
+struct Shop {
+    /// In production a table; `None` is an intent without a receipt. Refuse a key that comes with another amount.
+    payments: Arc<Mutex<HashMap<String, Option<String>>>>,
+    /// At the provider: one receipt per `Idempotency-Key`, for a limited time, often 24 hours.
+    charges: Arc<Mutex<HashMap<String, String>>>,
+}
 
-impl Results {
-    fn with<R>(&self, f: impl FnOnce(&mut HashMap<String, String>) -> R) -> R {
-        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+impl Shop {
+    /// Every step may be repeated, also after a crash between any two.
+    async fn pay(&self, key: &str) -> String {
+        if let Some(receipt) = self.intend(key).await {
+            return format!("{receipt} (stored before)");
+        }
+        let receipt = self.charge(key).await;
+        self.payments.lock().await.insert(key.to_owned(), Some(receipt.clone()));
+        receipt
+    }
+
+    /// Committed before anything is charged. Returns the receipt if there is one.
+    async fn intend(&self, key: &str) -> Option<String> {
+        self.payments.lock().await.entry(key.to_owned()).or_default().clone()
+    }
+
+    async fn charge(&self, key: &str) -> String {
+        time::sleep(Duration::from_millis(50)).await;
+        let (mut charges, receipt) = (self.charges.lock().await, format!("charge of {key}"));
+        charges.entry(key.to_owned()).or_insert(receipt).clone()
+    }
+
+    /// Finishes what a crash left, at the start of a server and every few minutes: the client may never come back.
+    async fn recover(&self, locks: &LockFactory) -> Result<(), BoxError> {
+        let payments = self.payments.lock().await.clone();
+        for key in payments.into_iter().filter(|(_, receipt)| receipt.is_none()).map(|(key, _)| key) {
+            let guard = locks.named(format!("payment:{key}"))?.acquire().await?; // the name that the layer makes
+            let receipt = self.pay(&key).await;
+            println!("recovered {key}: {receipt}; {:?}", guard.release().await); // no `?`: the charge was made
+        }
+        Ok(())
     }
 }
 
-async fn charge(State(results): State<Results>, lock: LockHandle, headers: HeaderMap) -> String {
-    let key = String::from_utf8_lossy(headers["idempotency-key"].as_bytes()).into_owned(); // or the lock refused
-    if let Some(result) = results.with(|results| results.get(&key).cloned()) {
-        return format!("{result} (told again)");
-    }
-    tokio::time::sleep(Duration::from_millis(50)).await; // the payment provider
-    let result = format!("charged under token {}", lock.fencing_token());
-    results.with(|results| results.insert(key, result.clone()));
-    result
+async fn pay(State(shop): State<Shop>, headers: http::HeaderMap) -> String {
+    shop.pay(&String::from_utf8_lossy(headers["idempotency-key"].as_bytes())).await // without one: 400, by the layer
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (results, tasks) = (Results::default(), DetachedTasks::new());
-    let layer = LockLayer::new(LockFactory::new(MemoryBackend::new()))
-        .key(KeyTemplate::of("payment").header("idempotency-key")) // without one: 400
-        .detach(&tasks); // a client that leaves must not stop it between charge and store
-    let app = Router::new().route("/payments", post(charge).route_layer(layer)).with_state(results.clone());
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let url = format!("http://{}/payments", listener.local_addr()?);
-    tokio::spawn(async move { axum::serve(listener, app).await });
-
-    let client = Client::builder(TokioExecutor::new()).build_http();
-    let pay = async || -> Result<String, Box<dyn Error + Send + Sync>> {
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let (shop, locks) = (Shop::default(), LockFactory::new(MemoryBackend::new()));
+    let key = KeyTemplate::of("payment").header("idempotency-key");
+    let layer = LockLayer::new(locks.clone()).key(key).detach(&DetachedTasks::new()); // goes on when a client leaves
+    let app = Router::new().route("/payments", post(pay).route_layer(layer)).with_state(shop.clone());
+    let ask = async |key: &str| -> Result<String, BoxError> {
         let request =
-            Request::post(&url).header("idempotency-key", "order-7").body(Empty::<bytes::Bytes>::new())?;
-        let body = client.request(request).await?.into_body().collect().await?.to_bytes();
-        Ok(String::from_utf8(body.to_vec())?)
+            http::Request::post("/payments").header("idempotency-key", key).body(body::Body::empty())?;
+        let answer = app.clone().oneshot(request).await?.into_body();
+        Ok(String::from_utf8(body::to_bytes(answer, 1024).await?.to_vec())?)
     };
-    // The client loses patience, and repeats; a second tab sends the same.
-    assert!(tokio::time::timeout(Duration::from_millis(20), pay()).await.is_err());
-    let (one, two) = tokio::join!(pay(), pay());
-    println!("{}\n{}", one?, two?);
-    let charged = results.with(|results| results.len());
-    println!("three requests, {charged} charge");
-    assert_eq!(charged, 1);
+    drop(time::timeout(Duration::from_millis(20), ask("order-7")).await); // the client gives up,
+    let (one, two) = tokio::join!(ask("order-7"), ask("order-7")); // and repeats; a second tab sends the same
+    println!("{}\n{}\nthree requests, {} charge", one?, two?, shop.charges.lock().await.len());
+    shop.intend("order-8").await;
+    shop.charge("order-8").await; // a server crashes here, before it stores the receipt
+    shop.recover(&locks).await?;
+    println!("{}\n{} charges in all", ask("order-8").await?, shop.charges.lock().await.len());
     Ok(())
 }

@@ -6,7 +6,7 @@
 use lock_core::{LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use std::{error::Error, time::Duration};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("import")?.with_fixed_lease(Duration::from_millis(200))?; // fixed: no watchdog

@@ -40,7 +40,7 @@ impl LockObserver for Counts {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let counts = Arc::new(Counts::default()); // one clone for the factory, one stays here
     let locks = LockFactory::builder(MemoryBackend::new()).observer(counts.clone()).build()?;

@@ -8,7 +8,7 @@ use lock_core::{LockErrorKind, LockFactory};
 use lock_fred::RedisBackend;
 use std::{env, error::Error, time::Duration};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
     // One backend and one factory per process. Here are two of each, so that you see both sides.
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(error.kind(), LockErrorKind::Timeout);
     println!("there: {error}");
 
-    // A waiter is told of the release by a message; it does not poll.
+    // A message wakes the waiter after the release; it does not poll.
     let waiting = tokio::spawn(there.named("stock:42")?.acquire());
     println!("here: {:?}", guard.release().await?);
     let guard = waiting.await??;

@@ -7,13 +7,13 @@ use lock_core::{LockFactory, LockOptions};
 use lock_fred::{RedisBackendBuilder, fred::types::config::Config, from_config};
 use std::{env, error::Error, time::Duration};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
 
     let backend = RedisBackendBuilder::from_url(&url)?
         .connect_timeout(Duration::from_secs(2))
-        .retention(None) // keep fencing counters for ever: for fleets that share fenced locks with Redisson
+        .retention(Some(Duration::from_secs(3600))) // of a fencing counter after its last use: the default
         .connect() // names what is missing: a password, a right, a master
         .await?;
     for warning in backend.warnings() {
@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::builder(backend).options(options).build()?;
     let guard = locks.named("nightly-report")?.acquire().await?;
     println!("held for {:?}, and renewed in time", guard.remaining());
-    guard.release().await?;
+    println!("{:?}", guard.release().await); // `Released`; the work is done, so an error is logged and not returned
 
     // Server, user, password, database and TLS come from fred's configuration; policies for retries do not.
     let config = Config::from_url(&url)?;

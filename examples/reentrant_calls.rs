@@ -1,12 +1,12 @@
 //! How do functions that call one another take the same lock, each for itself?
 //!
-//! Every acquisition is a fresh owner, so a second acquire in the same task would wait for the first one. Whoever
-//! shall re-enter is given the owner, as a value.
+//! Every acquisition is a fresh owner, so a second acquire in the same task would wait for the first one. To
+//! re-enter, a function is given the owner, as a value.
 
 use lock_core::{LockError, LockFactory, MemoryBackend, Owner, ReleaseOutcome};
 use std::error::Error;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
 

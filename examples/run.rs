@@ -3,7 +3,7 @@
 use lock_core::{LockFactory, LostReason, MemoryBackend, RunError};
 use std::{error::Error, time::Duration};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("report")?;

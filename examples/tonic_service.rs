@@ -13,7 +13,7 @@ use tonic::{
 };
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
     // One call of a method at a time and tenant: the method is the path, the tenant is metadata.

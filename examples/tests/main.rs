@@ -22,7 +22,7 @@ fn try_once_does_something_else_when_the_lock_is_taken() {
 
 #[test]
 fn timeout_tells_busy_from_broken() {
-    shows(env!("CARGO_BIN_EXE_timeout"), "what to answer: 409: others are at it, try again");
+    shows(env!("CARGO_BIN_EXE_timeout"), "what to answer: 503: others hold the lock, try again");
 }
 
 #[test]
@@ -125,7 +125,15 @@ fn tonic_service_refuses_in_the_words_of_grpc() {
 
 #[test]
 fn idempotency_charges_once() {
-    shows(env!("CARGO_BIN_EXE_idempotency"), "three requests, 1 charge");
+    shows(env!("CARGO_BIN_EXE_idempotency"), "three requests, 1 charge\n");
+}
+
+#[test]
+fn idempotency_recovers_a_charge_without_a_receipt() {
+    shows(
+        env!("CARGO_BIN_EXE_idempotency"),
+        "recovered order-8: charge of order-8; Ok(Released)\ncharge of order-8 (stored before)\n2 charges in all\n",
+    );
 }
 
 #[test]

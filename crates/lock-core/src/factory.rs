@@ -144,7 +144,7 @@ impl LockFactory {
         &self.handle.clock
     }
 
-    /// What is known of a name: who holds it in the store, and who holds it or waits in this process.
+    /// Returns the holder of a name in the store, and the holder and the waiters in this process.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store fails, or does
@@ -165,7 +165,7 @@ impl LockFactory {
         Ok(Inspection { stored, local: self.handle.local_view(&name) })
     }
 
-    /// Frees a lock whoever holds it: looks who holds it, and frees it if that one still does. The holder
+    /// Frees a lock by force: looks up the holder, and frees the lock if that one still holds it. The holder
     /// learns of it by its next renewal, at the latest at its deadline; its late writes are stopped by the
     /// fencing token alone.
     ///

@@ -39,7 +39,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 pub struct LockGuard {
     pub(crate) hold: Hold,
     pub(crate) spec: LockSpec,
-    /// Gone when the guard was released by hand.
+    /// Taken out by `release`.
     entry: Option<Arc<LockEntry>>,
     pub(crate) handle: Arc<Handle>,
 }
@@ -66,7 +66,7 @@ impl LockGuard {
         self.hold.name()
     }
 
-    /// Who holds it; acquiring with this owner re-enters.
+    /// The owner of the hold. Acquiring with it re-enters.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         self.hold.owner()
@@ -107,7 +107,8 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in time, or if its answer was lost: when the
-    /// release is repeated and finds nothing, nobody can tell what it freed from what was lost before.
+    /// release is repeated and finds nothing, a freed lease and a lost one look the same. The work under the lock is done: log the
+    /// error, and do not repeat the work for it.
     ///
     /// # Cancel safety
     /// Cancel safe: whenever the future is dropped, even before its first poll, the lock is released in the

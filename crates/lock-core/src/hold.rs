@@ -10,9 +10,9 @@ use crate::{
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-/// What everybody may know of a hold: a view that can be cloned and sent anywhere, and that cannot release.
+/// A cloneable, read-only view of a held lock. It cannot release the lock.
 ///
-/// It outlives the guards and then says how the hold ended.
+/// It may outlive the guards, and then has the reason why the hold ended.
 #[derive(Clone)]
 pub struct Hold {
     state: Arc<HoldState>,
@@ -29,7 +29,7 @@ impl Hold {
         &self.state.name
     }
 
-    /// Who holds it; acquiring with this owner re-enters.
+    /// The owner of the hold. Acquiring with it re-enters.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.state.owner
@@ -41,15 +41,15 @@ impl Hold {
         self.state.token
     }
 
-    /// What the store keeps as the holder.
+    /// The id under which the store keeps the holder.
     #[must_use]
     pub fn lease_id(&self) -> LeaseId {
         self.state.lease
     }
 
     /// Whether the hold is valid now. After a guard was dropped this may stay `true` for the moment that the
-    /// worker needs to release it. Compares the clock and asks nobody: after a pause of this process the
-    /// first call already tells the truth. Once `false`, always `false`.
+    /// worker needs to release it. Compares the clock and sends nothing, so the first call after a pause of this
+    /// process is right. Once `false`, always `false`.
     ///
     /// A `true` may be outdated by the next instruction; what must not be done by an outdated holder has to be
     /// fenced ([`FencingToken`]).
@@ -59,7 +59,7 @@ impl Hold {
         self.state.ended().is_none()
     }
 
-    /// How long the hold is valid without a further renewal; zero if it ended.
+    /// The time for which the hold is valid without a further renewal; zero if it ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.state.remaining()

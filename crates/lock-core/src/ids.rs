@@ -61,8 +61,8 @@ impl LeaseNumber {
     }
 }
 
-/// What a store keeps as the holder of a lock: `<process uuid>:<number>`. A fresh one for every acquire,
-/// whoever asks; who may re-enter is decided in the process and never reaches the store.
+/// The id under which a store keeps the holder of a lock: `<process uuid>:<number>`. Every acquire has a fresh one.
+/// Re-entry is decided in the process and never reaches the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId {
     process: ProcessId,

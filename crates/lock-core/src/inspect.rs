@@ -19,7 +19,7 @@ pub struct Inspection {
 pub struct LocalView {
     /// The hold of this process, if it has one.
     pub hold: Option<LocalHold>,
-    /// How many acquires wait in this process.
+    /// The number of acquires that wait in this process.
     pub waiters: usize,
 }
 
@@ -27,28 +27,28 @@ pub struct LocalView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalHold {
-    /// Who holds.
+    /// The owner.
     pub owner: Owner,
-    /// With which token.
+    /// Its fencing token.
     pub token: FencingToken,
-    /// How many guards there are.
+    /// The number of its guards.
     pub depth: u32,
-    /// For how long it is valid without renewal.
+    /// The time for which it is valid without renewal.
     pub remaining: Duration,
     /// A renewal failed or the clocks jumped; it is being renewed.
     pub suspect: bool,
 }
 
-/// What became of a forced release.
+/// The result of a forced release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForceReleaseOutcome {
     /// The lock is free.
     Released {
-        /// Who held it, as the store knows it.
+        /// The lease id of the former holder, as the store has it.
         lease: String,
     },
-    /// The holder that was seen was gone already; whoever came after it was not touched.
+    /// The holder that was seen was gone already; its successor was not touched.
     HolderChanged,
     /// Nobody held it.
     NotHeld,

@@ -1,7 +1,8 @@
 //! Distributed locks with leases, fencing tokens and explicit ownership.
 //!
 //! A [`LockFactory`] makes [`Lock`]s by name; an acquired lock is a [`LockGuard`], whose [`Hold`] can be shared;
-//! a [`Backend`](backend::Backend) stores the leases. This crate has the in-memory backend; Redis comes with a crate of its own.
+//! a [`Backend`](backend::Backend) stores the leases. This crate has the in-memory backend. lock-fred and lock-redis-rs have
+//! the backend on Redis, through the clients `fred` and `redis`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -11,7 +12,7 @@
 //! let guard = locks.named("stock:42")?.acquire().await?;   // waits; a watchdog keeps the lease
 //! let token = guard.fencing_token();                       // strictly increasing per name
 //! // … read and write, both checked against `token` by the resource …
-//! guard.release().await?;
+//! println!("{:?}", guard.release().await);                 // no `?`: the work is done, see `LockErrorKind::Unconfirmed`
 //! # Ok(()) }
 //! ```
 //!
@@ -27,6 +28,16 @@
 //! - Every acquisition is a fresh owner; re-entry is asked for by value ([`Owner`]).
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
 //! - All limits are finite by default ([`Limits`]).
+//!
+//! # Modules
+//! | module | contains |
+//! | --- | --- |
+//! | [`backend`] | the traits of a store: [`Backend`](backend::Backend), pipelines, subscriptions, connectors |
+//! | [`clock`] | the clock of a factory |
+//! | [`future`] | the futures of acquires, for signatures |
+//! | [`inspect`] | the holder as the store sees it, and forced releases |
+//! | [`observer`] | events for metrics and logs |
+//! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //!
 //! # Testing
 //! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows it. The

@@ -59,7 +59,7 @@ pub struct LockOptions {
 
 const DEFAULT_HAND_OFF: HandOffBudget = HandOffBudget { passes: 256, within: Duration::from_millis(10) };
 
-/// The longest that a factory can be told to accept: ten years.
+/// The longest lease that a factory can accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// Below these, the library would do nothing but renew and give up.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,9 +1,9 @@
-//! Who may re-enter: an owner, passed on by value, or opened as a scope.
+//! Owners, for re-entry: passed on by value, or opened as a scope.
 
 use crate::{ids::ProcessId, machine::OwnerId};
 use std::{fmt, future::Future, sync::Arc};
 
-/// Who holds a lock, as far as re-entry is concerned.
+/// The owner of a hold, for re-entry.
 ///
 /// Every acquisition is a fresh owner and therefore not re-entrant: two branches of a `join!` exclude one
 /// another as two processes do. Re-entry is asked for by value: make an owner, give it to the functions down

@@ -9,7 +9,7 @@
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // In production: `let redis = RedisBackend::connect(url).await?` of lock-fred in the place of both, the same Redis on
-//! // every node.
+//! // every node. Or `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
 //! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;

@@ -7,7 +7,7 @@
 //!
 //! let locks = LockFactory::new(RedisBackend::connect("redis://127.0.0.1:6379").await?);
 //! let guard = locks.named("stock:42")?.acquire().await?;
-//! guard.release().await?;
+//! println!("{:?}", guard.release().await); // no `?`: the work is done, also when the store does not confirm the release
 //! # Ok(()) }
 //! ```
 //!
@@ -37,10 +37,10 @@ pub use fred;
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
 
-/// Locks on one Redis server, in the layout of Redisson.
+/// Locks on Redis, in the layout of Redisson: one server, the master of sentinels, or a cluster.
 ///
-/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their two connections,
-/// which close with the last clone; they live in the tokio runtime in which they were made.
+/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their connections
+/// ([how many](lock_redis#connections)), which close with the last clone; they live in the tokio runtime in which they were made.
 pub type RedisBackend = lock_redis::RedisBackend<Fred>;
 
 /// The settings of a [`RedisBackend`].

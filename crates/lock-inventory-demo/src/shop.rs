@@ -81,7 +81,7 @@ impl Shop {
         };
 
         // 2. Ask the other system. Nothing bounds how long it takes, and the lock may be lost meanwhile. Asking
-        //    `guard.is_held()` afterwards would spare us a vain write; it could not replace the fence, because
+        //    `guard.is_held()` afterwards would save a write that is refused; it could not replace the fence, because
         //    the lock can also be lost between that question and the write.
         let payment = self.payments.charge(order).await;
 

@@ -9,6 +9,21 @@ use std::sync::Arc;
 /// The connector for Redis: `Connectors::default().with(lock_redis_rs::Redis).connect("redis://…")`.
 ///
 /// [`Address`](crate::Address) says which URLs it takes. `rediss://` needs the feature `tls`.
+///
+/// A [`Store`] can be neither pinged nor asked for its connection: for health checks, make a [`RedisBackend`] from the URL
+/// and keep a clone. A scheduler needs the ledger as well, over the same connections:
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lock_core::LockFactory;
+/// use lock_ledger::LedgerConnector;
+///
+/// let (store, ledger) = lock_redis_rs::Redis.connect_with_ledger("redis://127.0.0.1:6379").await?;
+/// let locks = LockFactory::new(store);
+/// // let cron = lock_cron::Scheduler::builder(locks, ledger).build()?;
+/// # drop((locks, ledger));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Redis;
 

@@ -7,7 +7,7 @@
 //!
 //! let locks = LockFactory::new(RedisBackend::connect("redis://127.0.0.1:6379").await?);
 //! let guard = locks.named("stock:42")?.acquire().await?;
-//! guard.release().await?;
+//! println!("{:?}", guard.release().await); // no `?`: the work is done, also when the store does not confirm the release
 //! # Ok(()) }
 //! ```
 //!
@@ -17,9 +17,8 @@
 //!
 //! # Which client
 //! Take lock-fred unless there is a reason: it was tried for longer, and it logs in without `HELLO`. Take this crate when
-//! the program uses redis-rs already, or takes and releases very many locks a second: a call costs less here. A
-//! connection is one task. A call wakes it once, and is woken once by it; a message reaches the waiters of a lock from
-//! within that task.
+//! the program uses redis-rs already. Neither is faster at every load: `docs/performance.md` has the figures. A connection is
+//! one task. A call wakes it once, and is woken once by it; a message reaches the waiters of a lock from within that task.
 //!
 //! The connections log in with `HELLO 3` (RESP3), so that requests and messages share one kind of connection. Servers and
 //! proxies without `HELLO` are refused.
@@ -47,10 +46,10 @@ pub use lock_redis::{Address, ConnectWarning};
 /// The client underneath, for [`from_client`].
 pub use redis;
 
-/// Locks on one Redis server, in the layout of Redisson.
+/// Locks on Redis, in the layout of Redisson: one server, the master of sentinels, or a cluster.
 ///
-/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their two connections,
-/// which close with the last clone; they live in the tokio runtime in which they were made.
+/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their connections
+/// ([how many](lock_redis#connections)), which close with the last clone; they live in the tokio runtime in which they were made.
 pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
 
 /// The settings of a [`RedisBackend`].

@@ -47,7 +47,7 @@ struct Inner<C: Client> {
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// What about the server works today and may lose locks some day; also logged when it was connected.
+    /// The settings of the server that may lose locks some day. They were also logged when it was connected.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
         &self.warnings

@@ -11,8 +11,12 @@
 //! a call: up to 32 in one script, each answered for itself.
 //!
 //! # Connections
-//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups. Behind Sentinel they lead
-//! to the master; in a cluster each master has two. Each is replaced
+//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups.
+//! - Behind Sentinel they lead to the master, and a third one to a sentinel.
+//! - With [`replicas`](RedisBackendBuilder::replicas) there is one more, for requests that need not wait for replicas.
+//! - In a cluster each master has two.
+//!
+//! Each is replaced
 //! - when it ends, after a random pause of 150 to 250 ms; a dial that the server refuses is repeated after 0.5 to 1 s;
 //! - when requests were under way for 2 to 2.5 s without any answer;
 //! - when the server says that it is read-only, or the sentinels have another master, with random pauses that grow to 2 s.

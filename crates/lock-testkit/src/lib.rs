@@ -1,26 +1,25 @@
-//! What every lock backend must pass, and a backend that fails on purpose.
+//! The conformance suite for lock backends, and tools that inject faults into tests.
 //!
-//! - [`mod@conformance`]: one plain async function per property of a store, and [`conformance!`], which makes a named
-//!   test of each. Adding a backend to the library means to pass it.
-//! - [`contender`]: a lease that asks a store for things: the hand with which the suite touches a backend.
-//! - [`FaultyBackend`]: any backend, with operations that hang, get lost, come late, come twice, or wait at a
-//!   [`Gate`].
-//! - [`History`]: what was held when, and whether two holds were valid at once or tokens fell.
-//! - [`outlives_a_blocked_thread`]: a careless caller on a thread that the watchdog may need.
-//! - [`Seed`]: randomness that prints how to repeat it.
-//! - [`ThreadLog`]: what the thread of a test logs, whatever the tests beside it log.
-//! - [`RedisServer`] (feature `servers`): a `redis-server` of one's own that can be paused, killed, and restarted with
-//!   the data of yesterday; [`RawRedis`] to look into it.
+//! - [`mod@conformance`]: one async function per property of a store. [`conformance!`] makes a named test of each. Every backend
+//!   of the library passes all of them.
+//! - [`contender`]: a lease with methods for each operation on a store; the suite tests backends through it.
+//! - [`FaultyBackend`]: wraps a backend. Its operations hang, get lost, arrive late or twice, or wait at a [`Gate`].
+//! - [`History`]: records holds, and finds two that were valid at once and tokens that fell.
+//! - [`outlives_a_blocked_thread`]: checks that a lock is kept while a caller blocks a thread of the runtime.
+//! - [`Seed`]: random numbers; a failing test prints the seed that repeats them.
+//! - [`ThreadLog`]: the log of one test's thread, without that of other tests.
+//! - [`RedisServer`] (feature `servers`): a private `redis-server` that can be paused, killed, and restarted from an old dump;
+//!   [`RawRedis`] reads and writes its keys.
 //! - [`RedisCluster`] (feature `servers`): three masters, each with a third of the slots and a replica.
 //! - [`RedisQuorum`] (feature `servers`): independent masters, as the nodes of a quorum.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
-//! - [`TcpProxy`] (feature `servers`): a way to a server that can be cut, stalled, slowed, and robbed of replies.
+//! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or slows connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): a wall clock that can be set, for servers and other processes.
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
-//! | `planted` | no | `planted`: known bugs, and stores that have them, for the checkers of this workspace |
+//! | `planted` | no | `planted`: planted bugs, and stores that have them, for the checkers of this workspace |
 //!
 //! ```
 //! use lock_core::{MemoryBackend, Store};

@@ -28,16 +28,21 @@
 //! | event | answer by default | to choose otherwise |
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
-//! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503, `Retry-After` | [`timeout_status`](LockLayer::timeout_status) |
+//! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
 //! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 at once | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
-//! | the bodies of waiting requests exceed 64 MiB | 503, `Retry-After`, with a [`BufferRequestLayer`] | [`budget`](BufferRequestLayer::budget) |
+//! | too many [detached](DetachedTasks) handlers run; the factory is shut down | 503 | [`with_limit`](DetachedTasks::with_limit) |
+//! | with a [`BufferRequestLayer`]: one body exceeds 2 MiB | 413 | [`limit`](BufferRequestLayer::limit) |
+//! | – one upload takes longer than 30 s | 408 | [`timeout`](BufferRequestLayer::timeout) |
+//! | – the bodies of waiting requests exceed 64 MiB | 503 | [`budget`](BufferRequestLayer::budget) |
 //! | the store is down | 503 | [`on_unavailable`](LockLayer::on_unavailable) |
 //! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
 //! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
 //! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
 //! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
 //! | the handler panics | the lock is released, the panic goes on | |
-//! | the key cannot be read from the request | 400 if the client can fix it, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//! | the key cannot be read from the request | 400 if the client can fix it, 503 if it may pass, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//!
+//! The 409 and every 503 have `Retry-After`, except that of a lost lease: its handler may have written a part.
 //!
 //! Rejections are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
 //! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The hash is
@@ -46,8 +51,9 @@
 //!
 //! # What a lock is not
 //! - **A lock is not idempotency.** It lets two requests run one after the other; a client that repeats a
-//!   request because the answer was lost still orders twice. Store an `Idempotency-Key` with the result,
-//!   under the lock.
+//!   request because the answer was lost still orders twice. Under the lock, store an `Idempotency-Key` before
+//!   the work and the result after it, and send the same key to services that you call
+//!   (`examples/idempotency.rs`).
 //! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a
 //!   commit in a spawned task, or after the body, comes after the release.
 //! - **A lock can be lost while the handler runs.** Give
@@ -159,7 +165,7 @@
 //! | `axum` | off | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
-//! With axum: `lock-tower = { version = "0.1", features = ["axum"] }`. Without it, keys are read from
+//! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
 //! headers, the query or by a function, and the handler finds its lock in the extensions of the request.
 
 mod body;

@@ -23,7 +23,7 @@ pub trait WakeListener: Debug + Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissedWakes {
-    /// The connection that carries wake-ups was made anew.
+    /// The connection that carries wake-ups was replaced.
     Reconnected,
     /// The reader of wake-ups lagged and dropped some.
     Lagged,

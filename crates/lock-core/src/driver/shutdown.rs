@@ -11,7 +11,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 /// Longer bounds are as good as none.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// What [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
+/// The releases that [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {

@@ -107,7 +107,7 @@ pub struct Grant {
     pub by: GrantSource,
 }
 
-/// How a grant came about.
+/// The origin of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrantSource {
@@ -147,12 +147,12 @@ pub enum Refusal {
     ShutDown,
 }
 
-/// How a hold ended.
+/// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
-    /// By its last guard.
+    /// Its last guard was released.
     Released,
-    /// Before that.
+    /// It was lost before its guards were released.
     Lost(LostReason),
 }
 
@@ -172,7 +172,7 @@ pub enum LostReason {
     ShutDown,
 }
 
-/// What a release found.
+/// The result of a release that the store confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
@@ -183,7 +183,7 @@ pub enum ReleaseOutcome {
     HandedOn,
     /// The lock was held until now; its owner has further guards.
     StillHeld {
-        /// How many guards are left.
+        /// The number of guards that are left.
         depth: u32,
     },
     /// The hold had ended before: what was done last was not protected.
@@ -209,10 +209,10 @@ impl ReleaseOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;
 
-/// What became of a release.
+/// The result of a release.
 pub type ReleaseAnswer = Result<ReleaseOutcome, Unconfirmed>;
 
-/// How a renewal went.
+/// The result of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RenewalOutcome {

@@ -27,8 +27,8 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.held` | up-down counter | |
 /// | `lock.renewal.duration` | histogram, s | `lock.outcome`: renewed, gone, failed |
 /// | `lock.lease.remaining` | histogram, s | |
-/// | `lock.lost` | counter | `lock.reason`: expired, gone, max_hold, shut_down |
-/// | `lock.release` | counter | `lock.outcome`, `lock.release.kind`: explicit, dropped |
+/// | `lock.lost` | counter | `lock.reason`: expired, gone, max_hold, unclaimed, shut_down |
+/// | `lock.release` | counter | `lock.outcome`: released, handed_on, still_held, already_expired, held_by_other, unconfirmed; `lock.release.kind`: explicit, dropped |
 /// | `lock.wakeup` | counter | `lock.outcome`: push, poll, lagged, reconnected |
 /// | `lock.handoff` | counter | |
 /// | `lock.quorum.vote` | counter | `lock.node`: the name of the node, `lock.vote`: granted, busy, stale, clock, quarantine, late, extended, gone, released, failed, no_answer |

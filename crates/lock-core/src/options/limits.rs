@@ -28,13 +28,13 @@ impl Limits {
         Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
     }
 
-    /// How many acquires may be under way for one name in this process.
+    /// Sets how many acquires may be under way for one name in this process.
     pub const fn waiters_per_name(mut self, most: usize) -> Self {
         self.waiters_per_name = most;
         self
     }
 
-    /// How many acquires may be under way in this factory, waiting or trying.
+    /// Sets how many acquires may be under way in this factory, waiting or trying.
     pub const fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self

@@ -69,7 +69,7 @@ pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Whoever returns after its lease had ended is told so, and does not free the next holder.
+/// A release after the end of its lease is answered with that, and does not free the next holder.
 pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-late"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));

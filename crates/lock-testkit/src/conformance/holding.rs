@@ -72,7 +72,7 @@ pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// Whoever was forced out learns of it by the next renewal, and its release does not free the next holder.
+/// A holder that was forced out learns it at its next renewal, and its release does not free the next holder.
 pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "forced-out").await;
     let guard = get(&team.lock_a()).await;
@@ -93,7 +93,7 @@ pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
     assert_eq!(forced, ForceReleaseOutcome::NotHeld);
 }
 
-/// Whoever shuts down gives back what it holds, its guards know, and it acquires nothing more.
+/// A factory that shuts down releases what it holds, ends its holds, and acquires nothing more.
 pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     let team = Team::new(h, "shutdown").await;
     let guard = get(&team.lock_a()).await;

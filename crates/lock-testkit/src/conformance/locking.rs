@@ -61,7 +61,7 @@ pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// Whoever gets a lock later has a greater token, in whatever process.
+/// A later holder has a greater token, in every process.
 pub async fn tokens_grow_over_factories(h: &impl Harness) {
     let team = Team::new(h, "tokens").await;
     let mut last = 0;

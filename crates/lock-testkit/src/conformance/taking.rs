@@ -15,7 +15,7 @@ pub async fn a_free_lock_is_granted(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Another lease is told that the lock is busy, and for how long.
+/// Another lease gets `Busy`, with the remaining time.
 pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("busy"));
     Contender::new(&store.backend).take(&name, LONG).await;

@@ -20,7 +20,7 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     }
 }
 
-/// The end of a lease nobody released does not start the tokens anew.
+/// The end of a lease that was not released does not restart the tokens.
 pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-end"));
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;

@@ -44,7 +44,7 @@ impl Op {
     ];
 }
 
-/// What goes wrong with one call. Nothing times out by itself: whoever calls does.
+/// A fault of one call. The backend has no time-outs; its callers have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing: a place holder in a script, so that "the third call fails" can be said.
