@@ -125,7 +125,8 @@ impl Cleanup {
         let answer = sent.answer.map(|reply| {
             self.shared.learn(sent.node, sent.at, reply.now);
             (node.wanted, node.failures) = (false, 0);
-            let proof = self.record.released(sent.node, sent.release, reply.now);
+            let found = matches!(reply.outcome, Released::Released { .. });
+            let proof = self.record.released(sent.node, sent.release, reply.now, found);
             node.proof_at = proof.map_or(now, |at| now + at.since(reply.now) + Duration::from_millis(1));
             reply.outcome
         });
@@ -167,7 +168,7 @@ impl Cleanup {
         let backend = self.shared.nodes[node].backend.clone();
         let (name, lease, notify) = (self.record.name.clone(), self.record.lease, self.notify);
         let request = ReleaseRequest { name, lease, depth_left: 0, notify };
-        async move { Sent { node, release, at, answer: backend.release(request).await } }
+        async move { Sent { node, release, at, answer: backend.free(request).await } }
     }
 }
 

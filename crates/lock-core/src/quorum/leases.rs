@@ -171,8 +171,14 @@ impl LeaseRecord {
     }
 
     /// It was executed; see [`Residue::released`].
-    pub(super) fn released(&self, node: usize, release: Release, executed: ServerTime) -> Option<ServerTime> {
-        lock(&self.state).residues[node].released(release, executed)
+    pub(super) fn released(
+        &self,
+        node: usize,
+        release: Release,
+        executed: ServerTime,
+        found: bool,
+    ) -> Option<ServerTime> {
+        lock(&self.state).residues[node].released(release, executed, found)
     }
 
     pub(super) fn is_clean(&self, node: usize) -> bool {

@@ -1,7 +1,7 @@
 //! What a store must be able to do to be a node of a quorum.
 
 use crate::{
-    backend::{Backend, BackendError, Floor, Retention, Subscriptions},
+    backend::{Backend, BackendError, Floor, ReleaseRequest, Released, Reply, Retention, Subscriptions},
     ids::LeaseId,
     name::LockName,
     time::ServerTime,
@@ -32,6 +32,13 @@ pub trait QuorumNode: Backend + Subscriptions {
 
     /// Sets a lease that this node lost while a majority kept it, and raises the counter to the end of its range.
     async fn heal(&self, healing: Healing) -> Result<NodeReply<Healed>, BackendError>;
+
+    /// Frees a lease, as [`Backend::release`] does with a depth of 0.
+    ///
+    /// A store that gathers requests must not let a later proposal overtake it: the proposal would find the lease still there.
+    async fn free(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.release(request).await
+    }
 
     /// Checks that the store may be a node: a master of its own, without automatic failover.
     async fn verify(&self) -> Result<(), BackendError>;

@@ -1,15 +1,16 @@
 //! What may be left of one lease on one node, and the releases after which nothing can be.
 //!
 //! A proposal or a heal that was not answered may be executed later, up to its `not_after`. A release proves that nothing is
-//! left only if nothing was under way when it was sent, or if it was executed after the last `not_after`, both by the clock of
-//! the node.
+//! left only if nothing was under way when it was sent; if it was executed after the last `not_after`, both by the clock of
+//! the node; or if it found the lease that only one request can have set: each is executed once.
 
 use crate::time::ServerTime;
 
 /// What is known of one lease on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Residue {
-    /// Requests under way that may set the lease.
+    /// Requests that may have set the lease, and those of them under way.
+    requests: u32,
     unanswered: u32,
     /// The outcome of an answered request is unknown.
     unknown: bool,
@@ -38,6 +39,7 @@ pub enum Outcome {
 pub struct Release {
     /// It proves that nothing is left only if it is executed after this time.
     after: Option<ServerTime>,
+    requests: u32,
     sets: u32,
 }
 
@@ -45,6 +47,7 @@ impl Residue {
     /// A request was sent that may set the lease until `not_after`.
     pub fn sent(&mut self, not_after: ServerTime) {
         self.is_over = false;
+        self.requests += 1;
         self.unanswered += 1;
         self.not_after = self.not_after.max(not_after);
     }
@@ -81,12 +84,15 @@ impl Residue {
     /// A release is sent now.
     #[must_use]
     pub fn release(&self) -> Release {
-        Release { after: self.is_open().then_some(self.not_after), sets: self.sets }
+        let after = self.is_open().then_some(self.not_after);
+        Release { after, requests: self.requests, sets: self.sets }
     }
 
-    /// A release was executed at this time of the node. Returns the time after which another one must be executed.
-    pub fn released(&mut self, release: Release, executed: ServerTime) -> Option<ServerTime> {
-        let proves = release.after.is_none_or(|not_after| executed > not_after);
+    /// A release was executed at this time of the node, and found the lease or did not. Returns the time after which another one
+    /// must be executed.
+    pub fn released(&mut self, release: Release, executed: ServerTime, found: bool) -> Option<ServerTime> {
+        let was_last = found && (release.requests, self.requests) == (1, 1);
+        let proves = was_last || release.after.is_none_or(|not_after| executed > not_after);
         self.is_over |= proves && release.after.is_some();
         // A grant that was answered meanwhile may have been executed after the release.
         self.released = self.released.max(release.sets);
@@ -117,7 +123,7 @@ mod tests {
         residue.sent(LATER);
         residue.answered(Outcome::Set);
         let release = residue.release();
-        assert_eq!(residue.released(release, NOW), None);
+        assert_eq!(residue.released(release, NOW, false), None);
         assert!(residue.is_clean());
     }
 
@@ -127,10 +133,10 @@ mod tests {
         residue.sent(NOW);
         residue.answered(Outcome::Unknown);
         let release = residue.release();
-        assert_eq!(residue.released(release, NOW), Some(NOW));
+        assert_eq!(residue.released(release, NOW, false), Some(NOW));
         assert!(!residue.is_clean(), "the proposal may be executed behind the release");
         let release = residue.release();
-        assert_eq!(residue.released(release, LATER), None);
+        assert_eq!(residue.released(release, LATER, false), None);
         assert!(residue.is_clean());
     }
 
@@ -140,11 +146,35 @@ mod tests {
         residue.sent(LATER);
         let release = residue.release();
         residue.answered(Outcome::Set);
-        assert_eq!(residue.released(release, NOW), None, "at once, since nothing is under way");
+        assert_eq!(residue.released(release, NOW, false), None, "at once, since nothing is under way");
         assert!(!residue.is_clean(), "the grant may have been executed after the release");
         let release = residue.release();
-        residue.released(release, NOW);
+        residue.released(release, NOW, false);
         assert!(residue.is_clean());
+    }
+
+    #[test]
+    fn release_that_finds_the_lease_of_the_only_request_proves_it() {
+        let mut residue = Residue::default();
+        residue.sent(LATER);
+        let release = residue.release();
+        assert_eq!(residue.released(release, NOW, true), None);
+        assert!(residue.is_clean(), "the proposal was executed before the release");
+        residue.answered(Outcome::Set);
+        assert!(residue.is_clean());
+    }
+
+    #[test]
+    fn release_that_finds_the_lease_of_one_of_two_requests_proves_nothing() {
+        for between in [false, true] {
+            let mut residue = Residue::default();
+            residue.sent(LATER);
+            let early = residue.release();
+            residue.sent(LATER);
+            let release = if between { early } else { residue.release() };
+            assert_eq!(residue.released(release, NOW, true), Some(LATER));
+            assert!(!residue.is_clean(), "the other one may be executed behind the release");
+        }
     }
 
     #[test]
@@ -152,7 +182,7 @@ mod tests {
         let mut residue = Residue::default();
         residue.sent(NOW);
         let release = residue.release();
-        residue.released(release, LATER);
+        residue.released(release, LATER, false);
         residue.answered(Outcome::Set);
         assert!(residue.is_clean(), "it was executed before the release");
     }

@@ -8,7 +8,7 @@ use crate::{
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
     pipeline::millis,
-    script::{EXTEND, HEAL, PROPOSE, Script, Words},
+    script::{EXTEND, HEAL, PROPOSE, RELEASE, Script, Words},
     script_reply::ScriptReply,
     shared::Shared,
 };
@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
     LockName,
-    backend::{BackendError, BackendErrorKind, Retention},
+    backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply, Retention},
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
 };
 use std::borrow::Cow;
@@ -75,6 +75,18 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             words.extend(arguments.map(Cow::Owned));
         };
         Ok(server.ask(&HEAL, 3, write).await?.healed()?)
+    }
+
+    /// Without the pipeline: behind calls that a slow node has not answered, it would gather releases while proposals go on.
+    async fn free(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        let server = self.node()?;
+        let channel = match r.notify {
+            NotifyWaiters::Yes => keys::channel(&r.name),
+            _ => String::new(),
+        };
+        let arguments = [r.lease.to_string(), "0".to_owned(), channel, String::new()];
+        let keys = [r.name.as_str().to_owned()];
+        Ok(server.run(&RELEASE, &keys, &arguments).await?.released()?)
     }
 
     async fn verify(&self) -> Result<(), BackendError> {

@@ -62,6 +62,7 @@ pub enum Sort {
     Released {
         release: Release,
         executed: ServerTime,
+        found: bool,
     },
 }
 

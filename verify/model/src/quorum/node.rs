@@ -115,8 +115,9 @@ impl Node {
             }
             Sort::Release { release, notify } => {
                 let released = self.slot.release(now, lease, 0);
-                notifies = notify == NotifyWaiters::Yes && matches!(released, Released::Released { .. });
-                Sort::Released { release, executed: now }
+                let found = matches!(released, Released::Released { .. });
+                notifies = notify == NotifyWaiters::Yes && found;
+                Sort::Released { release, executed: now, found }
             }
             answer => answer,
         };

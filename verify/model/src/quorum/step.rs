@@ -232,7 +232,7 @@ impl QuorumWorld {
                 self.vote(config, (number, lease, node), (proposal, vote, grants, given));
                 self.release(config, number, lease, NotifyWaiters::No);
             }
-            Sort::Released { release, executed } => {
+            Sort::Released { release, executed, found } => {
                 trace.releasing = false;
                 let executed = match config.has(PlantedBug::OneClockForNodes) {
                     true => {
@@ -241,7 +241,7 @@ impl QuorumWorld {
                     }
                     false => executed,
                 };
-                trace.proof_after = trace.residue.released(release, executed);
+                trace.proof_after = trace.residue.released(release, executed, found);
                 self.release(config, number, lease, NotifyWaiters::No);
             }
             Sort::Extended { number: renewal, outcome, young } => {
