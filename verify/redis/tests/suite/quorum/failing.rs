@@ -43,7 +43,7 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
     let before = published();
     dead.iter().for_each(RedisServer::stop);
     // A lost round does not wait for all votes: a grant may be missing in one of them.
-    until("the votes are told", async || {
+    until("the votes of the living nodes arrive in time", async || {
         let error = answered("the error", locks.named("x").unwrap().try_acquire()).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
         let votes = error.backend_error().unwrap().votes();
