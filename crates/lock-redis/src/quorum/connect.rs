@@ -134,7 +134,7 @@ async fn connect<C: Client>(
         let backend = opened.unwrap_or_else(|_| begin(candidate, retention));
         (candidate.server.clone(), backend)
     });
-    let nodes = nodes.collect();
+    let nodes: Vec<_> = nodes.collect();
     all_differ(&nodes)?;
     Ok(nodes)
 }
@@ -197,7 +197,7 @@ fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
 }
 
 /// Two names of one server would give it two votes.
-fn all_differ<C: Client>(nodes: &Vec<(Server, RedisBackend<C>)>) -> Result<(), BackendError> {
+fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), BackendError> {
     let mut seen: Vec<(String, &Server)> = Vec::new();
     for (server, backend) in nodes {
         let Some(dialled) = backend.node()?.connection.standing() else { continue };

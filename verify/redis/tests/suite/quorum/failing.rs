@@ -38,18 +38,22 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
     locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
     let (dead, living) = nodes.servers().split_at(3);
     until("it is released everywhere", async || living.iter().all(|server| !has(server, "x"))).await;
+    let addresses: Vec<_> = nodes.servers().iter().map(|server| server.address().to_string()).collect();
     let published = || living.iter().map(|server| calls(server, "publish")).collect::<Vec<_>>();
     let before = published();
     dead.iter().for_each(RedisServer::stop);
-    let error = answered("the error", locks.named("x").unwrap().try_acquire()).await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unavailable);
-    let votes = error.backend_error().unwrap().votes();
-    assert_eq!(votes.len(), 5);
-    for (server, vote) in nodes.servers().iter().zip(votes.iter()) {
-        assert_eq!(*vote.node, server.address().to_string());
-        let granted = vote.kind == VoteKind::Granted;
-        assert_eq!(granted, living.iter().any(|other| other.port() == server.port()), "{vote:?}");
-    }
+    // A lost round does not wait for all votes: a grant may be missing in one of them.
+    until("the votes of the living nodes arrive in time", async || {
+        let error = answered("the error", locks.named("x").unwrap().try_acquire()).await.unwrap_err();
+        assert_eq!(error.kind(), LockErrorKind::Unavailable);
+        let votes = error.backend_error().unwrap().votes();
+        let nodes: Vec<_> = votes.iter().map(|vote| &*vote.node).collect();
+        assert_eq!(nodes, addresses);
+        let (dead, living) = votes.split_at(3);
+        assert!(dead.iter().all(|vote| matches!(vote.kind, VoteKind::Failed { .. } | VoteKind::NoAnswer)));
+        living.iter().all(|vote| vote.kind == VoteKind::Granted)
+    })
+    .await;
     until("nothing is left", async || living.iter().all(|server| !has(server, "x"))).await;
     living.iter().for_each(assert_no_lock_is_left);
     assert_eq!(published(), before, "the undo wakes nobody");
@@ -85,9 +89,10 @@ async fn an_emptied_node_is_healed_and_does_not_vote() {
     assert!(guard.is_held());
     // Without the first, only a vote of the emptied one would make a majority.
     first.stop();
-    let error = others.named("y").unwrap().try_acquire().await.unwrap_err();
-    let votes = error.backend_error().unwrap().votes();
-    assert_eq!(votes[1].kind, VoteKind::Granted, "{votes:?}");
-    assert!(matches!(votes[2].kind, VoteKind::Quarantined { .. }), "{votes:?}");
+    until("it is heard that it does not vote", async || {
+        let error = others.named("y").unwrap().try_acquire().await.unwrap_err();
+        matches!(error.backend_error().unwrap().votes()[2].kind, VoteKind::Quarantined { .. })
+    })
+    .await;
     until("nothing is left", async || nodes.servers()[1..].iter().all(|server| !has(server, "y"))).await;
 }

@@ -91,7 +91,7 @@ async fn one_server_under_two_names_has_no_two_votes() {
     }
 }
 
-/// Whoever makes the nodes without an address of all of them.
+/// Also when the nodes are made one by one.
 #[tokio::test]
 async fn a_store_of_several_servers_is_no_node() {
     let (cluster, sentinels, plain) = (RedisCluster::start(), RedisSentinels::start(), RedisServer::start());

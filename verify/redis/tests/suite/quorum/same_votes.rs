@@ -254,7 +254,7 @@ impl Run {
         });
     }
 
-    /// A node is a store like any other for whoever uses it so.
+    /// The operations of a single store work on a node as well.
     async fn acquire(&mut self, name: LockName, lease: LeaseId) {
         let (duration, not_after, retention) = (self.duration(), self.not_after(), self.retention());
         let mode = AcquireMode::New { reserve: 7, floor: None };
