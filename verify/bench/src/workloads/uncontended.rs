@@ -22,29 +22,30 @@ pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
 }
 
 pub(super) fn quorum(effort: Effort) -> Vec<Case> {
-    let ratio = |to| Ratio { metric: Metric::CycleP50, to };
-    let contestants = vec![
-        Contestant::Quorum,
-        Contestant::QuorumOneStopped,
-        Contestant::QuorumFloor,
-        Contestant::RslockQuorum,
-        Contestant::RslockQuorumOneStopped,
-    ];
-    vec![Case {
-        measurement: cycles(effort, 1, effort.long_window()),
-        contestants,
-        ratios: vec![ratio(Contestant::QuorumFloor), ratio(Contestant::Quorum)],
+    let case = |label: &str, contestants: &[Contestant], count, to: &[Contestant]| Case {
+        label: label.to_owned(),
+        measurement: cycles(effort.long_window(), effort, 1, count),
+        contestants: contestants.to_vec(),
+        ratios: to.iter().map(|to| Ratio { metric: Metric::CycleP50, to: *to }).collect(),
         ..case(effort, 1, Metric::CycleP50)
-    }]
+    };
+    let alive =
+        [Contestant::Quorum, Contestant::QuorumOneStopped, Contestant::QuorumFloor, Contestant::RslockQuorum];
+    // Nothing is counted: a cycle of rslock takes seconds.
+    let one_stopped = [Contestant::QuorumOneStopped, Contestant::RslockQuorumOneStopped];
+    vec![
+        case("1 task", &alive, Some(effort.counted_cycles()), &[Contestant::QuorumFloor, Contestant::Quorum]),
+        case("1 task, one server stopped", &one_stopped, None, &[Contestant::QuorumOneStopped]),
+    ]
 }
 
-fn cycles(effort: Effort, tasks: usize, window: Duration) -> Measurement {
+fn cycles(window: Duration, effort: Effort, tasks: usize, count: Option<usize>) -> Measurement {
     Measurement::Cycles {
         load: Load::uncontended(tasks, window),
         processes: 1,
         placement: Placement::Pinned,
         warm_up: effort.warm_up(),
-        count: Some(effort.counted_cycles()),
+        count,
     }
 }
 
@@ -52,7 +53,7 @@ fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
     Case {
         series: None,
         label: format!("{tasks} task{}", if tasks == 1 { "" } else { "s" }),
-        measurement: cycles(effort, tasks, effort.window()),
+        measurement: cycles(effort.window(), effort, tasks, Some(effort.counted_cycles())),
         contestants: CONTESTANTS.to_vec(),
         rounds: effort.rounds(),
         columns: vec![
