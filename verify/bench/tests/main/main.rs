@@ -22,7 +22,7 @@ fn every_workload_yields_figures() {
         );
     }
     let workloads = list(&report["workloads"]);
-    assert_eq!(workloads.len(), 10);
+    assert_eq!(workloads.len(), 11);
     for case in workloads.iter().flat_map(|workload| list(&workload["cases"])) {
         let rows = list(&case["rows"]);
         assert!(!rows.is_empty(), "{case:#}");

@@ -39,7 +39,9 @@ fn some_lease() -> LeaseId {
 
 /// Proposes to a node, says its vote, and releases; the node must be of this age to vote.
 async fn vote(node: &RedisBackend, min_age: Duration) -> Result<Vote, BackendError> {
-    let (name, lease) = (name("x"), some_lease());
+    let lease = some_lease();
+    // Of its own: the token is the server's time as it is known here, which may be corrected to a smaller one.
+    let name = name(&format!("x:{lease}"));
     let reply = propose(node, name.clone(), lease, min_age).await?;
     assert_eq!(reply.outcome == Vote::Quarantined, reply.age < min_age, "{reply:?}");
     let release = ReleaseRequest { name, lease, depth_left: 0, notify: NotifyWaiters::No };
