@@ -18,6 +18,8 @@ const LEASE_MS: u64 = 2_000;
 const OPTIONS: &str = "max_lease=5s";
 const PROCESSES: usize = 5;
 const TASKS: &str = "2";
+/// How often a process passes its lease on before others have their turn.
+const PASSES: &str = "8";
 /// Holds of each process while nodes are away.
 const TURNS: usize = 5;
 /// Nodes stay away for less than this beyond those turns.
@@ -27,10 +29,10 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
     let wanted = run.times(5_000, 100_000);
     let (referee, servers, mut random) = (Referee::appears(), start(), run.seed.stream());
     let url = url(addresses(&servers), OPTIONS);
-    let words = ["--hand-off", "0", "contend", "x", TASKS];
+    let words = ["--hand-off", PASSES, "contend", "x", TASKS];
     let bench = referee.bench();
     let mut contenders =
-        Contenders((0..PROCESSES).map(|_| (bench.watches(&url, LEASE_MS, &words), 0)).collect());
+        Contenders((0..PROCESSES).map(|_| Contender::of(bench.watches(&url, LEASE_MS, &words))).collect());
     contenders.take(TURNS);
     let mut failed = 0;
     while failed < 2 || contenders.holds() < wanted {
@@ -42,7 +44,8 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
         on_a_runtime(all_vote(&url, &victims, failed));
         failed += victims.len();
     }
-    let holds: Vec<_> = contenders.0.iter().map(|(_, holds)| *holds).collect();
+    let holds: Vec<_> = contenders.0.iter().map(|one| one.holds).collect();
+    let passed: usize = contenders.0.iter().map(|one| one.passed).sum();
     drop(contenders);
     let (heard, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
@@ -52,7 +55,9 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
         "10 tasks in 5 processes take one lock of a quorum of 5, while one or two nodes are killed and restart empty",
         format!("{heard} holds, {failed} nodes"),
         "no overlap, each token greater than the one before, each process has its turn at each failure",
-        format!("0 overlaps, 0 repeated, 0 smaller; a process had {least} to {most} holds"),
+        format!(
+            "0 overlaps, 0 repeated, 0 smaller; a process had {least} to {most} holds, {passed} were passed on"
+        ),
     )]
 }
 
@@ -79,16 +84,28 @@ async fn all_vote(url: &str, servers: &[Arc<RedisServer>], number: usize) {
     locks.shutdown().await;
 }
 
-/// Processes, and how many holds each of them had.
-struct Contenders(Vec<(Process, usize)>);
+struct Contenders(Vec<Contender>);
+
+/// A process, how many holds it had, and how many of them by a lease that was passed on.
+struct Contender {
+    process: Process,
+    holds: usize,
+    passed: usize,
+}
+
+impl Contender {
+    fn of(process: Process) -> Self {
+        Self { process, holds: 0, passed: 0 }
+    }
+}
 
 impl Contenders {
     /// Waits until each of them had so many more holds.
     fn take(&mut self, turns: usize) {
         self.listen();
-        let enough: Vec<_> = self.0.iter().map(|(_, holds)| holds + turns).collect();
+        let enough: Vec<_> = self.0.iter().map(|one| one.holds + turns).collect();
         let begin = Instant::now();
-        while self.0.iter().zip(&enough).any(|((_, holds), enough)| holds < enough) {
+        while self.0.iter().zip(&enough).any(|(one, enough)| one.holds < *enough) {
             assert!(begin.elapsed() < HANGS, "each process has its turn");
             sleep(Duration::from_millis(2));
             self.listen();
@@ -97,13 +114,14 @@ impl Contenders {
 
     fn holds(&mut self) -> usize {
         self.listen();
-        self.0.iter().map(|(_, holds)| holds).sum()
+        self.0.iter().map(|one| one.holds).sum()
     }
 
     fn listen(&mut self) {
-        for (process, holds) in &mut self.0 {
-            while let Some(line) = process.line_within(Duration::ZERO) {
-                *holds += usize::from(line.word() == "left");
+        for one in &mut self.0 {
+            while let Some(line) = one.process.line_within(Duration::ZERO) {
+                one.holds += usize::from(line.word() == "left");
+                one.passed += usize::from(line.word() == "inside" && line.number("passes") > 0);
             }
         }
     }
