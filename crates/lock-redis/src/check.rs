@@ -251,7 +251,13 @@ pub(crate) async fn node<T: Connection>(dialled: &Dialled<T>) -> Result<Accepted
 }
 
 fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
-    verify_server(info, Expected::QuorumNode)?;
+    let checked = verify_server(info, Expected::QuorumNode)?;
+    if let [ConnectWarning::Evicts { policy }, ..] = &checked.warnings[..] {
+        return Err(misconfigured(&format!(
+            "`maxmemory-policy {policy}` deletes leases while a node of a quorum counts as one that kept its data: set \
+             `maxmemory-policy noeviction`"
+        )));
+    }
     let run_id = info.get("run_id");
     if run_id.is_empty() || run_id.contains(char::is_whitespace) {
         return Err(misconfigured(

@@ -128,6 +128,12 @@ impl Asked {
 
 impl Extending {
     fn begin(shared: &Arc<Shared>, asked: Vec<Asked>, at: Moment) -> Self {
+        // Also a node that is not heard may carry it out.
+        for asked in &asked {
+            if let Some(record) = shared.leases.find(&asked.item.name, asked.item.lease) {
+                record.extended(asked.over + asked.item.duration);
+            }
+        }
         let coming = Gather::new();
         for (node, member) in shared.nodes.iter().enumerate() {
             let extension = |asked: &Asked| Extension {
@@ -158,7 +164,6 @@ impl Extending {
         }
         for asked in self.asked.iter().filter(|asked| asked.tally.ruling() == Some(Ruling::Yes)) {
             let Some(record) = self.shared.leases.find(&asked.item.name, asked.item.lease) else { continue };
-            record.extended(asked.over + asked.item.duration);
             if let Some(depth) = asked.item.depth {
                 record.has_depth(depth);
             }

@@ -149,7 +149,7 @@ impl LeaseRecord {
         }
     }
 
-    /// It was extended, and is over by itself at `over_at`.
+    /// It may be extended, and is then over by itself at `over_at`.
     pub(super) fn extended(&self, over_at: Moment) {
         let mut state = lock(&self.state);
         state.over_at = state.over_at.max(over_at);

@@ -52,7 +52,8 @@ pub use builder::QuorumBuilder;
 pub use member::Member;
 pub(crate) use node::TOKEN_BOUND;
 pub use node::{
-    Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, NodeReply, Proposal, QuorumNode, Vote,
+    Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, NodeReply, Proposal,
+    QuorumNode, Vote,
 };
 
 /// The decisions of a quorum, for model checkers.

@@ -13,6 +13,10 @@ use std::time::Duration;
 /// The distance, in microseconds, that a proposed token may have from the clock of a node, or from its counter above that.
 pub const MAX_CLOCK_DISTANCE: Duration = Duration::from_secs(1);
 
+/// The least time for which a node keeps a counter, whatever retention is asked for: it grants tokens up to
+/// [`MAX_CLOCK_DISTANCE`] before and behind its clock, so a counter that ends earlier would let tokens fall.
+pub const MIN_COUNTER_RETENTION: Duration = Duration::from_secs(3);
+
 /// Tokens are below this bound, so that a double can hold them.
 pub(crate) const TOKEN_BOUND: u64 = 1 << 53;
 

@@ -6,10 +6,18 @@ use super::{
 };
 use crate::{
     ids::LeaseId,
-    quorum::{Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, Proposal, TOKEN_BOUND, Vote},
+    quorum::{
+        Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal,
+        TOKEN_BOUND, Vote,
+    },
     time::ServerTime,
 };
 use std::time::Duration;
+
+/// A node remembers a counter until its clock is past every token that it would grant below.
+fn at_least(retention: Option<Duration>) -> Option<Duration> {
+    retention.map(|retention| retention.max(MIN_COUNTER_RETENTION))
+}
 
 impl Slot {
     /// Votes on a proposal. `age` is the time for which this store has kept its data.
@@ -40,7 +48,7 @@ impl Slot {
             if !is_near_clock(now, counter, p) {
                 return Vote::ClockOff;
             }
-            raise(&mut self.counter, now, p.last.get(), retention);
+            raise(&mut self.counter, now, p.last.get(), at_least(retention));
         }
         self.hold(now, p.lease, p.duration, 1);
         Vote::Granted
@@ -56,7 +64,7 @@ impl Slot {
             return Healed::Busy;
         }
         let counter = self.counter.as_ref().map_or(0, Counter::last);
-        raise(&mut self.counter, now, counter.max(h.last.get()), retention);
+        raise(&mut self.counter, now, counter.max(h.last.get()), at_least(retention));
         self.hold(now, h.lease, h.duration, h.depth);
         Healed::Set
     }

@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::{
+    backend::Retention,
     ids::{LeaseNumber, ProcessId},
+    name::LockName,
+    quorum::{Proposal, Vote},
     token::FencingToken,
 };
 use uuid::Uuid;
@@ -224,6 +227,30 @@ fn each_grant_sets_the_retention_of_the_counter() {
     assert!(!slot.is_empty(), "the counter is kept for its retention after the last grant");
     slot.expire(last + Duration::from_secs(86_400) + Duration::from_millis(1));
     assert!(slot.is_empty());
+}
+
+#[test]
+fn node_keeps_its_counter_until_lower_tokens_are_too_far_from_its_clock() {
+    let (second, retention) = (Duration::from_secs(1), Retention::For(Duration::from_secs(1)));
+    let proposal = |lease, token: ServerTime| Proposal {
+        name: LockName::new("x").unwrap(),
+        lease,
+        duration: LEASE,
+        not_after: NOW + LEASE,
+        token: FencingToken::new(token.as_micros()),
+        last: FencingToken::new(token.as_micros()),
+        floor: None,
+        min_age: Duration::ZERO,
+        retention,
+    };
+    let mut slot = Slot::default();
+    let ahead = proposal(lease(1, 1), NOW + second * 9 / 10);
+    assert_eq!(slot.propose(NOW, LEASE, &ahead, Some(second)), Vote::Granted);
+    slot.release(NOW, ahead.lease, 0);
+    let later = NOW + second * 12 / 10;
+    let behind = proposal(lease(2, 1), NOW + second * 3 / 10);
+    let counter = ahead.token.get();
+    assert_eq!(slot.propose(later, LEASE, &behind, Some(second)), Vote::Stale { counter });
 }
 
 #[test]

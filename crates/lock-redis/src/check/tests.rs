@@ -81,6 +81,9 @@ fn nodes_of_quorums_are_masters_of_their_own() {
         assert_eq!(check(&appends).expect("it is one"), AcceptedNode { run_id: run_id(), appends: true });
         let nameless = check(&server.replace("run_id:b983c153", "run_id:")).expect_err("it has no name");
         assert!(nameless.to_string().contains("use another server"), "{nameless}");
+        let evicts = format!("{server}maxmemory:1048576\r\nmaxmemory_policy:volatile-lru\r\n");
+        let evicts = check(&evicts).expect_err("it would forget leases").to_string();
+        assert!(evicts.contains("set `maxmemory-policy noeviction`"), "{evicts}");
         for (other, says) in [
             (server.replace("cluster_enabled:0", "cluster_enabled:1"), "a server of its own"),
             (server.replace("standalone", "sentinel"), "this is a sentinel"),

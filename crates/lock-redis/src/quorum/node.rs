@@ -17,7 +17,9 @@ use futures_util::future::join_all;
 use lock_core::{
     LockName,
     backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply, Retention},
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
+    quorum::{
+        Extended, Extension, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode, Vote,
+    },
 };
 use std::borrow::Cow;
 use tokio::time::Instant;
@@ -84,9 +86,12 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             NotifyWaiters::Yes => keys::channel(&r.name),
             _ => String::new(),
         };
-        let arguments = [r.lease.to_string(), "0".to_owned(), channel, String::new()];
-        let keys = [r.name.as_str().to_owned()];
-        Ok(server.run(&RELEASE, &keys, &arguments).await?.released()?)
+        let write = |_: &str, words: &mut Words| {
+            let arguments = [r.lease.to_string(), "0".to_owned(), channel.clone(), String::new()];
+            words.push(Cow::Owned(r.name.as_str().to_owned()));
+            words.extend(arguments.map(Cow::Owned));
+        };
+        Ok(server.ask(&RELEASE, 1, write).await?.released()?)
     }
 
     async fn verify(&self) -> Result<(), BackendError> {
@@ -162,5 +167,6 @@ fn write_keys(name: &LockName, words: &mut Words) {
 }
 
 fn retention<C: Client>(retention: Retention, server: &Shared<C>) -> String {
-    retention.unless(server.retention).map_or(String::new(), millis)
+    let retention = retention.unless(server.retention);
+    retention.map_or(String::new(), |retention| millis(retention.max(MIN_COUNTER_RETENTION)))
 }
