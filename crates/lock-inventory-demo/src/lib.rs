@@ -8,14 +8,20 @@
 //! | [`domain`] | what needs no IO: products, demand, the rules of the audit and of the verdict |
 //! | [`sale`] | many buyers over several shops, as tasks or as processes, and the stalled shop |
 //! | [`payment`] | the simulated system next door, which takes its time |
+//! | [`fleet`] | shop processes, pauses, kills, and servers of one's own |
+//! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and load with fixed arrivals and a journal of outcomes |
 //! | [`catalogue`], [`cli`] | the edges: a CSV file and a command line become valid values, or one clear sentence |
 //! | [`place`], [`redis`] | where the shops run, and where their locks are |
 //! | [`progress`], [`report`] | what a person sees |
 
+pub mod balancer;
 pub mod careless;
 pub mod catalogue;
 pub mod cli;
 pub mod domain;
+pub mod fleet;
+pub mod http_client;
+pub mod load;
 pub mod payment;
 pub mod place;
 pub mod progress;

@@ -5,7 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod balancer;
 mod catalogue;
+mod fleet;
+mod load;
 mod place;
 #[cfg(target_os = "linux")] // they look into /proc
 mod processes;

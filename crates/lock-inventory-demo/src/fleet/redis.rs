@@ -1,0 +1,149 @@
+//! A private Redis that can lose its data, and the keys that a run leaves on one that is not its own.
+
+use lock_fred::fred::{
+    clients::Client,
+    error::Error,
+    interfaces::ClientLike,
+    types::{Builder, ClusterHash, CustomCommand, FromValue, config::Config},
+};
+use lock_testkit::{RedisServer, TcpProxy};
+use std::{
+    env, fmt, io,
+    process::{Command, Stdio},
+    sync::Arc,
+};
+use tokio::task::{JoinError, spawn_blocking};
+
+/// How many keys one `SCAN` looks at.
+const AT_ONCE: &str = "1000";
+
+/// A `redis-server` of this process. It ends with the last clone, and with this process.
+#[derive(Debug, Clone)]
+pub struct PrivateRedis {
+    server: Arc<RedisServer>,
+}
+
+/// There is no private Redis.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivateRedisError {
+    /// The program is not installed.
+    #[error(
+        "there is no redis-server: install it (Debian: `apt-get install redis-server`, macOS: `brew install redis`), \
+         or give the address of a running one to --redis"
+    )]
+    NotInstalled(#[source] io::Error),
+    /// The server did not start.
+    #[error("the private redis-server did not start: its log is above")]
+    Start(#[source] JoinError),
+}
+
+impl PrivateRedis {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Errors
+    /// [`PrivateRedisError`] with what to install.
+    ///
+    /// # Cancel safety
+    /// Dropping this ends the server as soon as it has started.
+    pub async fn start() -> Result<Self, PrivateRedisError> {
+        // The server's own start would panic without it.
+        let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| "redis-server".into());
+        let found =
+            Command::new(binary).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        found.map_err(PrivateRedisError::NotInstalled)?;
+        let server = spawn_blocking(RedisServer::start).await.map_err(PrivateRedisError::Start)?;
+        Ok(Self { server: Arc::new(server) })
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Kills it and starts it again without its data.
+    ///
+    /// # Errors
+    /// [`PrivateRedisError`] when it does not start again.
+    ///
+    /// # Cancel safety
+    /// The restart goes on when this is dropped.
+    pub async fn restart_empty(&self) -> Result<(), PrivateRedisError> {
+        let server = Arc::clone(&self.server);
+        spawn_blocking(move || server.restart_empty()).await.map_err(PrivateRedisError::Start)
+    }
+
+    /// A way to it that can be cut.
+    #[must_use]
+    pub fn proxy(&self) -> TcpProxy {
+        TcpProxy::start(self.server.address())
+    }
+}
+
+/// A connection to a Redis for what a run has to do there itself.
+#[derive(Clone)]
+pub struct RedisAdmin {
+    client: Client,
+}
+
+impl RedisAdmin {
+    /// Connects.
+    ///
+    /// # Errors
+    /// fred's error, without the address.
+    ///
+    /// # Cancel safety
+    /// Dropping this closes the connection.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let mut config = Config::from_url(url)?;
+        config.fail_fast = true;
+        let client = Builder::from_config(config).build()?;
+        client.init().await?;
+        Ok(Self { client })
+    }
+
+    /// Returns the server's version, such as `7.0.15`.
+    ///
+    /// # Errors
+    /// fred's error.
+    pub async fn version(&self) -> Result<String, Error> {
+        let info: String = self.command("INFO", vec!["server".to_owned()]).await?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(version.unwrap_or("of unknown version").trim().to_owned())
+    }
+
+    /// Removes all keys whose names contain `part`.
+    ///
+    /// # Errors
+    /// fred's error.
+    ///
+    /// # Cancel safety
+    /// Dropping this leaves some of the keys.
+    pub async fn remove_keys(&self, part: &str) -> Result<(), Error> {
+        let pattern = format!("*{part}*");
+        let mut cursor = "0".to_owned();
+        loop {
+            let scan = [&cursor, "MATCH", &pattern, "COUNT", AT_ONCE].map(str::to_owned);
+            let (next, keys): (String, Vec<String>) = self.command("SCAN", scan.to_vec()).await?;
+            for key in keys {
+                let _: i64 = self.command("UNLINK", vec![key]).await?;
+            }
+            if next == "0" {
+                return Ok(());
+            }
+            cursor = next;
+        }
+    }
+
+    async fn command<R: FromValue>(&self, name: &'static str, arguments: Vec<String>) -> Result<R, Error> {
+        self.client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), arguments).await
+    }
+}
+
+impl fmt::Debug for RedisAdmin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the client: its configuration may have a password.
+        f.debug_struct("RedisAdmin").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! All shops of a run, behind one list of servers.
+
+use super::{FleetError, ShopCommand, ShopProcess, ShopState};
+use crate::balancer::Servers;
+use futures_util::future::try_join_all;
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::time::sleep;
+
+/// How long shops may take to release their locks.
+const ORDERLY: Duration = Duration::from_secs(10);
+/// The same, when the run is given up.
+const HURRIED: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Shop processes, `shop-1` first. Dropping it ends them all.
+#[derive(Debug)]
+pub struct Fleet {
+    commands: Vec<ShopCommand>,
+    directory: PathBuf,
+    servers: Servers,
+    shops: Vec<Mutex<ShopProcess>>,
+}
+
+/// One shop, as a list shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShopStatus {
+    /// Its name.
+    pub name: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its address.
+    pub address: SocketAddr,
+    /// What it does.
+    pub state: ShopState,
+}
+
+impl Fleet {
+    /// Starts a shop with each command, side by side, waits until all are ready, and adds them to `servers`. Their logs
+    /// are in `directory`.
+    ///
+    /// # Errors
+    /// [`FleetError`] of the first that fails. The others are ended.
+    ///
+    /// # Cancel safety
+    /// Dropping this ends all that were started.
+    pub async fn start(
+        commands: Vec<ShopCommand>,
+        servers: Servers,
+        directory: &Path,
+    ) -> Result<Self, FleetError> {
+        let names: Vec<_> = (1..=commands.len()).map(|number| format!("shop-{number}")).collect();
+        let starts = names.iter().zip(&commands);
+        let starts = starts.map(|(name, command)| ShopProcess::start(command, name, directory));
+        let shops = try_join_all(starts).await?;
+        for shop in &shops {
+            servers.set(shop.name().to_owned(), shop.address());
+        }
+        let shops = shops.into_iter().map(Mutex::new).collect();
+        Ok(Self { commands, directory: directory.to_owned(), servers, shops })
+    }
+
+    /// The number of shops, ended ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shops.len()
+    }
+
+    /// Returns whether there is no shop.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.shops.is_empty()
+    }
+
+    /// Every shop.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<ShopStatus> {
+        (0..self.shops.len()).map(|index| self.status(index)).collect()
+    }
+
+    /// The shop with this index, from 0.
+    ///
+    /// # Panics
+    /// If there is none; so do the other methods.
+    #[must_use]
+    pub fn status(&self, index: usize) -> ShopStatus {
+        self.with(index, |shop| ShopStatus {
+            name: shop.name().to_owned(),
+            pid: shop.pid(),
+            address: shop.address(),
+            state: shop.state(),
+        })
+    }
+
+    /// Stops a shop (SIGSTOP).
+    pub fn pause(&self, index: usize) {
+        self.with(index, ShopProcess::pause);
+    }
+
+    /// Lets a stopped shop go on (SIGCONT).
+    pub fn resume(&self, index: usize) {
+        self.with(index, ShopProcess::resume);
+    }
+
+    /// Kills a shop (SIGKILL); it is gone when this returns.
+    pub fn kill(&self, index: usize) {
+        self.with(index, ShopProcess::kill);
+    }
+
+    /// Waits until a shop stands still or has ended, for at most `limit`, and returns its state then.
+    pub async fn stopped(&self, index: usize, limit: Duration) -> ShopState {
+        let begin = Instant::now();
+        loop {
+            let state = self.with(index, ShopProcess::state);
+            if state != ShopState::Running || begin.elapsed() >= limit {
+                return state;
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Starts a shop again, at a new address; kills it first if it runs.
+    ///
+    /// # Errors
+    /// [`FleetError`] when it does not start; the shop stays ended.
+    ///
+    /// # Cancel safety
+    /// Dropping this leaves the shop ended.
+    pub async fn revive(&self, index: usize) -> Result<(), FleetError> {
+        self.kill(index);
+        let name = self.with(index, |shop| shop.name().to_owned());
+        let shop = ShopProcess::start(&self.commands[index], &name, &self.directory).await?;
+        self.servers.set(name, shop.address());
+        self.with(index, |old| *old = shop);
+        Ok(())
+    }
+
+    /// Ends all shops in order and waits for them. Those that were killed before are not waited for.
+    ///
+    /// # Errors
+    /// [`FleetError`] of the first shop that did not end with success within 10 s.
+    ///
+    /// # Cancel safety
+    /// Dropping this gives the shops 2 s.
+    pub async fn stop(self) -> Result<(), FleetError> {
+        let running: Vec<_> = (0..self.shops.len())
+            .filter(|index| self.with(*index, ShopProcess::state) != ShopState::Ended)
+            .collect();
+        self.ask_to_end();
+        let begin = Instant::now();
+        while !self.have_ended() && begin.elapsed() < ORDERLY {
+            sleep(LOOK).await;
+        }
+        for index in running {
+            self.with(index, |shop| {
+                if shop.ended().is_none() {
+                    shop.kill();
+                }
+                match shop.ended() {
+                    Some(status) if !status.success() => {
+                        Err(FleetError::Ended { name: shop.name().to_owned(), status, log: shop.log() })
+                    }
+                    _ => Ok(()),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn ask_to_end(&self) {
+        (0..self.shops.len()).for_each(|index| self.with(index, ShopProcess::ask_to_end));
+    }
+
+    fn have_ended(&self) -> bool {
+        (0..self.shops.len()).all(|index| self.with(index, |shop| shop.ended().is_some()))
+    }
+
+    fn with<R>(&self, index: usize, f: impl FnOnce(&mut ShopProcess) -> R) -> R {
+        f(&mut self.shops[index].lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Fleet {
+    /// Blocks its thread, mostly for some milliseconds: what comes next may remove the database, or end this program.
+    fn drop(&mut self) {
+        self.ask_to_end();
+        let begin = Instant::now();
+        while !self.have_ended() && begin.elapsed() < HURRIED {
+            thread::sleep(LOOK);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Reused HTTP/1 connections to one server, which say of each failure whether the request may have been delivered.
+
+use http::{HeaderValue, Request, Response, header::HOST};
+use hyper::{
+    body::{Body, Incoming},
+    client::conn::http1::{SendRequest, handshake},
+};
+use hyper_util::rt::TokioIo;
+use std::{
+    error::Error,
+    fmt, io,
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+};
+use tokio::net::TcpStream;
+
+type Cause = Box<dyn Error + Send + Sync>;
+
+/// A client of one server.
+pub struct HttpClient<B> {
+    server: SocketAddr,
+    connections: Mutex<Vec<SendRequest<B>>>,
+}
+
+/// A failed exchange.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError<B> {
+    /// The server does not have any byte of the request, which may be sent elsewhere.
+    #[error("could not reach the server")]
+    NotSent {
+        /// The request.
+        request: Box<Request<B>>,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The connection failed after the request was sent in part: the server may have carried it out.
+    #[error("the connection ended before the response")]
+    Lost(#[source] hyper::Error),
+}
+
+impl<B> HttpClient<B>
+where
+    B: Body<Data: Send, Error: Into<Cause>> + Send + 'static,
+{
+    /// Creates a client of `server` without a connection.
+    #[must_use]
+    pub fn new(server: SocketAddr) -> Self {
+        Self { server, connections: Mutex::default() }
+    }
+
+    /// The address of the server.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Sends `request`, whose URI is a path, over an idle connection or a new one, and returns the head of the
+    /// response.
+    ///
+    /// # Errors
+    /// [`SendError`], which says whether the request may have been delivered.
+    ///
+    /// # Cancel safety
+    /// Dropping this closes the connection. The server may have carried out the request.
+    pub async fn send(&self, mut request: Request<B>) -> Result<Response<Incoming>, SendError<B>> {
+        if !request.headers().contains_key(HOST)
+            && let Ok(host) = HeaderValue::try_from(self.server.to_string())
+        {
+            request.headers_mut().insert(HOST, host);
+        }
+        loop {
+            let idle = self.idle();
+            let is_new = idle.is_none();
+            let mut connection = match idle {
+                Some(connection) => connection,
+                None => match self.dial().await {
+                    Ok(connection) => connection,
+                    Err(source) => return Err(SendError::NotSent { request: Box::new(request), source }),
+                },
+            };
+            let mut error = match connection.try_send_request(request).await {
+                Ok(response) => {
+                    self.with(|connections| connections.push(connection));
+                    return Ok(response);
+                }
+                Err(error) => error,
+            };
+            match error.take_message() {
+                // The server closed the connection while it was idle.
+                Some(unsent) if !is_new => request = unsent,
+                Some(unsent) => {
+                    let source = io::Error::other(error.into_error());
+                    return Err(SendError::NotSent { request: Box::new(unsent), source });
+                }
+                None => return Err(SendError::Lost(error.into_error())),
+            }
+        }
+    }
+
+    /// A connection whose last response was read to its end.
+    fn idle(&self) -> Option<SendRequest<B>> {
+        self.with(|connections| {
+            connections.retain(|connection| !connection.is_closed());
+            let idle = connections.iter().rposition(SendRequest::is_ready)?;
+            Some(connections.swap_remove(idle))
+        })
+    }
+
+    async fn dial(&self) -> io::Result<SendRequest<B>> {
+        let stream = TcpStream::connect(self.server).await?;
+        stream.set_nodelay(true)?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // It ends when the server closes, or the sender is dropped and its response was read.
+        tokio::spawn(connection);
+        sender.ready().await.map_err(io::Error::other)?;
+        Ok(sender)
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<SendRequest<B>>) -> R) -> R {
+        f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<B> fmt::Debug for HttpClient<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("server", &self.server).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,145 @@
+//! The journal: one JSON line per order, as its client saw it end.
+
+use super::Outcome;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::Path,
+};
+
+/// A line of the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The `Idempotency-Key`.
+    pub key: String,
+    /// The code of the product.
+    pub sku: String,
+    /// How many pieces.
+    pub quantity: u32,
+    /// The end.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// The `x-shop` header of the last answer: the name and the process id of the shop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The intended start, in microseconds after the begin of the run.
+    pub start_us: u64,
+    /// From the intended start to the end, in microseconds.
+    pub latency_us: u64,
+    /// How often the request was sent.
+    pub attempts: u32,
+}
+
+impl Entry {
+    /// The end, in microseconds after the begin of the run.
+    #[must_use]
+    pub fn end_us(&self) -> u64 {
+        self.start_us + self.latency_us
+    }
+}
+
+/// A journal that is being written. Dropping it flushes what it has.
+#[derive(Debug)]
+pub struct Journal {
+    file: BufWriter<File>,
+}
+
+impl Journal {
+    /// Creates the file, or empties it.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: BufWriter::new(File::create(path)?) })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub fn record(&mut self, entry: &Entry) -> io::Result<()> {
+        serde_json::to_writer(&mut self.file, entry)?;
+        self.file.write_all(b"\n")
+    }
+
+    /// Passes all lines to the system.
+    ///
+    /// # Errors
+    /// That of the system.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Reads a journal.
+///
+/// # Errors
+/// [`JournalError`] with the number of the line.
+pub fn read(path: &Path) -> Result<Vec<Entry>, JournalError> {
+    let lines = File::open(path).map(|file| BufReader::new(file).lines());
+    let mut entries = Vec::new();
+    for (index, line) in lines.map_err(JournalError::Read)?.enumerate() {
+        let line = line.map_err(JournalError::Read)?;
+        let parsed = serde_json::from_str(&line);
+        entries.push(parsed.map_err(|source| JournalError::Line { line: index + 1, source })?);
+    }
+    Ok(entries)
+}
+
+/// The journal is not readable.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The file.
+    #[error("could not read the journal")]
+    Read(#[source] io::Error),
+    /// A line.
+    #[error("journal, line {line}: not an entry of `load`")]
+    Line {
+        /// Its number, from 1.
+        line: usize,
+        /// The cause.
+        source: serde_json::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_entries_are_read_back() {
+        let outcomes = [
+            Outcome::Acknowledged { token: Some(3) },
+            Outcome::Acknowledged { token: None },
+            Outcome::Refused { reason: Outcome::STALE.into(), token: Some(3), newer: Some(4) },
+            Outcome::Unknown { reason: "timeout".into() },
+        ];
+        let entry = |outcome| Entry {
+            key: "s0-1".into(),
+            sku: "A-1".into(),
+            quantity: 2,
+            outcome,
+            server: Some("shop-1/17".into()),
+            start_us: 1_000,
+            latency_us: 250,
+            attempts: 1,
+        };
+        let entries: Vec<_> = outcomes.into_iter().map(entry).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.jsonl");
+        let mut journal = Journal::create(&path).unwrap();
+        entries.iter().for_each(|entry| journal.record(entry).unwrap());
+        drop(journal);
+        assert_eq!(read(&path).unwrap(), entries);
+    }
+
+    #[test]
+    fn line_that_is_no_entry_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal.jsonl");
+        std::fs::write(&path, "{}\n").unwrap();
+        assert_eq!(read(&path).unwrap_err().to_string(), "journal, line 1: not an entry of `load`");
+    }
+}

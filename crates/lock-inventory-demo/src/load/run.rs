@@ -1,0 +1,178 @@
+//! A load from its first order to its last answer.
+
+use super::{Entry, Journal, OrderMix, Orders, Profile, Rate, Summary, send::Sender};
+use crate::http_client::HttpClient;
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+/// A load to run.
+#[derive(Debug, Clone)]
+pub struct LoadPlan {
+    /// The shop or the balancer.
+    pub target: SocketAddr,
+    /// How orders arrive.
+    pub profile: Profile,
+    /// When the load ends.
+    pub extent: Extent,
+    /// The orders.
+    pub mix: OrderMix,
+    /// How long a client waits for one answer.
+    pub timeout: Duration,
+    /// Clients that abort their requests and repeat them.
+    pub aborts: Option<Aborts>,
+    /// The journal; none is written without a path.
+    pub journal: Option<PathBuf>,
+    /// The begin of the run, from which the journal counts.
+    pub zero: Instant,
+}
+
+/// The end of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// After so many orders.
+    Orders(u64),
+    /// No order starts after this time.
+    Time(Duration),
+}
+
+/// Clients that abort their requests and repeat them with the same key until they know the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aborts {
+    /// How many of 100 orders are aborted, at most 100.
+    pub percent: u32,
+}
+
+/// The load did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The journal could not be written.
+    #[error("could not write the journal")]
+    Journal(#[from] io::Error),
+}
+
+/// Runs a load and returns its entries in the order of their ends.
+///
+/// # Errors
+/// [`LoadError`] when the journal cannot be written.
+///
+/// # Cancel safety
+/// Dropping this drops all requests that are under way. The journal keeps what ended before.
+pub async fn run(plan: LoadPlan) -> Result<(Summary, Vec<Entry>), LoadError> {
+    let mut journal = plan.journal.as_deref().map(Journal::create).transpose()?;
+    let sender = Arc::new(Sender {
+        client: HttpClient::new(plan.target),
+        timeout: plan.timeout,
+        aborts: plan.aborts,
+        zero: plan.zero,
+    });
+    let (ended, mut ends) = mpsc::unbounded_channel();
+    let begin = Instant::now();
+    let clients = async {
+        match plan.profile {
+            Profile::Closed { clients } => {
+                closed(&plan, clients, &sender, ended).await;
+                None
+            }
+            open => arrive(&plan, open, &sender, ended).await,
+        }
+    };
+    let mut entries = Vec::new();
+    let record = async {
+        while let Some(entry) = ends.recv().await {
+            if let Some(journal) = &mut journal {
+                journal.record(&entry)?;
+            }
+            entries.push(entry);
+        }
+        journal.as_mut().map_or(Ok(()), Journal::flush)
+    };
+    let (rate, recorded) = tokio::join!(clients, record);
+    recorded?;
+    Ok((Summary::of(&entries, begin.elapsed(), rate), entries))
+}
+
+/// The open model: orders start at their times, however many are under way.
+async fn arrive(
+    plan: &LoadPlan,
+    profile: Profile,
+    sender: &Arc<Sender>,
+    ended: mpsc::UnboundedSender<Entry>,
+) -> Option<Rate> {
+    let begin = Instant::now();
+    let mut tasks = JoinSet::new();
+    let (mut sent, mut intended, mut last, mut lag) = (0_u64, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+    for (at, wish) in profile.arrivals()?.zip(Orders::new(plan.mix.clone())) {
+        intended = at;
+        if plan.extent.is_over(sent, at) {
+            break;
+        }
+        sleep_until(begin + at).await;
+        last = begin.elapsed();
+        lag = lag.max(last - at);
+        let (sender, ended) = (Arc::clone(sender), ended.clone());
+        tasks.spawn(async move {
+            let entry = sender.place(wish, begin + at).await;
+            // The receiver is there until all senders are gone.
+            let _ = ended.send(entry);
+        });
+        sent += 1;
+        while tasks.try_join_next().is_some() {}
+    }
+    drop(ended);
+    let sent = sent as f64;
+    // The last interval is that of the plan: the lateness of the last start is what differs.
+    let late = last.saturating_sub(intended);
+    let rate = (sent > 0.0).then(|| Rate {
+        requested: sent / intended.as_secs_f64(),
+        achieved: sent / (intended + late).as_secs_f64(),
+        max_lag_ms: lag.as_secs_f64() * 1e3,
+    });
+    tasks.join_all().await;
+    rate
+}
+
+/// The closed model: each client waits for its answer.
+async fn closed(plan: &LoadPlan, clients: u32, sender: &Arc<Sender>, ended: mpsc::UnboundedSender<Entry>) {
+    let begin = Instant::now();
+    let orders = Arc::new(Mutex::new((Orders::new(plan.mix.clone()), 0_u64)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..clients {
+        let (sender, ended, orders, extent) =
+            (Arc::clone(sender), ended.clone(), Arc::clone(&orders), plan.extent);
+        let next = move || {
+            let (orders, sent) = &mut *orders.lock().unwrap_or_else(PoisonError::into_inner);
+            if extent.is_over(*sent, begin.elapsed()) {
+                return None;
+            }
+            *sent += 1;
+            orders.next()
+        };
+        tasks.spawn(async move {
+            while let Some(wish) = next() {
+                let _ = ended.send(sender.place(wish, Instant::now()).await);
+            }
+        });
+    }
+    drop(ended);
+    tasks.join_all().await;
+}
+
+impl Extent {
+    fn is_over(self, sent: u64, elapsed: Duration) -> bool {
+        match self {
+            Self::Orders(orders) => sent >= orders,
+            Self::Time(time) => elapsed >= time,
+        }
+    }
+}

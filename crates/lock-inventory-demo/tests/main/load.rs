@@ -1,0 +1,116 @@
+//! The load generator before small servers: stalls are not hidden, and outcomes are those that the server gave.
+
+use axum::{Json, Router, extract::State, http::HeaderMap, response::IntoResponse, routing::post};
+use http::StatusCode;
+use lock_inventory_demo::load::{self, Aborts, Extent, LoadPlan, OrderMix, Outcome, Profile};
+use serde_json::json;
+use std::{
+    collections::BTreeMap,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    net::TcpListener,
+    sync::Mutex as AsyncMutex,
+    time::{Instant, sleep},
+};
+
+/// A shop that sells everything, one order at a time, and stalls once.
+#[derive(Debug, Default)]
+struct Shop {
+    counter: AsyncMutex<u32>,
+    keys: Mutex<BTreeMap<String, u32>>,
+    stall_at: Option<u32>,
+    stall: Duration,
+}
+
+async fn order(State(shop): State<Arc<Shop>>, headers: HeaderMap) -> impl IntoResponse {
+    let key = headers["idempotency-key"].to_str().unwrap().to_owned();
+    let mut counter = shop.counter.lock().await;
+    *counter += 1;
+    if shop.stall_at == Some(*counter) {
+        sleep(shop.stall).await;
+    }
+    *shop.keys.lock().unwrap().entry(key).or_default() += 1;
+    sleep(Duration::from_millis(1)).await;
+    (StatusCode::CREATED, [("x-shop", "shop-1/7")], Json(json!({ "token": *counter })))
+}
+
+async fn serve(shop: Shop) -> (Arc<Shop>, SocketAddr) {
+    let shop = Arc::new(shop);
+    let router = Router::new().route("/skus/{sku}/orders", post(order)).with_state(Arc::clone(&shop));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(axum::serve(listener, router).into_future());
+    (shop, address)
+}
+
+fn plan(target: SocketAddr, profile: Profile, extent: Extent) -> LoadPlan {
+    LoadPlan {
+        target,
+        profile,
+        extent,
+        mix: OrderMix { skus: vec!["A-1".into()], max_quantity: 1, keys: "k".into(), seed: 42 },
+        timeout: Duration::from_secs(30),
+        aborts: None,
+        journal: None,
+        zero: Instant::now(),
+    }
+}
+
+#[tokio::test]
+async fn stall_is_seen_by_all_orders_of_the_open_model_and_by_one_client_of_the_closed() {
+    let stall = Duration::from_secs(1);
+    let shop = || serve(Shop { stall_at: Some(50), stall, ..Shop::default() });
+    let slow = |entries: &[load::Entry]| entries.iter().filter(|entry| entry.latency_us > 300_000).count();
+
+    let (_shop, address) = shop().await;
+    let open = plan(address, Profile::Open { rate: 100.0 }, Extent::Orders(250));
+    let (_, entries) = load::run(open).await.unwrap();
+    // 70 orders arrive in the first 0.7 s of the stall.
+    assert!(slow(&entries) >= 60, "{}", slow(&entries));
+
+    let (_shop, address) = shop().await;
+    let closed = plan(address, Profile::Closed { clients: 1 }, Extent::Orders(250));
+    let (_, entries) = load::run(closed).await.unwrap();
+    assert_eq!(slow(&entries), 1, "coordinated omission");
+}
+
+#[tokio::test]
+async fn journal_has_a_line_for_every_order() {
+    let (_shop, address) = serve(Shop::default()).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("journal.jsonl");
+    let plan = LoadPlan {
+        journal: Some(path.clone()),
+        ..plan(address, Profile::Closed { clients: 8 }, Extent::Orders(100))
+    };
+    let (summary, entries) = load::run(plan).await.unwrap();
+    assert_eq!(summary.acknowledged, 100);
+    assert_eq!(load::read(&path).unwrap(), entries);
+    assert!(entries.iter().all(|entry| entry.server.as_deref() == Some("shop-1/7")));
+}
+
+#[tokio::test]
+async fn aborted_orders_are_sent_again_with_their_key() {
+    let (shop, address) = serve(Shop::default()).await;
+    let plan = LoadPlan {
+        aborts: Some(Aborts { percent: 50 }),
+        ..plan(address, Profile::Closed { clients: 8 }, Extent::Orders(200))
+    };
+    let (summary, entries) = load::run(plan).await.unwrap();
+    assert_eq!(summary.acknowledged, 200);
+    assert!(entries.iter().any(|entry| entry.attempts > 1));
+    assert_eq!(shop.keys.lock().unwrap().len(), 200, "one key per order");
+}
+
+#[tokio::test]
+async fn server_that_is_gone_refuses_every_order() {
+    let gone = plan(lock_testkit::unused_address(), Profile::Open { rate: 500.0 }, Extent::Orders(50));
+    let (summary, entries) = load::run(gone).await.unwrap();
+    let refused = Outcome::Refused { reason: "not-sent".into(), token: None, newer: None };
+    assert!(entries.iter().all(|entry| entry.outcome == refused), "{summary:?}");
+    let rate = summary.rate.unwrap();
+    assert!((rate.requested - 500.0).abs() < 1.0, "{rate:?}");
+}
