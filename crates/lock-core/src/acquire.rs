@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// How long an acquire waits, from its first poll on.
+/// The time an acquire waits, counted from its first poll.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wait {
     Once,
@@ -27,25 +27,25 @@ pub(crate) enum Wait {
     Forever,
 }
 
-/// Waits for a lock; made by [`Lock::acquire`](crate::Lock::acquire),
+/// A future that waits for a lock, returned by [`Lock::acquire`](crate::Lock::acquire),
 /// [`Lock::acquire_timeout`](crate::Lock::acquire_timeout) and [`LockGuard::reenter`].
 ///
 /// Nothing happens before the first poll. Waiters of one process are served in the order of their first poll.
 ///
 /// # Cancel safety
-/// Dropping it at any point leaves the queue, and undoes whatever the store may have granted; the waiters behind
-/// it go on. It spends tokio's cooperative budget, so a loop of acquires lets other tasks run.
+/// Dropping the future at any point leaves the queue and undoes anything that the store may have granted; waiters
+/// behind it are not affected. Polling uses tokio's cooperative budget, so a loop of acquires lets other tasks run.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireFuture {
     handle: Arc<Handle>,
     spec: LockSpec,
     wait: Wait,
-    /// Until when it waits, from the first poll on.
+    /// Set at the first poll.
     wait_policy: Option<WaitPolicy>,
     join: Option<HoldId>,
     pending: Option<PendingAcquire>,
-    /// From the first poll on. Dropped last, so that it includes what a cancellation does.
+    /// Opened at the first poll. Dropped last, so that it covers the work of a cancellation.
     span: Option<AcquireSpan>,
     done: bool,
 }
@@ -61,7 +61,7 @@ impl AcquireFuture {
 
     fn params(&mut self) -> AcquireParams {
         let shared = &**self.handle;
-        // Read at the first poll, so that `scope(lock.acquire())` works as `scope(async { lock.acquire().await })`.
+        // Read at the first poll, so that `scope(lock.acquire())` works like `scope(async { lock.acquire().await })`.
         let named = self.spec.owner.or_else(|| Owner::ambient(shared.process));
         let owner = named.unwrap_or_else(|| Owner::new(shared.process, shared.fresh_owner()));
         let entered = shared.clock.now();
@@ -74,7 +74,7 @@ impl AcquireFuture {
         AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, entered, join: self.join }
     }
 
-    /// `Ok(None)` if it was one try and another holder has the lock.
+    /// Resolves to `Ok(None)` if this is a single try and another holder has the lock.
     fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
@@ -104,7 +104,7 @@ impl AcquireFuture {
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         let result = loop {
             match ready!(self.poll_pending(cx)) {
-                // Granted, and lost again before this task got to run: nobody wants such a guard.
+                // Granted, but lost before this task ran: the guard would be useless.
                 Ok(AcquireResult::Granted(hold)) if hold.ended().is_some() => {
                     drop(self.guard(hold));
                     if self.join.is_some() {
@@ -139,7 +139,7 @@ impl AcquireFuture {
         }
     }
 
-    /// The guard of a grant; ends the wait.
+    /// Creates the guard of a grant and ends the wait.
     fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
         let pending = self.pending.take()?;
         Some(LockGuard::new(hold, pending.entry().clone(), self.spec.clone(), self.handle.clone()))
@@ -182,15 +182,15 @@ impl AcquireFuture {
 }
 
 impl LockGuard {
-    /// Acquires the lock once more for the same owner. It joins this hold: same token, same watchdog, one more
-    /// guard to release. A longer lease lengthens the hold, a shorter one does not shorten it, and a fixed lease of the
-    /// same length goes on to end when it said.
+    /// Acquires the lock again for the same owner. The new guard joins this hold: it shares the fencing token and the
+    /// watchdog, and has to be released as well. A longer lease extends the hold and a shorter one does not shorten
+    /// it. A fixed lease of the same length keeps its original end.
     ///
     /// # Errors
     /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped future leaves the depth as it was.
+    /// Cancel safe: dropping the future leaves the depth unchanged.
     pub fn reenter(&self) -> AcquireFuture {
         let spec = LockSpec { owner: Some(*self.owner()), ..self.spec.clone() };
         AcquireFuture::joining(self.handle.clone(), spec, self.hold.id())
@@ -208,7 +208,7 @@ impl Future for AcquireFuture {
     }
 }
 
-/// One try; made by [`Lock::try_acquire`](crate::Lock::try_acquire).
+/// A future that tries once to acquire a lock, returned by [`Lock::try_acquire`](crate::Lock::try_acquire).
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct TryAcquireFuture(pub(crate) AcquireFuture);

@@ -1,4 +1,4 @@
-//! Where the time comes from: the only place of this crate that reads a clock.
+//! Clocks. This is the only place of this crate that reads the time.
 
 #[cfg(feature = "test-util")]
 mod test_clock;
@@ -12,26 +12,26 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// A source of time. Leases are measured with [`now`](Clock::now); [`wall`](Clock::wall) only raises suspicion
-/// that the machine was asleep.
+/// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect a
+/// possible suspend of the machine, and as an estimate of the server's clock before its first answer.
 ///
 /// The default is [`BootClock`]. Tests that pause tokio's time use `TestClock` (feature `test-util`).
 pub trait Clock: Debug + Send + Sync + 'static {
-    /// The moment now. It must never go back, and should go on while the machine is suspended.
+    /// Returns the current moment. It must never go back, and should advance while the machine is suspended.
     fn now(&self) -> Moment;
 
-    /// The wall clock now.
+    /// Returns the current wall-clock time.
     fn wall(&self) -> ServerTime;
 }
 
-/// The boot-time clock of Linux and Android, which goes on during suspend; elsewhere the monotonic clock.
+/// The boot-time clock of Linux and Android, which advances during suspend; elsewhere the monotonic clock.
 #[derive(Debug)]
 pub struct BootClock {
     origin: Duration,
 }
 
 impl BootClock {
-    /// A clock whose [`Moment::START`] is now.
+    /// Creates a clock whose [`Moment::START`] is now.
     #[must_use]
     pub fn new() -> Self {
         Self { origin: since_boot() }
@@ -72,8 +72,8 @@ fn system_wall() -> ServerTime {
     ServerTime::from_micros(0) + since
 }
 
-/// A wall clock that was read once and goes on with the boot-time clock: it never steps back. The in-memory
-/// backend's default.
+/// A wall clock that is read once and then advances with the boot-time clock, so it never steps back. It is the
+/// default of the in-memory backend.
 #[derive(Debug)]
 pub struct SteadyClock {
     boot: BootClock,
@@ -81,7 +81,7 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// A clock that begins with the system's wall clock.
+    /// Creates a clock that begins with the system's wall clock.
     #[must_use]
     pub fn new() -> Self {
         Self { boot: BootClock::new(), wall_at_start: system_wall() }
@@ -106,7 +106,7 @@ impl Clock for SteadyClock {
 
 #[cfg(test)]
 pub(crate) mod test {
-    //! A clock for plain tests, which have no runtime.
+    //! A clock for plain tests without a runtime.
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 

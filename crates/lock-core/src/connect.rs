@@ -1,26 +1,26 @@
-//! Which backend, by URL: the kind of lock becomes a matter of configuration.
+//! Selection of a backend by URL, so that it can be configured.
 
 use crate::{backend::Store, error::LockError, memory};
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Arc};
 
-/// Makes stores of one kind from URLs; implemented by the crate of a backend.
+/// Creates stores of one kind from URLs; implemented by the crate of a backend.
 #[async_trait]
 pub trait Connector: Debug + Send + Sync + 'static {
-    /// The schemes that it serves, for example `redis` and `rediss`.
+    /// Returns the URL schemes that it serves, for example `redis` and `rediss`.
     fn schemes(&self) -> &[&'static str];
 
-    /// Makes the store.
+    /// Creates the store.
     ///
     /// # Errors
-    /// A [`LockError`] that says what to do and contains no secret of the URL.
+    /// Returns a [`LockError`] that says what to do and contains no secret of the URL.
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
 }
 
-/// The kinds of backends that a program can be configured with.
+/// The set of backends that a program can be configured with.
 ///
-/// `memory:` is a new store each time; `memory:name` is one store for all in this process who ask for that name,
-/// as long as somebody has it.
+/// `memory:` creates a new store each time. `memory:name` is shared by everyone in this process who asks for that
+/// name, as long as one of them keeps it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -38,7 +38,7 @@ pub struct Connectors {
     known: Vec<Arc<dyn Connector>>,
 }
 
-/// Schemes that this workspace serves, and the crate that does.
+/// Schemes served by this workspace, and the crates that serve them.
 const SERVED_BY: [(&str, &str); 11] = [
     ("redis", "lock-fred"),
     ("rediss", "lock-fred"),
@@ -54,14 +54,14 @@ const SERVED_BY: [(&str, &str); 11] = [
 ];
 
 impl Connectors {
-    /// Adds a kind; a later one wins over an earlier one with the same scheme.
+    /// Adds a connector. A later one overrides an earlier one with the same scheme.
     #[must_use]
     pub fn with(mut self, connector: impl Connector) -> Self {
         self.known.insert(0, Arc::new(connector));
         self
     }
 
-    /// The schemes that are known, in order.
+    /// Returns the known schemes, sorted.
     #[must_use]
     pub fn schemes(&self) -> Vec<&'static str> {
         let mut schemes: Vec<_> =
@@ -71,23 +71,23 @@ impl Connectors {
         schemes
     }
 
-    /// Makes the store of that URL.
+    /// Creates the store of that URL.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](crate::LockErrorKind::InvalidUrl) if the scheme is unknown (the text lists the
-    /// known ones and names the crate to add) or the connector refuses the rest.
+    /// [`LockErrorKind::InvalidUrl`](crate::LockErrorKind::InvalidUrl) if the scheme is unknown (the message lists
+    /// the known ones and names the crate to add) or the connector rejects the rest.
     ///
     /// # Cancel safety
-    /// Cancel safe as far as the connector is; nothing is kept here.
+    /// Cancel safe if the connector is; no state is kept here.
     pub async fn connect(&self, url: &str) -> Result<Store, LockError> {
-        // Only the scheme is ever repeated in an error: the rest may have a password.
+        // An error only ever repeats the scheme: the rest may contain a password.
         let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
         let Some(scheme) = scheme else { return Err(self.no_scheme()) };
         let (scheme, rest) = (&*scheme.to_ascii_lowercase(), &url[scheme.len()..]);
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
             Some(connector) => connector.connect(url).await,
             None if rest.starts_with("://") => Err(LockError::invalid_url(self.unknown(scheme))),
-            // It may be the first half of a password.
+            // The scheme may be the first half of a password.
             None => Err(self.no_scheme()),
         }
     }
@@ -119,7 +119,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 impl Default for Connectors {
-    /// Knows `memory:`.
+    /// Returns a set that serves `memory:`.
     fn default() -> Self {
         Self { known: vec![Arc::new(Memory)] }
     }

@@ -1,4 +1,4 @@
-//! How an acquire, a release or a connection fails.
+//! Errors of acquires, releases and connections.
 
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind},
@@ -8,10 +8,10 @@ use crate::{
 };
 use std::{error::Error, fmt, sync::Arc};
 
-/// Something about a lock did not work; [`kind`](LockError::kind) says what, to branch on.
+/// A failed lock operation; branch on its [`kind`](LockError::kind).
 ///
-/// The text is one clause that says what was attempted; the cause is in [`source`](Error::source), and `{error:#}` has
-/// both.
+/// The message is one clause that says what was attempted. The cause is in [`source`](Error::source); `{error:#}`
+/// prints both.
 #[derive(Clone)]
 pub struct LockError(Box<Inner>);
 
@@ -24,37 +24,39 @@ struct Inner {
     ambiguous: bool,
 }
 
-/// What kind of failure.
+/// The kind of a [`LockError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockErrorKind {
-    /// The text is no lock name; the source is a [`NameError`].
+    /// The string is not a valid lock name; the source is a [`NameError`].
     InvalidName,
-    /// Options do not fit together; the source is an [`OptionsError`].
+    /// The options contradict each other; the source is an [`OptionsError`].
     InvalidOptions,
-    /// The backend's URL is unknown or malformed.
+    /// The scheme of the backend's URL is unknown, or the URL is malformed.
     InvalidUrl,
     /// The waiting time passed while others held the lock.
     Timeout,
-    /// Too many acquires are under way, for this name or in this factory.
+    /// Too many acquires are in progress, for this name or in this factory.
     TooManyWaiters,
-    /// The store does not answer: for longer than the outage budget, or than the caller wanted to wait, or in one
-    /// try; the source is the last [`BackendError`], if there was one.
+    /// The store does not answer: for longer than the outage budget, for longer than the waiting time, or at the only
+    /// try. The source is the last [`BackendError`], if there was one.
     Unavailable,
-    /// The store refused: rights, a key of another type, its configuration; the source is the [`BackendError`].
+    /// The store rejected the request: permissions, a key of another type, its configuration. The source is the
+    /// [`BackendError`].
     Backend,
-    /// The hold was lost before.
+    /// The hold was already lost.
     Lost,
     /// The owner belongs to another factory.
     ForeignOwner,
     /// The factory was shut down.
     ShutDown,
-    /// There is no tokio runtime to work on, or it has no timer. (The latter is found out by a panic that is caught,
-    /// so its message is printed; under `panic = "abort"` it aborts.)
+    /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
+    /// message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
-    /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and the
-    /// release goes on in the background, so nothing is left to do for the lock. The work under it was protected unless the
-    /// lock was freed by force or the store lost its data; a resource that checks the fencing token has refused it then.
+    /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and
+    /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
+    /// the lock was released by force or the store lost its data; in that case a resource that checks the fencing
+    /// token has rejected it.
     Unconfirmed,
 }
 
@@ -125,32 +127,33 @@ impl LockError {
         this
     }
 
-    /// Whether the store may have carried out what was asked.
+    /// Sets whether the store may have applied the request.
     pub(crate) fn applied(mut self, applied: Applied) -> Self {
         self.0.ambiguous = applied == Applied::Unknown;
         self
     }
 
-    /// A backend's connector refuses a URL; `detail` says why and what to do, without secrets.
+    /// Creates the error of a connector that rejects a URL. `detail` says why and what to do, without secrets.
     #[must_use]
     pub fn invalid_url(detail: impl Into<String>) -> Self {
         Self::new(LockErrorKind::InvalidUrl).detail(detail)
     }
 
-    /// What kind of failure.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         self.0.kind
     }
 
-    /// The lock that it was about, if it was about one.
+    /// Returns the name of the lock, if the error concerns one.
     #[must_use]
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// Whether the same call may succeed later without anybody changing something. An [`Unconfirmed`](LockErrorKind::Unconfirmed)
-    /// release is not retryable: the work under the lock is done, and must not be done again because of it.
+    /// Returns `true` if the same call may succeed later without intervention. An
+    /// [`Unconfirmed`](LockErrorKind::Unconfirmed) release is not retryable: the work under the lock is done and must
+    /// not be repeated.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.0.kind {
@@ -167,14 +170,14 @@ impl LockError {
         }
     }
 
-    /// Whether the store may have carried out what was asked although it failed. An acquire of unknown outcome
-    /// is undone in the background; nothing is left to do for the caller.
+    /// Returns `true` if the store may have applied the request although it failed. An acquire of unknown outcome is
+    /// undone in the background; the caller has nothing left to do.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.0.ambiguous
     }
 
-    /// The failure of the store behind this, if there is one.
+    /// Returns the backend error that caused this, if there is one.
     #[must_use]
     pub fn backend_error(&self) -> Option<&BackendError> {
         self.0.source.as_deref()?.downcast_ref()
@@ -245,13 +248,13 @@ impl From<Unconfirmed> for LockError {
     }
 }
 
-/// Why [`Lock::run`](crate::Lock::run) has no value.
+/// The reason why [`Lock::run`](crate::Lock::run) returns no value.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lock was not acquired; the work never began.
+    /// The lock was not acquired; the work never started.
     NotAcquired(LockError),
-    /// The lock was lost while the work ran; the work was dropped, or its value cannot be trusted.
+    /// The lock was lost while the work ran. The work was dropped, or its value cannot be trusted.
     Lost(LostReason),
 }
 

@@ -1,4 +1,4 @@
-//! Where locks come from: one factory per process, with one UUID.
+//! Lock factories: one per process, each with its own UUID.
 
 #[cfg(doc)]
 use crate::error::LockErrorKind;
@@ -22,14 +22,14 @@ use crate::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// The locks of this process: a store, a process id, a worker.
+/// A factory of locks, with a store, a process id and a worker.
 ///
-/// Make one per process and clone it: clones are the same factory. Two factories in one process exclude one
-/// another, as two processes do.
+/// Create one per process and clone it: clones refer to the same factory. Two factories in one process exclude each
+/// other, as two processes do.
 ///
-/// No runtime is needed to make one, so it may be a `static`. Its worker, the task that renews and releases, is
-/// started by the first acquire, in the tokio runtime of that acquire; a factory that is used from several runtimes
-/// has one in each.
+/// No runtime is needed to create one, so it may be a `static`. Its worker, the task that renews and releases, is
+/// started by the first acquire, in the tokio runtime of that acquire. A factory that is used from several runtimes
+/// has one worker in each.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -44,22 +44,22 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// ```
 ///
 /// # Dropping
-/// When the last of factory, locks and guards is dropped, guards that were just dropped are still released in the
-/// background, if the runtime lives; otherwise leases end by themselves. [`shutdown`](Self::shutdown) waits and
-/// tells.
+/// When the last of factory, locks and guards is dropped, guards dropped shortly before are still released in the
+/// background if the runtime is alive; otherwise their leases expire by themselves. [`shutdown`](Self::shutdown)
+/// waits for the releases and reports those that failed.
 #[derive(Debug, Clone)]
 pub struct LockFactory {
     handle: Arc<Handle>,
 }
 
 impl LockFactory {
-    /// A factory with default options.
+    /// Creates a factory with default options.
     #[must_use]
     pub fn new(store: impl Into<Store>) -> Self {
         Self::with_parts(LockFactoryBuilder::new(store.into()))
     }
 
-    /// A factory with options; see [`LockFactoryBuilder`].
+    /// Returns a builder for a factory with other options; see [`LockFactoryBuilder`].
     pub fn builder(store: impl Into<Store>) -> LockFactoryBuilder {
         LockFactoryBuilder::new(store.into())
     }
@@ -86,11 +86,12 @@ impl LockFactory {
         Self { handle: driver::start(parts) }
     }
 
-    /// The lock of that name, without any IO.
+    /// Returns the lock of that name, without any IO.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidName`] with a [`NameError`] that says which rule is broken; [`LockErrorKind::InvalidOptions`]
-    /// if the terms of a factory made by [`new`](Self::new) exceed what its backend accepts.
+    /// [`LockErrorKind::InvalidName`] with a [`NameError`] that names the violated rule;
+    /// [`LockErrorKind::InvalidOptions`] if the terms of a factory made by [`new`](Self::new) exceed what its backend
+    /// accepts.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
         N: TryInto<LockName>,
@@ -105,18 +106,19 @@ impl LockFactory {
         self.handle.options
     }
 
-    /// Checks that locks of this factory accept these options, for libraries that take options before they know a name.
+    /// Checks that locks of this factory accept these options, for libraries that take options before they know a
+    /// name.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits.
+    /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits.
     #[doc(hidden)]
     pub fn check_options(&self, options: &LockOptions) -> Result<(), LockError> {
         self.handle.terms(options)?;
         Ok(())
     }
 
-    /// Whether [`acquire_timeout`](Lock::acquire_timeout) may be asked to wait so long: for those who set a wait up before
-    /// they use it.
+    /// Checks that [`acquire_timeout`](Lock::acquire_timeout) accepts this wait, for libraries that configure a wait
+    /// before they use it.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`] above [`Limits::max_wait`].
@@ -125,30 +127,30 @@ impl LockFactory {
         Ok(self.handle.limits.check_wait(wait)?)
     }
 
-    /// A fresh owner, for re-entry; see [`Owner`].
+    /// Creates a new owner, for re-entry; see [`Owner`].
     #[must_use]
     pub fn owner(&self) -> Owner {
         Owner::new(self.handle.process, self.handle.fresh_owner())
     }
 
-    /// The UUID by which stores tell this process from others.
+    /// Returns the UUID by which stores tell this process from others.
     #[must_use]
     pub fn process_id(&self) -> ProcessId {
         self.handle.process
     }
 
-    /// The clock that leases are measured with.
+    /// Returns the clock that measures leases.
     #[doc(hidden)]
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.handle.clock
     }
 
-    /// Returns the holder of a name in the store, and the holder and the waiters in this process.
+    /// Returns the holder of a name according to the store, and the holder and the waiters in this process.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store fails, or does
-    /// not answer within the operation timeout.
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
+    /// fails or does not answer within the operation timeout.
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
@@ -165,16 +167,17 @@ impl LockFactory {
         Ok(Inspection { stored, local: self.handle.local_view(&name) })
     }
 
-    /// Frees a lock by force: looks up the holder, and frees the lock if that one still holds it. The holder
-    /// learns of it by its next renewal, at the latest at its deadline; its late writes are stopped by the
-    /// fencing token alone.
+    /// Releases a lock by force: looks up the holder, and frees the lock if that holder still has it. The holder
+    /// notices at its next renewal, or at its deadline at the latest. Only the fencing token prevents its late
+    /// writes.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store fails; it may
-    /// then have been freed.
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
+    /// fails; the lock may then have been freed.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have freed the lock; repeating it frees no later holder unseen.
+    /// A dropped call may or may not have freed the lock. Repeating the call is safe: it only frees the holder that
+    /// it finds.
     pub async fn force_release<N>(&self, name: N) -> Result<ForceReleaseOutcome, LockError>
     where
         N: TryInto<LockName>,
@@ -187,7 +190,7 @@ impl LockFactory {
         let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
         let freed = self.in_time(&name, Applied::Unknown, self.handle.backend.force_release(request));
         let reply = freed.await?;
-        // If it was ours, the holder is told at once instead of at its next renewal.
+        // If the hold was ours, the holder learns of it at once instead of at its next renewal.
         self.handle.suspect(&name);
         Ok(match reply.outcome {
             ForceReleased::Released => ForceReleaseOutcome::Released { lease },
@@ -200,7 +203,8 @@ impl LockFactory {
         inspected.await.map(|reply| reply.outcome)
     }
 
-    /// `overdue` says what is known of a call that is not answered in time.
+    /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in
+    /// time.
     async fn in_time<T>(
         &self,
         name: &LockName,
@@ -219,7 +223,7 @@ impl LockFactory {
         }
     }
 
-    /// How many names this process holds or waits for; zero when nothing is left of past work.
+    /// Returns the number of names that this process holds or waits for; zero once all past work is cleaned up.
     #[must_use]
     pub fn active_locks(&self) -> usize {
         self.handle.active_locks()
@@ -228,24 +232,24 @@ impl LockFactory {
     /// Shuts the factory down, within 10 s; see [`shutdown_within`](Self::shutdown_within).
     ///
     /// # Cancel safety
-    /// A dropped call goes on in the background; calling again waits for the rest.
+    /// If the future is dropped, the shutdown continues in the background; call it again to wait for the rest.
     pub async fn shutdown(&self) -> ShutdownReport {
         self.shutdown_within(SHUTDOWN).await
     }
 
     /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
-    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. It completes as soon as the
-    /// store has confirmed every release, and after `within` at the latest; the report names the locks whose release was
-    /// not confirmed by then. Their leases end by themselves.
+    /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. Completes once the store
+    /// has confirmed every release, at the latest after `within`. The report names the locks whose release was not
+    /// confirmed by then; their leases expire by themselves.
     ///
     /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
-    /// It does not wait for work under locks, which learns of it as of any loss. To drain, stop taking in work, await
-    /// your tasks, then shut down.
+    /// It does not wait for work under locks, which is notified as of any other loss. To drain, stop accepting work,
+    /// await your tasks, then shut down.
     ///
     /// # Cancel safety
-    /// A dropped call goes on in the background, as long as the runtime lives and at most for 10 s or `within`, whichever
-    /// is longer; calling again waits for the rest.
+    /// If the future is dropped, the shutdown continues in the background, as long as the runtime lives and for at
+    /// most 10 s or `within`, whichever is longer; call it again to wait for the rest.
     pub async fn shutdown_within(&self, within: Duration) -> ShutdownReport {
         self.handle.shut_down(within).await
     }
@@ -259,7 +263,7 @@ where
     Ok(name.try_into().map_err(NameError::from)?)
 }
 
-/// The options of a factory.
+/// Options of a [`LockFactory`].
 ///
 /// | option | default |
 /// | --- | --- |
@@ -303,13 +307,13 @@ impl LockFactoryBuilder {
         }
     }
 
-    /// The terms of locks that do not choose their own.
+    /// Sets the options of locks that do not choose their own.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The bounds of this factory.
+    /// Sets the limits of this factory.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -321,15 +325,15 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// The clock that leases are measured with. Under tokio's paused time this must be a
-    /// `TestClock` (feature `test-util`). With a clock of your own, leases are renewed by the runtime's timer alone; with the
-    /// default, a thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
+    /// Sets the clock that measures leases. Under tokio's paused time this must be a `TestClock` (feature
+    /// `test-util`). With a custom clock, leases are renewed by the runtime's timer alone. With the default clock, a
+    /// thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// For simulations: this process id, and these numbers as lease ids and jitter, so that a run can be repeated.
+    /// Sets the process id and a source of lease ids and jitter, so that a simulation can be repeated.
     #[cfg(feature = "__internal")]
     #[doc(hidden)]
     pub fn repeatable(
@@ -342,11 +346,11 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Makes the factory, without any IO.
+    /// Creates the factory, without any IO.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if the options do not fit together or exceed the limits, or those of the
-    /// backend.
+    /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits of the factory or
+    /// its backend.
     pub fn build(self) -> Result<LockFactory, LockError> {
         self.limits.check()?;
         self.limits.terms(&self.options)?;

@@ -1,15 +1,15 @@
-//! A map for keys that nearly always rise, such as the ids of waiters in the order of their arrival.
+//! A map for keys that nearly always increase, such as the ids of waiters in the order of their arrival.
 
 use std::collections::VecDeque;
 
-/// The room that an emptied map keeps. A `BTreeMap` would keep a leaf of 11 entries for each held lock and allocate it with
-/// the first insertion.
+/// The capacity that an emptied map keeps. A `BTreeMap` would keep a leaf of 11 entries for each held lock and
+/// allocate it at the first insertion.
 const KEPT_ROOM: usize = 16;
 
 /// Entries sorted by key. The first one is stored in place, so a map of one entry allocates nothing.
 ///
-/// Inserting behind all others and removing the first one take constant time. A search is binary; an insertion or a removal
-/// in the middle moves the entries of the shorter side.
+/// Inserting after all others and removing the first entry take constant time. A search is binary; an insertion or
+/// removal in the middle moves the entries of the shorter side.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct FifoMap<K, V> {
     first: Option<(K, V)>,
@@ -24,7 +24,7 @@ impl<K, V> Default for FifoMap<K, V> {
 }
 
 impl<K: Ord, V> FifoMap<K, V> {
-    /// Inserts an entry, at its place if its key is not the highest. Returns the value that the key had before.
+    /// Inserts an entry in the order of its key. Returns the previous value of the key.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         let Some(first) = &mut self.first else {
             self.first = Some((key, value));
@@ -85,7 +85,7 @@ impl<K: Ord, V> FifoMap<K, V> {
         removed.map(|(_, value)| value)
     }
 
-    /// The entry of the lowest key.
+    /// Returns the entry with the lowest key.
     pub(crate) fn front(&self) -> Option<(&K, &V)> {
         self.first.as_ref().map(|(key, value)| (key, value))
     }
@@ -96,7 +96,7 @@ impl<K: Ord, V> FifoMap<K, V> {
         popped
     }
 
-    /// The entries by rising key.
+    /// Returns the entries by increasing key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.first.iter().chain(&self.rest).map(|(key, value)| (key, value))
     }
@@ -133,7 +133,7 @@ mod tests {
     use super::FifoMap;
     use std::collections::BTreeMap;
 
-    /// Numbers that are always the same and look like any.
+    /// Draws pseudo-random numbers from a fixed seed.
     fn draws() -> impl FnMut(u64) -> u64 {
         let mut state = 1_u64;
         move |below| {

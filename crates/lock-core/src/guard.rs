@@ -1,4 +1,4 @@
-//! The proof that a lock is held.
+//! The guard of a held lock.
 
 use crate::{
     driver::{Handle, HoldState, LockEntry},
@@ -14,15 +14,14 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A held lock. The lock is released by [`release`](Self::release), or when the guard is dropped.
 ///
-/// The watchdog renews the lease in the background. A guard does **not** prove that the lock is still held:
-/// a paused process, a dead network or a forced release end a hold from outside. Watch [`lost`](Self::lost),
-/// ask [`is_held`](Self::is_held) before steps that matter, and let the resource check
+/// The watchdog renews the lease in the background. A guard does **not** prove that the lock is still held: a paused
+/// process, a network outage or a forced release may end the hold. Watch [`lost`](Self::lost), check
+/// [`is_held`](Self::is_held) before critical steps, and let the resource check
 /// [`fencing_token`](Self::fencing_token).
 ///
 /// # Dropping
-/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the factory's worker sends
-/// the release. Prefer [`release`](Self::release) where an `.await` is possible: it says whether the lock was
-/// still held at the end.
+/// Drop never blocks, panics, allocates or does IO, inside or outside of a runtime; the factory's worker sends the
+/// release. Prefer [`release`](Self::release) in async code: it reports whether the lock was still held at the end.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -39,7 +38,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 pub struct LockGuard {
     pub(crate) hold: Hold,
     pub(crate) spec: LockSpec,
-    /// Taken out by `release`.
+    /// Taken by `release`.
     entry: Option<Arc<LockEntry>>,
     pub(crate) handle: Arc<Handle>,
 }
@@ -54,61 +53,61 @@ impl LockGuard {
         Self { hold: Hold::new(state), spec, entry: Some(entry), handle }
     }
 
-    /// The shared view of this hold: clone it, send it, keep it; it cannot release.
+    /// Returns a shareable view of this hold. It can be cloned and sent to other tasks, and cannot release the lock.
     #[must_use]
     pub fn hold(&self) -> Hold {
         self.hold.clone()
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
         self.hold.name()
     }
 
-    /// The owner of the hold. Acquiring with it re-enters.
+    /// Returns the owner of the hold. Acquiring with this owner re-enters.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         self.hold.owner()
     }
 
-    /// The number by which a resource refuses older holders; see [`FencingToken`] for how.
+    /// Returns the number by which a resource rejects older holders; see [`FencingToken`] for the use.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()
     }
 
-    /// Whether the hold is valid now; see [`Hold::is_held`].
+    /// Returns `true` if the hold is valid now; see [`Hold::is_held`].
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.hold.is_held()
     }
 
-    /// How long the hold is valid without a further renewal; zero if it ended.
+    /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
     }
 
-    /// Completes when the hold is lost: its lease ended without a renewal, the store no longer had it, it
-    /// reached `max_hold`, or the factory was shut down.
+    /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had it, it reached
+    /// `max_hold`, or the factory was shut down.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         self.hold.lost()
     }
 
-    /// Gives the lock back and says whether it was still held. If another task of this process waits for it, it may pass to
-    /// that task at once, without asking the store: [`ReleaseOutcome::HandedOn`].
+    /// Releases the lock and reports whether it was still held. If another task of this process waits for the lock,
+    /// it may pass to that task at once, without a request to the store: [`ReleaseOutcome::HandedOn`].
     ///
-    /// It waits for the store no longer than two operation timeouts; after that the release is repeated in the
-    /// background until the lease has ended by itself. A hold that was lost answers at once.
+    /// Waits for the store for at most two operation timeouts; after that the release is repeated in the background
+    /// until the lease has expired by itself. The release of a lost hold returns at once.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in time, or if its answer was lost: when the
-    /// release is repeated and finds nothing, a freed lease and a lost one look the same. The work under the lock is done: log the
-    /// error, and do not repeat the work for it.
+    /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in
+    /// time, or if its answer was lost: when a repeated release finds nothing, a released lease and a lost one look
+    /// the same. The work under the lock is done. Log the error, and do not repeat the work because of it.
     ///
     /// # Cancel safety
     /// Cancel safe: whenever the future is dropped, even before its first poll, the lock is released in the

@@ -12,7 +12,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A cloneable, read-only view of a held lock. It cannot release the lock.
 ///
-/// It may outlive the guards, and then has the reason why the hold ended.
+/// It may outlive the guards, and then reports why the hold ended.
 #[derive(Clone)]
 pub struct Hold {
     state: Arc<HoldState>,
@@ -23,61 +23,61 @@ impl Hold {
         Self { state }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.state.name
     }
 
-    /// The owner of the hold. Acquiring with it re-enters.
+    /// Returns the owner of the hold. Acquiring with this owner re-enters.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.state.owner
     }
 
-    /// The number by which a resource refuses older holders.
+    /// Returns the number by which a resource rejects older holders.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.state.token
     }
 
-    /// The id under which the store keeps the holder.
+    /// Returns the id under which the store keeps the holder.
     #[must_use]
     pub fn lease_id(&self) -> LeaseId {
         self.state.lease
     }
 
-    /// Whether the hold is valid now. After a guard was dropped this may stay `true` for the moment that the
-    /// worker needs to release it. Compares the clock and sends nothing, so the first call after a pause of this
-    /// process is right. Once `false`, always `false`.
+    /// Returns `true` if the hold is valid now. After a guard was dropped this may stay `true` until the worker has
+    /// released it. It compares the clock and sends nothing, so the first call after a pause of this process is
+    /// accurate. Once `false`, it stays `false`.
     ///
-    /// A `true` may be outdated by the next instruction; what must not be done by an outdated holder has to be
-    /// fenced ([`FencingToken`]).
+    /// A `true` may be outdated by the next instruction. Actions that an outdated holder must not take have to be
+    /// protected by the [`FencingToken`].
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.state.ensure_watchdog();
         self.state.ended().is_none()
     }
 
-    /// The time for which the hold is valid without a further renewal; zero if it ended.
+    /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.state.remaining()
     }
 
-    /// Completes when the hold has ended, and says how.
+    /// Completes when the hold has ended, with the reason.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn ended(&self) -> impl Future<Output = HoldEnd> + Send + 'static {
         let state = self.state.clone();
         state.wait_ended()
     }
 
-    /// Completes when the hold is lost; never if it is released.
+    /// Completes when the hold is lost; never completes if it is released.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         let ended = self.ended();
         async move {
@@ -92,7 +92,7 @@ impl Hold {
         self.state.id()
     }
 
-    /// Why the hold is lost, if it is. Compares the clock, as [`is_held`](Self::is_held) does.
+    /// Returns the reason of the loss, if the hold is lost. Compares the clock, as [`is_held`](Self::is_held) does.
     #[doc(hidden)]
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
@@ -102,7 +102,7 @@ impl Hold {
         }
     }
 
-    /// A token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
+    /// Returns a token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -1,27 +1,27 @@
-//! Who is who across processes: the process, and the lease that a store sees.
+//! The ids of a process and of a lease, as stores see them.
 
 use std::{fmt, num::ParseIntError, str::FromStr};
 use uuid::Uuid;
 
-/// One v4 UUID per [`LockFactory`](crate::LockFactory), and so per process: it tells holders of different
-/// processes apart.
+/// A v4 UUID per [`LockFactory`](crate::LockFactory), and so per process. It distinguishes the holders of different
+/// processes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(Uuid);
 
 impl ProcessId {
-    /// Draws a fresh one from the operating system.
+    /// Draws a random one from the operating system.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// Takes one that was drawn elsewhere, for example by a test that wants to repeat a run.
+    /// Creates the id of a given UUID, for example in a test that repeats a run.
     #[must_use]
     pub fn from_uuid(uuid: Uuid) -> Self {
         Self(uuid)
     }
 
-    /// The UUID.
+    /// Returns the UUID.
     #[must_use]
     pub fn as_uuid(&self) -> &Uuid {
         &self.0
@@ -40,10 +40,10 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// The part of a lease id that is drawn afresh for every acquire: 63 random bits of the operating system.
+/// The part of a lease id that is drawn for every acquire: 63 random bits of the operating system.
 ///
-/// Random rather than counted: a cloned virtual machine or a forked process continues with the same UUID and
-/// the same counter, would find "its own" lease in the store, and be granted a lock that its twin holds.
+/// It is random rather than counted: a cloned virtual machine or a forked process continues with the same UUID and
+/// the same counter. It would find "its own" lease in the store and be granted a lock that its twin holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LeaseNumber(u64);
 
@@ -54,15 +54,15 @@ impl LeaseNumber {
         Self(bits & (i64::MAX as u64))
     }
 
-    /// The number, at most `i64::MAX`.
+    /// Returns the number, at most `i64::MAX`.
     #[must_use]
     pub fn get(self) -> u64 {
         self.0
     }
 }
 
-/// The id under which a store keeps the holder of a lock: `<process uuid>:<number>`. Every acquire has a fresh one.
-/// Re-entry is decided in the process and never reaches the store.
+/// The id under which a store keeps the holder of a lock: `<process uuid>:<number>`. Every acquire uses a new one.
+/// Re-entry is decided in the process and does not reach the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId {
     process: ProcessId,
@@ -70,19 +70,19 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// The lease `number` of `process`.
+    /// Creates the lease id `number` of `process`.
     #[must_use]
     pub fn new(process: ProcessId, number: LeaseNumber) -> Self {
         Self { process, number }
     }
 
-    /// The process that drew it.
+    /// Returns the process that drew the id.
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.process
     }
 
-    /// The number that was drawn.
+    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> LeaseNumber {
         self.number
@@ -101,7 +101,7 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// A text is not the lease id of a process of ours; the holder is another program.
+/// The error of a string that is not a lease id of this library; the holder is another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParseLeaseIdError;

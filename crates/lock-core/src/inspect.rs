@@ -1,19 +1,19 @@
-//! What can be seen of a lock from outside.
+//! The state of a lock, as seen from outside.
 
 use crate::{backend::StoredHold, owner::Owner, token::FencingToken};
 use std::time::Duration;
 
-/// What is known of a name, in the store and in this process.
+/// The state of a name in the store and in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// What the store keeps, if anybody holds the lock.
+    /// The stored hold, if the lock is held.
     pub stored: Option<StoredHold>,
-    /// What this process knows, if it holds or waits.
+    /// The state in this process, if it holds or waits for the lock.
     pub local: Option<LocalView>,
 }
 
-/// What this process knows of a name.
+/// The state of a name in this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalView {
@@ -33,9 +33,9 @@ pub struct LocalHold {
     pub token: FencingToken,
     /// The number of its guards.
     pub depth: u32,
-    /// The time for which it is valid without renewal.
+    /// The time the hold stays valid without renewal.
     pub remaining: Duration,
-    /// A renewal failed or the clocks jumped; it is being renewed.
+    /// Set if a renewal failed or the clocks jumped, until the hold is renewed.
     pub suspect: bool,
 }
 
@@ -43,13 +43,13 @@ pub struct LocalHold {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForceReleaseOutcome {
-    /// The lock is free.
+    /// The lock was freed.
     Released {
-        /// The lease id of the former holder, as the store has it.
+        /// The lease id of the former holder, as stored.
         lease: String,
     },
-    /// The holder that was seen was gone already; its successor was not touched.
+    /// The holder that was found is already gone; its successor was not affected.
     HolderChanged,
-    /// Nobody held it.
+    /// The lock was not held.
     NotHeld,
 }

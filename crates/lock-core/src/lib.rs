@@ -1,8 +1,8 @@
 //! Distributed locks with leases, fencing tokens and explicit ownership.
 //!
-//! A [`LockFactory`] makes [`Lock`]s by name; an acquired lock is a [`LockGuard`], whose [`Hold`] can be shared;
-//! a [`Backend`](backend::Backend) stores the leases. This crate has the in-memory backend. lock-fred and lock-redis-rs have
-//! the backend on Redis, through the clients `fred` and `redis`.
+//! A [`LockFactory`] makes [`Lock`]s by name. An acquired lock is a [`LockGuard`], whose [`Hold`] can be shared. A
+//! [`Backend`](backend::Backend) stores the leases. This crate contains the in-memory backend; lock-fred and
+//! lock-redis-rs provide the Redis backend, through the clients `fred` and `redis`.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -16,16 +16,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What a lock promises
-//! At most one *valid* holder per name while the store keeps its data and clocks run at one speed within the
-//! margin. A holder that was paused past its lease learns it from its guard, but only the resource can stop its
-//! late write: see [`FencingToken`].
+//! # Guarantees
+//! There is at most one *valid* holder per name while the store keeps its data and clocks run at the same speed
+//! within the margin. A holder that was paused past its lease is notified by its guard, but only the resource can
+//! reject its late write: see [`FencingToken`].
 //!
-//! # The rules in short
-//! - Every lease ends by itself; the watchdog renews it at a third of its length ([`LockOptions`]).
-//! - The local deadline counts from *before* the request was sent; at the deadline a hold is lost, whatever the
-//!   network does, and stays lost.
-//! - Every acquisition is a fresh owner; re-entry is asked for by value ([`Owner`]).
+//! # Rules
+//! - Every lease expires by itself; the watchdog renews it at a third of its length ([`LockOptions`]).
+//! - The local deadline counts from *before* the request was sent. At the deadline a hold is lost, regardless of the
+//!   network, and stays lost.
+//! - Every acquisition is a new owner; re-entry is requested explicitly, by passing an [`Owner`].
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
 //! - All limits are finite by default ([`Limits`]).
 //!
@@ -40,8 +40,8 @@
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //!
 //! # Testing
-//! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows it. The
-//! feature `test-util` has it, for dev-dependencies:
+//! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows that time.
+//! The feature `test-util` provides it, for dev-dependencies:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
@@ -118,7 +118,7 @@ pub mod future {
     pub use crate::acquire::{AcquireFuture, TryAcquireFuture};
 }
 
-/// Helpers that the crates of this workspace share. Not covered by any promise of stability.
+/// Helpers shared by the crates of this workspace. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "otel")]
@@ -131,8 +131,7 @@ pub mod __private {
     };
 }
 
-/// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of
-/// stability.
+/// The state machine and the store rules, for model checkers and simulations. Not covered by any promise of stability.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model {

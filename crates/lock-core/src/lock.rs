@@ -1,4 +1,4 @@
-//! A lock by name: what may be asked of it.
+//! Locks by name.
 
 use crate::{
     acquire::{AcquireFuture, TryAcquireFuture, Wait},
@@ -14,18 +14,18 @@ use crate::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// A named lock of a factory; made by [`LockFactory::named`](crate::LockFactory::named) without any IO.
+/// A named lock of a factory, returned by [`LockFactory::named`](crate::LockFactory::named) without any IO.
 ///
-/// It is a handle: cheap to clone, and holding nothing. Options live on the handle, so one place can decide on
-/// them and hand it on.
+/// This is a handle: it is cheap to clone and holds nothing. Options belong to the handle, so they can be set in one
+/// place and passed on.
 ///
 /// # Fairness
-/// Waiters of one process are served in the order of their first poll. Between processes the store decides:
-/// the first request after a release wins. A process asks with one request at a time however many tasks wait in it, and passes
-/// the lease from one to the next within the budget of [`LockOptions::hand_off`].
+/// Waiters of one process are served in the order of their first poll. Between processes the store decides: the first
+/// request after a release wins. A process sends one request at a time regardless of the number of waiting tasks, and
+/// passes the lease from one task to the next within the budget of [`LockOptions::hand_off`].
 ///
 /// # Exclusion
-/// Every acquisition is a fresh owner: acquiring a lock twice in one task waits for ever, as with
+/// Every acquisition is a new owner: acquiring a lock twice in one task waits forever, as with
 /// [`tokio::sync::Mutex`]. For re-entry see [`Owner`].
 #[derive(Debug, Clone)]
 pub struct Lock {
@@ -41,14 +41,14 @@ impl Lock {
         Ok(Self { handle, spec: LockSpec { name, owner: None, terms }, options })
     }
 
-    /// The name.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.spec.name
     }
 
-    /// The lock of another name, with the same options and owner. Options are checked when they are set, so a program that
-    /// locks many names keeps one `Lock` as a template:
+    /// Returns the lock of another name, with the same options and owner. Options are checked when they are set, so a
+    /// program that locks many names keeps one `Lock` as a template:
     ///
     /// ```
     /// # use lock_core::{LockFactory, LockName, MemoryBackend};
@@ -66,22 +66,22 @@ impl Lock {
         Self { handle: self.handle.clone(), spec, options: self.options }
     }
 
-    /// The same lock with a fixed lease: nobody renews it, and the hold is lost when it is over. All other
-    /// options stay.
+    /// Returns the same lock with a fixed lease: it is not renewed, and the hold is lost when it expires. All other
+    /// options are kept.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if the lease is too short or too long, or does not fit the other options.
+    /// [`LockErrorKind::InvalidOptions`] if the lease is too short or too long, or contradicts the other options.
     pub fn with_fixed_lease(&self, lease: Duration) -> Result<Self, LockError> {
         self.with_options(self.options.fixed_lease(lease))
     }
 
-    /// The terms of this lock, to change some of them for [`with_options`](Self::with_options).
+    /// Returns the options of this lock, to change some of them for [`with_options`](Self::with_options).
     pub fn options(&self) -> LockOptions {
         self.options
     }
 
-    /// The same lock under other terms. They replace *all* terms of the factory; to change one and keep the
-    /// others, begin with [`options`](Self::options):
+    /// Returns the same lock with other options. They replace *all* options of the factory; to change one and keep
+    /// the others, begin with [`options`](Self::options):
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -93,17 +93,17 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if they do not fit together or exceed the limits.
+    /// [`LockErrorKind::InvalidOptions`] if they contradict each other or exceed the limits.
     pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
         let terms = self.handle.terms(&options).map_err(|e| LockError::from(e).of(self.name()))?;
         Ok(Self { handle: self.handle.clone(), spec: LockSpec { terms, ..self.spec.clone() }, options })
     }
 
-    /// The same lock for this owner, who re-enters what it holds. A re-entry joins the hold: its token and its
-    /// watchdog stay, a longer lease lengthens it, a shorter one does not shorten it.
+    /// Returns the same lock for this owner, which re-enters its own holds. A re-entry joins the hold: it shares its
+    /// token and its watchdog. A longer lease extends the hold; a shorter one does not shorten it.
     ///
     /// # Errors
-    /// [`LockErrorKind::ForeignOwner`] if another factory made the owner.
+    /// [`LockErrorKind::ForeignOwner`] if another factory created the owner.
     pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
         if owner.process() != self.handle.process {
             return Err(LockError::new(LockErrorKind::ForeignOwner).of(self.name()));
@@ -116,9 +116,9 @@ impl Lock {
     ///
     /// # Errors
     /// - [`LockErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
-    /// - [`LockErrorKind::Backend`] if the store refuses (rights, wrong type of key);
+    /// - [`LockErrorKind::Backend`] if the store rejects the request (permissions, wrong type of key);
     /// - [`LockErrorKind::TooManyWaiters`], [`LockErrorKind::ShutDown`], [`LockErrorKind::NoRuntime`];
-    /// - [`LockErrorKind::Lost`] if the owner still has guards of a hold of this lock that was lost.
+    /// - [`LockErrorKind::Lost`] if the owner still has guards of a lost hold of this lock.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind, in this process or in the store.
@@ -126,11 +126,11 @@ impl Lock {
         AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Forever)
     }
 
-    /// Tries once: `None` if somebody else holds the lock, or waits for it in this process (then without
-    /// asking the store: a try never overtakes a waiter).
+    /// Tries once. Returns `None` if the lock is held, or if another task of this process waits for it (then without
+    /// a request to the store: a try never overtakes a waiter).
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but at the first failure of the store; if that is
+    /// As [`acquire`](Self::acquire), but at the first failure of the store. If that is
     /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
     ///
     /// # Cancel safety
@@ -139,12 +139,12 @@ impl Lock {
         TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Once))
     }
 
-    /// Waits for the lock, but no longer than `wait` from the first poll on. Zero is one try.
+    /// Waits for the lock, but no longer than `wait` from the first poll. Zero means a single try.
     ///
     /// # Errors
-    /// [`LockErrorKind::Timeout`] if the time passes while others hold the lock or wait before this one,
-    /// [`LockErrorKind::Unavailable`] if it passes while the store does not answer; [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's
-    /// `max_wait`; otherwise as [`acquire`](Self::acquire).
+    /// [`LockErrorKind::Timeout`] if the time passes while others hold the lock or wait ahead of this caller;
+    /// [`LockErrorKind::Unavailable`] if it passes while the store does not answer; [`LockErrorKind::InvalidOptions`]
+    /// if `wait` exceeds the factory's `max_wait`; otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
@@ -152,13 +152,14 @@ impl Lock {
         AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::For(wait))
     }
 
-    /// Acquires, runs `work`, releases; drops `work` where it stands when the lock is lost.
+    /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped at its current
+    /// await.
     ///
-    /// `Ok` means that the work ended before the deadline of the hold, and that the store did not say that the hold had
-    /// ended before. A release that it does not [confirm](LockErrorKind::Unconfirmed) says nothing: the work was protected
-    /// unless the lock was freed by force or the store lost its data. So what must not be done by an outdated holder has
-    /// to be fenced with [`hold.fencing_token()`](Hold::fencing_token) all the same. Work that can fail gives its own `Result`
-    /// inside: `lock.run(…).await??`.
+    /// `Ok` means that the work ended before the deadline of the hold, and that the store did not report an earlier
+    /// end of the hold. A release that is not [confirmed](LockErrorKind::Unconfirmed) also returns `Ok`: the work was
+    /// protected unless the lock was released by force or the store lost its data. So actions that an outdated holder
+    /// must not take still have to be fenced with [`hold.fencing_token()`](Hold::fencing_token). Work that can fail
+    /// returns its own `Result`: `lock.run(…).await??`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -171,11 +172,10 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::NotAcquired`] if the work never began, [`RunError::Lost`] if the lock was lost before it
-    /// ended.
+    /// [`RunError::NotAcquired`] if the work never started, [`RunError::Lost`] if the lock was lost before it ended.
     ///
     /// # Cancel safety
-    /// Dropping it drops the work and releases the lock in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     pub async fn run<F, W>(&self, work: F) -> Result<W::Output, RunError>
     where
         F: FnOnce(Hold) -> W,
@@ -185,15 +185,15 @@ impl Lock {
         run_under(guard, work).await
     }
 
-    /// As [`run`](Self::run), but only if the lock is free: `None` if somebody else holds it, or waits for it in this
-    /// process. For periodic jobs use `lock-cron`: a lock alone is free again after a short job, and the next process runs
-    /// the job once more.
+    /// Like [`run`](Self::run), but only if the lock is free. Returns `None` if it is held, or if another task of
+    /// this process waits for it. For periodic jobs use `lock-cron`: after a short job the lock is free again, and
+    /// the next process would run the job once more.
     ///
     /// # Errors
     /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.
     ///
     /// # Cancel safety
-    /// Dropping it drops the work and releases the lock in the background.
+    /// Dropping the future drops the work and releases the lock in the background.
     pub async fn try_run<F, W>(&self, work: F) -> Result<Option<W::Output>, RunError>
     where
         F: FnOnce(Hold) -> W,
@@ -221,7 +221,7 @@ where
         return Err(RunError::Lost(reason));
     }
     match guard.release().await {
-        // The store says that the hold had ended before: the end of the work was not protected.
+        // The store reports that the hold had ended before: the end of the work was not protected.
         Ok(outcome) if !outcome.was_held() => {
             Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
         }

@@ -1,16 +1,16 @@
-//! What may be the name of a lock: parsed once at the edge, so that a [`LockName`] in hand is valid.
+//! Lock names, parsed once at the edge, so that every [`LockName`] is valid.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The prefix of what libraries built on this one lock.
+/// The prefix of the locks of libraries built on this one.
 const RESERVED: &str = "distlock:";
 
-/// The name of a lock: what contenders of all processes agree on.
+/// The name of a lock, on which all contenders agree.
 ///
-/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`.
-/// A Redis Cluster hash tag is welcome (`stock:{eu}:42`), half of one is not: either the name has no brace
-/// at all, or its first `{` is followed by at least one character and a `}`. Otherwise the keys of one
-/// lock would land in different slots.
+/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`. A Redis
+/// Cluster hash tag (`stock:{eu}:42`) is accepted if it is complete: either the name has no brace at all, or its
+/// first `{` is followed by at least one character and a `}`. Otherwise the keys of one lock would be in different
+/// slots.
 ///
 /// Cloning is cheap.
 ///
@@ -26,17 +26,17 @@ const RESERVED: &str = "distlock:";
 pub struct LockName(Arc<str>);
 
 impl LockName {
-    /// The longest name, in bytes of UTF-8.
+    /// The length of the longest name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 512;
 
-    /// The prefixes that applications may not use: `redisson_`, under which stores keep keys of their own, and `distlock:`,
-    /// for the locks of libraries that are built on this one.
+    /// The prefixes that applications must not use: `redisson_`, under which stores keep their own keys, and
+    /// `distlock:`, for the locks of libraries built on this one.
     pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
 
-    /// Checks `name` and takes it.
+    /// Parses `name`.
     ///
     /// # Errors
-    /// A [`NameError`] that says which rule is broken.
+    /// A [`NameError`] that names the violated rule.
     pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
         let name = name.as_ref();
         if name.is_empty() {
@@ -57,12 +57,12 @@ impl LockName {
         }
     }
 
-    /// The name `distlock:` + `rest`, which no user's lock can have: for libraries that are built on this one. `rest` follows
-    /// the rules of a name, and a fencing counter of such a name is kept for a minute only, so that each piece of
-    /// work may have a lock of its own.
+    /// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
+    /// follows the rules of a name. A fencing counter of such a name is kept for a minute only, so that each piece of
+    /// work can have its own lock.
     ///
     /// # Errors
-    /// A [`NameError`] that says which rule is broken.
+    /// A [`NameError`] that names the violated rule.
     pub fn reserved(rest: &str) -> Result<Self, NameError> {
         let whole = format!("{RESERVED}{rest}");
         match Self::new(rest)? {
@@ -71,20 +71,20 @@ impl LockName {
         }
     }
 
-    /// Whether it was made by [`reserved`](Self::reserved).
+    /// Returns `true` if the name was made by [`reserved`](Self::reserved).
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.0.starts_with(RESERVED)
     }
 
-    /// The name as it was given.
+    /// Returns the name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// No brace at all, or a first `{` that is followed by a non-empty tag and `}`.
+/// Returns `true` if the name has no brace, or its first `{` is followed by a non-empty tag and `}`.
 fn has_whole_hash_tag(name: &str) -> bool {
     match name.split_once('{') {
         None => !name.contains('}'),
@@ -92,28 +92,28 @@ fn has_whole_hash_tag(name: &str) -> bool {
     }
 }
 
-/// Why a text cannot be the name of a lock.
+/// The reason why a string is not a valid lock name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// The text is empty.
+    /// The string is empty.
     Empty,
-    /// The text is longer than [`LockName::MAX_BYTES`].
+    /// The string is longer than [`LockName::MAX_BYTES`].
     TooLong {
         /// Its length in bytes.
         bytes: usize,
     },
-    /// The text has a control character.
+    /// The string contains a control character.
     ControlCharacter {
-        /// The byte where it stands.
+        /// Its byte offset.
         at: usize,
     },
-    /// The text begins with a prefix that stores keep for themselves.
+    /// The string begins with a reserved prefix.
     ReservedPrefix {
-        /// That prefix.
+        /// The prefix.
         prefix: &'static str,
     },
-    /// The text has a brace that does not belong to a whole, non-empty hash tag.
+    /// The string has a brace that is not part of a complete, non-empty hash tag.
     BrokenHashTag,
 }
 

@@ -1,4 +1,4 @@
-//! What a caller may choose, and which choices fit together.
+//! Options of a lock and their validation.
 
 use crate::{
     backend::Retention,
@@ -15,21 +15,21 @@ mod tests;
 pub use error::OptionsError;
 pub use limits::Limits;
 
-/// The terms of a lock: how long its lease is, who keeps it, how long things may take.
+/// Options of a lock: the length of its lease, its renewal, and its timeouts.
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`lease`](Self::lease) | 30 s, kept alive | how long the store keeps the lock when this process dies |
-/// | [`fixed_lease`](Self::fixed_lease) | – | a lease that nobody renews: the hold ends with it |
-/// | [`renew_every`](Self::renew_every) | a third of the lease | the watchdog's interval |
-/// | [`operation_timeout`](Self::operation_timeout) | a tenth of the lease, at most 3 s | how long one request to the store may take |
-/// | [`margin`](Self::margin) | 1 % of the lease + 2 ms | by how much the local deadline precedes the end of the lease |
-/// | [`outage_budget`](Self::outage_budget) | one lease | how long backend failures are tolerated before a waiting acquire fails with `Unavailable` |
-/// | [`poll_interval`](Self::poll_interval) | 30 s | how often a waiter asks although nothing woke it |
-/// | [`max_hold`](Self::max_hold) | none | when a hold ends although the watchdog could go on |
+/// | [`lease`](Self::lease) | 30 s, renewed | the time the store keeps the lock after this process dies |
+/// | [`fixed_lease`](Self::fixed_lease) | – | a lease that is not renewed: the hold ends with it |
+/// | [`renew_every`](Self::renew_every) | a third of the lease | the interval of the watchdog |
+/// | [`operation_timeout`](Self::operation_timeout) | a tenth of the lease, at most 3 s | the timeout of one request to the store |
+/// | [`margin`](Self::margin) | 1 % of the lease + 2 ms | the time by which the local deadline precedes the end of the lease |
+/// | [`outage_budget`](Self::outage_budget) | one lease | the time backend failures are tolerated before a waiting acquire fails with `Unavailable` |
+/// | [`poll_interval`](Self::poll_interval) | 30 s | the interval at which a waiter retries without a wake-up |
+/// | [`max_hold`](Self::max_hold) | none | the time after which a hold ends despite renewals |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
-/// | [`hand_off`](Self::hand_off) | 256 times, 10 ms | how far a lease is passed on within this process |
-/// | [`retention`](Self::retention) | as the backend says | how long the store keeps the fencing counter of an unused name |
+/// | [`hand_off`](Self::hand_off) | 256 times, 10 ms | the budget for handing over a lease within this process |
+/// | [`retention`](Self::retention) | the backend's default | the time the store keeps the fencing counter of an unused name |
 ///
 /// ```
 /// use lock_core::LockOptions;
@@ -61,23 +61,24 @@ const DEFAULT_HAND_OFF: HandOffBudget = HandOffBudget { passes: 256, within: Dur
 
 /// The longest lease that a factory can accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-/// Below these, the library would do nothing but renew and give up.
+/// With shorter ones, the library would do nothing but renew and give up.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
-/// The default operation timeout grows with the lease up to this: a name stays closed for one after an attempt of unknown
-/// outcome, however long its lease.
+/// The default operation timeout grows with the lease up to this limit: after an attempt of unknown outcome a name is
+/// blocked for one timeout, however long its lease.
 const MAX_DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Below a second a counter could end while its server's clock is being set; above 100 years a store may refuse it.
+/// Below a second a counter could expire while its server's clock is being set; above 100 years a store may reject
+/// it.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-/// Tokens end at 2⁵³, in the year 2255; the last ten years before that are left to those who come after the floor.
+/// Tokens end at 2⁵³, in the year 2255; the last ten years before that are left for the tokens after the floor.
 const HIGHEST_FLOOR: FencingToken = FencingToken::new((1 << 53) - LEASE_FOR_EVER.as_secs() * 1_000_000);
 
 impl LockOptions {
-    /// The shortest lease: below it, the margins leave no time to work in.
+    /// The shortest lease. With a shorter one, the margins would leave no time to work.
     pub const MIN_LEASE: Duration = Duration::from_millis(100);
 
-    /// The defaults.
+    /// Creates the default options.
     pub const fn new() -> Self {
         Self {
             lease: Duration::from_secs(30),
@@ -94,107 +95,108 @@ impl LockOptions {
         }
     }
 
-    /// A lease of this length that the watchdog keeps alive, in whole milliseconds (the rest is cut off).
+    /// Sets the length of the lease, which the watchdog renews, in whole milliseconds (rounded down).
     ///
-    /// Shorter means that others get on sooner after a crash, and more renewals.
+    /// With a shorter lease, others can continue sooner after a crash, but renewals are more frequent.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self.fixed = false;
         self
     }
 
-    /// A lease of this length that nobody renews: the hold is lost when it is over. A re-entry does not lengthen it, unless
-    /// it asks for a longer one.
+    /// Sets the length of a lease that is not renewed: the hold is lost when it expires. A re-entry does not extend
+    /// it, unless it asks for a longer one.
     pub const fn fixed_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self.fixed = true;
         self
     }
 
-    /// How often the watchdog renews, counted from the sending of the last renewal that succeeded.
+    /// Sets the interval at which the watchdog renews, counted from the sending of the last successful renewal.
     pub const fn renew_every(mut self, interval: Duration) -> Self {
         self.renew_every = Some(interval);
         self
     }
 
-    /// How long one request to the store may take; at most a tenth of the lease. By default a tenth of the lease, and 3 s for
-    /// leases above 30 s: after an outage, this time decides how soon a lock is usable again.
+    /// Sets the timeout of one request to the store; at most a tenth of the lease. The default is a tenth of the
+    /// lease, and 3 s for leases above 30 s: after an outage, this time determines how soon a lock is usable again.
     pub const fn operation_timeout(mut self, timeout: Duration) -> Self {
         self.operation_timeout = Some(timeout);
         self
     }
 
-    /// By how much the local deadline precedes the end of the lease. It covers clocks of different speed and
-    /// the rounding of the store; raise it where clocks are slewed by more than 1 %.
+    /// Sets the time by which the local deadline precedes the end of the lease. It covers clocks of different speed
+    /// and the rounding of the store; raise it where clocks are slewed by more than 1 %.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = Some(margin);
         self
     }
 
-    /// How long the store may fail before a waiting acquire fails as
+    /// Sets the time the store may fail before a waiting acquire fails with
     /// [`Unavailable`](crate::LockErrorKind::Unavailable).
     pub const fn outage_budget(mut self, budget: Duration) -> Self {
         self.outage_budget = Some(budget);
         self
     }
 
-    /// The longest time between two tries of a waiting acquire; 30 s by default, at least 10 ms. A release wakes waiters by a
-    /// message, so this is the safety net for messages that get lost. A waiter whose subscription is not acknowledged asks
-    /// at least every 5 s.
+    /// Sets the longest time between two tries of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
+    /// waiters by a message, so this is the safety net for lost messages. A waiter whose subscription is not
+    /// acknowledged retries at least every 5 s.
     ///
-    /// Set it to 5 s where a name is shared with programs that free the lock without that message: Redisson's spin and fair
-    /// locks. Share no name with Redisson's read-write locks: they enter over a hold of ours.
+    /// Set it to 5 s if a name is shared with programs that free the lock without that message: Redisson's spin and
+    /// fair locks. Do not share a name with Redisson's read-write locks: they enter a hold of ours.
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self
     }
 
-    /// Ends a hold that lasts longer, so that a hung holder does not keep a lock for ever. Counted from the sending of the
-    /// acquire that the store granted; what a re-entry asks for changes nothing. It must be longer than the operation
-    /// timeout (3 s by default), or a grant could be over before its answer arrives.
+    /// Sets the time after which a hold ends, so that a hung holder does not keep a lock forever. It is counted from
+    /// the sending of the acquire that the store granted; re-entries do not change it. It must be longer than the
+    /// operation timeout (3 s by default), or a grant could be over before its answer arrives.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// The [`max_hold`](Self::max_hold) that was chosen, if one was.
+    /// Returns the value of [`max_hold`](Self::max_hold), if set.
     #[must_use]
     pub const fn chosen_max_hold(&self) -> Option<Duration> {
         self.max_hold
     }
 
-    /// A token that the token of the hold must exceed; for those who continue a sequence that a store has lost. A
-    /// re-entry draws no token: it is refused as [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if that of its hold
-    /// does not exceed the floor.
+    /// Sets a token that the token of the hold must exceed, to continue a sequence that a store has lost. A re-entry
+    /// draws no token: it is refused as [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the token of its
+    /// hold does not exceed the floor.
     ///
-    /// A floor ahead of the store's clock, in microseconds, puts the tokens that follow ahead of it, too. Until the clock has
-    /// caught up, they rise only as long as the store keeps its data. At most ten years below 2⁵³.
+    /// A floor ahead of the store's clock, in microseconds, puts the subsequent tokens ahead of it as well. Until the
+    /// clock has caught up, they increase only as long as the store keeps its data. At most ten years below 2⁵³.
     pub const fn token_floor(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
         self
     }
 
-    /// Sets how long the store keeps the fencing counter of the lock after its latest grant: as long as the backend says by
-    /// default; from 1 s to 100 years, or for ever.
+    /// Sets the time the store keeps the fencing counter of the lock after its latest grant: by default the backend's
+    /// own; from 1 s to 100 years, or forever.
     ///
-    /// A short time suits names that are used once, for example those of orders. Tokens keep growing after a counter has
-    /// ended, since they follow the clock of the store.
+    /// A short time suits names that are used once, for example those of orders. Tokens keep increasing after a
+    /// counter has expired, since they follow the clock of the store.
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Sets how far a lease may be passed on within this process: at most `passes` times in a row and only for `within` after
-    /// the store granted it, whichever ends first. By default 256 times and 10 ms; 0 of either turns hand-offs off.
+    /// Sets the budget for handing over a lease within this process: at most `passes` times in a row and only for
+    /// `within` after the store granted it, whichever ends first. By default 256 times and 10 ms; 0 of either
+    /// disables hand-offs.
     ///
-    /// When a guard is released while another task of this process waits for the same lock under equal options, the waiter
-    /// gets the lease with the next fencing token and without a request to the store. Such a release answers
-    /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 256 tokens for this, so a contended process
-    /// asks the store once for up to 257 holds.
+    /// When a guard is released while another task of this process waits for the same lock with equal options, the
+    /// waiter gets the lease with the next fencing token and without a request to the store. Such a release returns
+    /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 256 tokens for this, so a
+    /// contended process sends one request for up to 257 holds.
     ///
-    /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent and
-    /// another process is subscribed to the lock, this process lets the others go first for 10 ms. Fixed leases, holds whose
-    /// renewal failed, and those that end within an operation timeout are never passed on.
+    /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent
+    /// and another process is subscribed to the lock, this process lets the others go first for 10 ms. Fixed leases,
+    /// holds whose renewal failed, and holds that end within an operation timeout are never handed over.
     ///
     /// Source: Dice, Marathe, Shavit, *Lock Cohorting*, PPoPP 2012.
     pub const fn hand_off(mut self, passes: u32, within: Duration) -> Self {
@@ -202,10 +204,10 @@ impl LockOptions {
         self
     }
 
-    /// Whether the choices fit together. Every function that takes options does this.
+    /// Checks that the options do not contradict each other. Every function that takes options does this.
     ///
     /// # Errors
-    /// An [`OptionsError`] that names the relation and says what to change.
+    /// An [`OptionsError`] that names the violated relation and says what to change.
     pub fn check(&self) -> Result<(), OptionsError> {
         self.terms().map(drop)
     }
@@ -232,8 +234,8 @@ impl LockOptions {
         if operation_timeout > lease / 10 {
             return Err(OptionsError::OperationTimeoutTooLong { operation_timeout, most: lease / 10 });
         }
-        // With this, a renewal that is sent on time and fails leaves time for another: the pause before that is shorter
-        // than an operation timeout.
+        // This leaves time for a second renewal after one that is sent on time and fails: the pause before it is
+        // shorter than an operation timeout.
         let twice = operation_timeout.saturating_mul(2);
         let needed = if self.fixed { operation_timeout } else { every.saturating_add(twice) };
         if lease.saturating_sub(margin) <= needed {

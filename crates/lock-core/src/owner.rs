@@ -1,17 +1,16 @@
-//! Owners, for re-entry: passed on by value, or opened as a scope.
+//! Owners, for re-entry: passed by value, or opened as a scope.
 
 use crate::{ids::ProcessId, machine::OwnerId};
 use std::{fmt, future::Future, sync::Arc};
 
 /// The owner of a hold, for re-entry.
 ///
-/// Every acquisition is a fresh owner and therefore not re-entrant: two branches of a `join!` exclude one
-/// another as two processes do. Re-entry is asked for by value: make an owner, give it to the functions down
-/// the call stack, and each may acquire the same lock with
-/// [`with_owner`](crate::Lock::with_owner); or use [`reenter`](crate::LockGuard::reenter) where a guard is at
-/// hand. The lock is free when every guard is released.
+/// Every acquisition is a new owner and therefore not re-entrant: two branches of a `join!` exclude each other as two
+/// processes do. Re-entry is explicit: create an owner and pass it to the functions down the call stack, and each may
+/// acquire the same lock with [`with_owner`](crate::Lock::with_owner). With a guard at hand, use
+/// [`reenter`](crate::LockGuard::reenter) instead. The lock is free when every guard is released.
 ///
-/// Clones are the same owner. An owner works in the factory that made it.
+/// Clones are the same owner. An owner is only valid in the factory that created it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -41,7 +40,7 @@ impl Owner {
         Self { process, id }
     }
 
-    /// The process whose factory made it.
+    /// Returns the process whose factory created the owner.
     #[must_use]
     pub fn process(&self) -> ProcessId {
         self.process
@@ -51,11 +50,11 @@ impl Owner {
         self.id
     }
 
-    /// Runs `work` with this owner as the ambient one: every acquire inside that names no owner is this owner's,
-    /// and so re-enters.
+    /// Runs `work` with this owner as the ambient one: every acquire inside that names no owner uses it, and so
+    /// re-enters.
     ///
-    /// Mind what follows from it: branches of a `join!` inside do **not** exclude one another, and tasks that
-    /// are spawned inside do not inherit the owner. Scopes of different factories may be nested.
+    /// Branches of a `join!` inside therefore do **not** exclude each other, and tasks that are spawned inside do not
+    /// inherit the owner. Scopes of different factories may be nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -65,7 +64,7 @@ impl Owner {
     /// let lock = locks.named("account:7")?;
     /// locks.owner().scope(async {
     ///     let outer = lock.acquire().await?;
-    ///     let inner = lock.acquire().await?; // would wait for ever outside of a scope
+    ///     let inner = lock.acquire().await?; // would wait forever outside of a scope
     ///     assert_eq!(outer.fencing_token(), inner.fencing_token());
     ///     Ok(())
     /// }).await
@@ -73,13 +72,13 @@ impl Owner {
     /// ```
     ///
     /// # Cancel safety
-    /// That of `work`.
+    /// Cancel safe if `work` is.
     pub async fn scope<F: Future>(self, work: F) -> F::Output {
         let parent = AMBIENT.try_with(Clone::clone).ok();
         AMBIENT.scope(Arc::new(Ambient { owner: self, parent }), work).await
     }
 
-    /// The ambient owner of this process, if this task runs in a scope of it.
+    /// Returns the ambient owner of this process, if the task runs in one of its scopes.
     pub(crate) fn ambient(process: ProcessId) -> Option<Self> {
         AMBIENT
             .try_with(|innermost| {

@@ -1,4 +1,4 @@
-//! Where lease ids and jitter come from: the operating system, or, in a simulation, a seed.
+//! The source of lease ids and jitter: the operating system, or, in a simulation, a seed.
 
 use crate::sync::{Mutex, lock, rank};
 use std::fmt;
@@ -11,11 +11,11 @@ pub(crate) enum Random {
     Given(Arc<dyn Fn() -> u64 + Send + Sync>),
 }
 
-/// Numbers that were drawn together, since each draw is a system call.
+/// Numbers that are drawn in batches, since each draw is a system call.
 #[derive(Default)]
 pub(crate) struct Drawn(Vec<u64>);
 
-/// How many numbers are drawn at a time.
+/// The number of random numbers per draw.
 const DRAWN_TOGETHER: usize = 64;
 
 impl Drawn {

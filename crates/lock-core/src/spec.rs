@@ -1,8 +1,8 @@
-//! The lock that is asked for.
+//! The parameters of a lock handle.
 
 use crate::{name::LockName, owner::Owner, terms::Terms};
 
-/// The name of a lock, the owner that asks for it, and the terms.
+/// The name of a lock, its owner, and its terms.
 #[derive(Debug, Clone)]
 pub(crate) struct LockSpec {
     pub(crate) name: LockName,

@@ -1,42 +1,42 @@
-//! The terms of a lease: checked options, as the state machine uses them.
+//! The terms of a lease: validated options, as the state machine uses them.
 
 use crate::{backend::Retention, token::FencingToken};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-/// A shared handle of checked options, made once for each set of them.
+/// A shared handle of validated options.
 ///
-/// Entries, events, commands and requests each carry one, so a clone costs a counter instead of a copy of the values. Two
-/// handles are equal if their values are; the same handle is compared by its address alone.
+/// Entries, events, commands and requests each carry one, so that a clone only increments a counter. Two handles are
+/// equal if their values are; identical handles are compared by address alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Terms(Arc<TermValues>);
 
-/// The values that a waiter asks for. Made by [`LockOptions`](crate::LockOptions), whose documentation explains each.
+/// The values behind [`Terms`], made by [`LockOptions`](crate::LockOptions), whose documentation explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TermValues {
-    /// How long the store keeps the lease without renewal; whole milliseconds.
+    /// The time the store keeps the lease without renewal, in whole milliseconds.
     pub lease: Duration,
-    /// Who keeps it alive.
+    /// The renewal of the lease.
     pub keep: Keep,
-    /// How long one operation of the backend may take.
+    /// The timeout of one operation of the backend.
     pub operation_timeout: Duration,
-    /// By how much the local deadline precedes the end of the lease.
+    /// The time by which the local deadline precedes the end of the lease.
     pub margin: Duration,
-    /// How long backend failures are tolerated before a waiting acquire fails.
+    /// The time backend failures are tolerated before a waiting acquire fails.
     pub outage_budget: Duration,
     /// The longest time between two tries of a waiter with a subscription.
     pub poll_interval: Duration,
-    /// When a hold ends although the watchdog could go on.
+    /// The time after which a hold ends despite renewals.
     pub max_hold: Option<Duration>,
     /// A token that the token of the hold must exceed.
     pub token_floor: Option<FencingToken>,
-    /// How long the fencing counter is kept after the grant.
+    /// The time the fencing counter is kept after the grant.
     pub retention: Retention,
-    /// How far a lease may be passed on within this process.
+    /// The budget for handing over a lease within this process.
     pub hand_off: HandOffBudget,
 }
 
 impl Terms {
-    /// Whether a hold of this token is one of those that were asked for.
+    /// Returns `true` if the token of a hold exceeds the floor of these terms.
     pub(crate) fn allow(&self, token: FencingToken) -> bool {
         self.token_floor.is_none_or(|floor| token > floor)
     }
@@ -55,23 +55,23 @@ impl Deref for Terms {
     }
 }
 
-/// How far a lease may be passed on from waiter to waiter of one process.
+/// The budget for handing over a lease between waiters of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HandOffBudget {
-    /// How many times in a row; 0 turns hand-offs off.
+    /// The maximum number of consecutive hand-offs; 0 disables them.
     pub passes: u32,
-    /// For how long after the store's grant.
+    /// The time after the store's grant.
     pub within: Duration,
 }
 
-/// Who keeps a lease alive.
+/// The way in which a lease is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Keep {
-    /// The watchdog, at this interval.
+    /// Renewed by the watchdog at this interval.
     Renewed {
-        /// From the sending of the last successful request to the next renewal.
+        /// The time from the sending of the last successful request to the next renewal.
         every: Duration,
     },
-    /// Nobody: the hold ends with the lease.
+    /// Not renewed: the hold ends with the lease.
     Fixed,
 }

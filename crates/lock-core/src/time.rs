@@ -1,4 +1,4 @@
-//! The two times of a lock: the process's own, by which it decides, and the store's, which it only quotes.
+//! The two times of a lock: that of the process, by which it decides, and that of the store, which it only passes on.
 
 use std::{
     fmt,
@@ -10,23 +10,23 @@ fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The arithmetic that both times share; it saturates, since a far moment is as good as never.
+/// The arithmetic of both times. It saturates, since a distant moment is equivalent to never.
 macro_rules! counts_micros {
     ($time:ident) => {
         impl $time {
-            /// That many microseconds after the beginning.
+            /// Creates the time that many microseconds after the origin.
             #[must_use]
             pub const fn from_micros(micros: u64) -> Self {
                 Self(micros)
             }
 
-            /// Microseconds since the beginning.
+            /// Returns the microseconds since the origin.
             #[must_use]
             pub const fn as_micros(self) -> u64 {
                 self.0
             }
 
-            /// The time from `earlier` to this; zero if `earlier` is later.
+            /// Returns the time from `earlier` to this; zero if `earlier` is later.
             #[must_use]
             pub const fn since(self, earlier: Self) -> Duration {
                 Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -49,15 +49,15 @@ macro_rules! counts_micros {
     };
 }
 
-/// A moment of this process: microseconds since its [`Clock`](crate::clock::Clock) was made. It never steps, and
-/// on Linux and Android it goes on while the machine is suspended.
+/// A moment of this process: microseconds since its [`Clock`](crate::clock::Clock) was created. It never steps, and
+/// on Linux and Android it advances while the machine is suspended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Moment(u64);
 
 counts_micros!(Moment);
 
 impl Moment {
-    /// When the clock was made.
+    /// The creation of the clock.
     pub const START: Self = Self(0);
     /// Never.
     pub const NEVER: Self = Self(u64::MAX);
@@ -79,13 +79,13 @@ pub struct ServerTime(u64);
 counts_micros!(ServerTime);
 
 impl ServerTime {
-    /// The time this many milliseconds after the Unix epoch.
+    /// Creates the time this many milliseconds after the Unix epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self::from_micros(millis.saturating_mul(1000))
     }
 
-    /// Milliseconds since the Unix epoch, rounded down as Redis does.
+    /// Returns the milliseconds since the Unix epoch, rounded down as in Redis.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0 / 1000

@@ -1,12 +1,12 @@
-//! The number that lets a resource refuse a holder whose time has passed.
+//! Fencing tokens, by which a resource rejects outdated holders.
 
 use std::fmt;
 
 /// A fencing token: strictly increasing per lock name, one per hold; a re-entry keeps the token of its hold.
 ///
-/// No lock service can stop a process that was paused past its lease from writing. The resource can: it
-/// remembers the highest token that it has seen and refuses older ones, **on the read and on the write**
-/// (a token checked on the write alone still loses updates):
+/// No lock service can prevent a process that was paused past its lease from writing. The resource can: it stores the
+/// highest token that it has seen and rejects older ones, **on the read and on the write** (a check on the write
+/// alone still loses updates):
 ///
 /// ```sql
 /// -- read; no row: a newer holder was here, stop
@@ -15,37 +15,37 @@ use std::fmt;
 /// update sku set stock = $new where id = $id and fence = $token;
 /// ```
 ///
-/// (They can fall in one case: the store lost its counter *while* its clock is behind the last token.)
+/// Tokens can decrease in one case: the store lost its counter *while* its clock is behind the last token.
 ///
-/// Tokens are microseconds of the store's clock wherever it moves forward, so they keep growing when a store
-/// loses its data; they fit an SQL `BIGINT` ([`FencingToken::as_i64`]) and are below 2⁵³ until the year 2255.
+/// Tokens are microseconds of the store's clock wherever it moves forward, so they keep increasing when a store loses
+/// its data. They fit an SQL `BIGINT` ([`FencingToken::as_i64`]) and are below 2⁵³ until the year 2255.
 ///
-/// Source of the idea: Martin Kleppmann, "How to do distributed locking" (2016).
+/// Source: Martin Kleppmann, "How to do distributed locking" (2016).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of this number.
+    /// Creates the token of this number.
     ///
-    /// Tokens come from a store; this is for reading one back that was written down.
+    /// Tokens come from a store; use this to read back one that was saved.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The number for an SQL `BIGINT`; a number beyond `i64::MAX`, which no store draws, is capped there.
+    /// Returns the number for an SQL `BIGINT`. A number beyond `i64::MAX`, which no store draws, is capped there.
     #[must_use]
     pub const fn as_i64(self) -> i64 {
         if self.0 > i64::MAX as u64 { i64::MAX } else { self.0 as i64 }
     }
 
-    /// The token after this one.
+    /// Returns the token after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

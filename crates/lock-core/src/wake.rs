@@ -1,5 +1,5 @@
-//! Wakes tasks: one, or those that a batch of answers is for. A waker is foreign code: it runs under no mutex, and a panic in
-//! one keeps no other from being woken.
+//! Wakes one task, or the tasks of a batch of answers. A waker is foreign code: it runs without any mutex held, and
+//! the panic of one does not keep others from being woken.
 
 use crate::sync::assert_unlocked;
 use std::{
@@ -9,15 +9,15 @@ use std::{
 };
 
 thread_local! {
-    /// The wakers of the batch that this thread is in.
+    /// The wakers of the current batch of this thread.
     static BATCH: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
 }
 
-/// Wakes a task, at the end of the batch that this thread is in. A panic of the waker ends here.
+/// Wakes a task, or queues it for the end of the current batch of this thread. A panic of the waker is contained.
 pub(crate) fn wake(waker: Waker) {
-    // In a batch as well, or a batch would hide that a mutex is held.
+    // Checked in a batch as well, or a batch would hide that a mutex is held.
     assert_unlocked("a waker");
-    // A thread that ends has no batch any more.
+    // The thread locals of a thread that is ending may be gone.
     if BATCH.try_with(|batch| batch.borrow().is_some()).unwrap_or(false) {
         BATCH.with_borrow_mut(|batch| batch.get_or_insert_default().push(waker));
     } else {
@@ -25,13 +25,14 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
-/// Runs code that answers many operations. The tasks that it wakes are woken when it has ended, all at once.
+/// Runs code that answers many operations, and wakes their tasks together at the end.
 ///
-/// Woken between the answers, each of two tasks makes tokio start a worker that is parked. It finds one task, and parks again:
-/// that costs more than the answers. They are not left to the runtime (`yield_now`): what tokio defers, no other
-/// thread can take over, and a task that blocks this thread would hold up tasks of all threads and runtimes.
+/// If they were woken between the answers, every second one would make tokio start a parked worker, which finds one
+/// task and parks again; that costs more than the answers. They are not deferred to the runtime (`yield_now`): no
+/// other thread can take over deferred tasks, so a task that blocks this thread would delay tasks of all threads and
+/// runtimes.
 ///
-/// Inside of another batch, the tasks are woken at the end of that one.
+/// Inside another batch, the tasks are woken at the end of that one.
 pub fn wake_together(code: impl FnOnce()) {
     if BATCH.with_borrow(Option::is_some) {
         return code();
@@ -41,7 +42,7 @@ pub fn wake_together(code: impl FnOnce()) {
     code();
 }
 
-/// Runs foreign code whose panic must not end the task that runs it.
+/// Runs foreign code whose panic must not end the current task.
 pub(crate) fn contained(what: &'static str, code: impl FnOnce()) {
     assert_unlocked(what);
     if catch_unwind(AssertUnwindSafe(code)).is_err() {
@@ -53,7 +54,7 @@ fn wake_now(waker: Waker) {
     contained("a waker", || waker.wake());
 }
 
-/// Ends a batch, also when its code panics.
+/// Ends a batch, even if its code panics.
 struct Batch;
 
 impl Drop for Batch {
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!(count.wakes(), 4, "no batch is left");
     }
 
-    /// A waker of an executor that polls in place. What it polls yields to tokio once.
+    /// A waker of an executor that polls in place. The polled future yields to tokio once.
     #[derive(Default)]
     struct PollsInPlace(Count);
 

@@ -1,9 +1,9 @@
-//! How an operation of a store fails, and whether it may have happened all the same.
+//! Errors of a store, and whether the failed operation may have been applied.
 
 use super::votes::Votes;
 use std::{error::Error, fmt, sync::Arc};
 
-/// An operation of a backend failed.
+/// The error of a failed backend operation.
 #[derive(Debug, Clone)]
 pub struct BackendError {
     kind: BackendErrorKind,
@@ -13,74 +13,74 @@ pub struct BackendError {
     votes: Votes,
 }
 
-/// Whether a failed operation may have been carried out.
+/// Tells whether a failed operation may have been applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Applied {
-    /// It certainly was not: it was never sent, or refused before it started.
+    /// Certainly not applied: it was never sent, or was refused before it started.
     No,
-    /// Nobody knows: it was sent and no answer came, or it failed midway.
+    /// Unknown: it was sent and not answered, or it failed midway.
     Unknown,
 }
 
-/// What kind of failure.
+/// The kind of a [`BackendError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BackendErrorKind {
-    /// The store cannot be reached, or cannot serve now. Trying again is right.
+    /// The store is unreachable or cannot serve requests now. Retry.
     Unavailable,
-    /// No answer within the operation timeout. Trying again is right.
+    /// No answer within the operation timeout. Retry.
     Timeout,
-    /// Login or rights are missing. Trying again is useless until somebody changes them.
+    /// The login failed or permissions are missing. Retrying does not help until that is corrected.
     Denied,
-    /// The store keeps something under the lock's key that is no lock.
+    /// The lock's key holds data that is not a lock.
     WrongType,
-    /// The store is set up such that locks cannot work on it.
+    /// The store is configured in a way that makes locks unreliable.
     Misconfigured,
-    /// The request is one that this backend cannot serve.
+    /// This backend does not support the request.
     Unsupported,
-    /// The answer made no sense.
+    /// The answer could not be understood.
     Protocol,
 }
 
 impl BackendError {
-    /// A failure of this kind; `message` is one clause that says what was attempted, without secrets.
+    /// Creates an error of this kind. `message` is one clause that says what was attempted, without secrets.
     pub fn new(kind: BackendErrorKind, applied: Applied, message: impl Into<String>) -> Self {
         Self { kind, applied, message: message.into(), source: None, votes: Votes::none() }
     }
 
-    /// Keeps the cause.
+    /// Adds the cause.
     #[must_use]
     pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
         self
     }
 
-    /// Keeps the answers of the nodes of a quorum.
+    /// Adds the answers of the nodes of a quorum.
     #[must_use]
     pub fn with_votes(mut self, votes: Votes) -> Self {
         self.votes = votes;
         self
     }
 
-    /// The answers of the nodes, if the store is a quorum.
+    /// Returns the answers of the nodes, if the store is a quorum.
     #[must_use]
     pub fn votes(&self) -> &Votes {
         &self.votes
     }
 
-    /// What kind of failure.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> BackendErrorKind {
         self.kind
     }
 
-    /// Whether the operation may have been carried out.
+    /// Returns whether the operation may have been applied.
     #[must_use]
     pub fn applied(&self) -> Applied {
         self.applied
     }
 
-    /// Whether the same request may succeed later without anybody changing something.
+    /// Returns `true` if the same request may succeed later without intervention.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.kind {

@@ -14,20 +14,22 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A store whose connection carries many operations at once.
+/// A store whose connection carries many operations concurrently.
 ///
-/// The factory hands such a store its acquires, renewals and releases here instead of calling the futures of
-/// [`Backend`](super::Backend), which saves a task switch and an allocated future for each. The connection's task may send
-/// operations together. The contract of `Backend` holds for each operation by itself.
+/// The factory submits its acquires, renewals and releases to it instead of calling the futures of
+/// [`Backend`](super::Backend). This saves a task switch and a boxed future per operation, and the connection's task
+/// may batch operations. The contract of `Backend` holds for each operation.
 pub trait Pipeline: fmt::Debug + Send + Sync + 'static {
-    /// Takes an operation over. It returns without blocking, and from any thread, also outside of a runtime.
+    /// Accepts an operation. It returns without blocking and may be called from any thread, inside or outside a
+    /// runtime.
     ///
-    /// The operation is completed later, from a task of the pipeline: a completion runs the lock's state machine, wakes
-    /// tasks and may submit further operations, so it is never used inside of this call, nor under a mutex.
+    /// The operation is completed later, from a task of the pipeline. A completion runs the lock's state machine,
+    /// wakes tasks and may submit further operations, so it must not be used inside this call or while holding a
+    /// mutex.
     fn submit(&self, operation: Operation);
 }
 
-/// An operation, and the place for its answer.
+/// An operation with its completion.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Operation {
@@ -40,7 +42,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Whether anybody still waits for the answer. An operation that was not sent when its time was over may be dropped.
+    /// Returns `true` if a caller still waits for the answer. An operation that is no longer wanted and was not sent
+    /// may be dropped.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         match self {
@@ -50,7 +53,7 @@ impl Operation {
         }
     }
 
-    /// Answers with an error.
+    /// Completes the operation with an error.
     pub fn fail(self, error: BackendError) {
         match self {
             Self::Acquire(_, completion) => completion.complete(Err(error)),
@@ -60,10 +63,10 @@ impl Operation {
     }
 }
 
-/// The place for the answer to one operation. Dropping it answers that the outcome is unknown.
+/// The receiver of the answer to one operation. Dropping it reports an unknown outcome.
 pub struct Completion<T>(Option<Arc<dyn Complete<T>>>);
 
-/// Takes the answer to an operation.
+/// A receiver of the answer to an operation.
 pub(crate) trait Complete<T>: Send + Sync {
     fn complete(&self, answer: Result<Reply<T>, BackendError>);
     fn is_wanted(&self) -> bool;
@@ -74,14 +77,14 @@ impl<T> Completion<T> {
         Self(Some(to))
     }
 
-    /// Answers.
+    /// Delivers the answer.
     pub fn complete(mut self, answer: Result<Reply<T>, BackendError>) {
         if let Some(to) = self.0.take() {
             to.complete(answer);
         }
     }
 
-    /// Whether anybody still waits for the answer.
+    /// Returns `true` if a caller still waits for the answer.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|to| to.is_wanted())
@@ -89,7 +92,8 @@ impl<T> Completion<T> {
 }
 
 impl<T: Send + 'static> Completion<T> {
-    /// A completion, and the future of its answer: for backends whose futures submit an operation and wait for it.
+    /// Creates a completion and the future of its answer, for backends whose futures submit an operation and wait for
+    /// it.
     pub fn channel() -> (Self, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
         (Self::new(Arc::new(Waiting(Mutex::new(Some(sender))))), Answer(receiver))
@@ -117,14 +121,14 @@ fn dropped() -> BackendError {
 
 type Sender<T> = oneshot::Sender<Result<Reply<T>, BackendError>>;
 
-/// A future waits for the answer.
+/// A future that waits for the answer.
 struct Waiting<T>(Mutex<rank::Answer, Option<Sender<T>>>);
 
 impl<T: Send> Complete<T> for Waiting<T> {
     fn complete(&self, answer: Result<Reply<T>, BackendError>) {
         let sender = lock(&self.0).take();
         if let Some(sender) = sender {
-            // The future may be gone.
+            // The future may have been dropped.
             let _ = sender.send(answer);
         }
     }
@@ -134,10 +138,10 @@ impl<T: Send> Complete<T> for Waiting<T> {
     }
 }
 
-/// Waits for the answer to an operation; made by [`Completion::channel`].
+/// A future that waits for the answer to an operation, returned by [`Completion::channel`].
 ///
 /// # Cancel safety
-/// Dropping it withdraws the interest in the answer; the operation itself may go on.
+/// Dropping the future ignores the answer; the operation itself may continue.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Answer<T>(oneshot::Receiver<Result<Reply<T>, BackendError>>);

@@ -1,4 +1,4 @@
-//! The subscriptions of a process to names: the list that every store with wake-ups keeps.
+//! The subscriptions of a process to names, for stores that push wake-ups.
 
 use super::{MissedWakes, SubscriberId, WakeListener};
 use crate::{
@@ -11,10 +11,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The listeners that were registered with a store, and the names to which each of them subscribed.
+/// The listeners registered with a store, and the names to which each is subscribed.
 ///
-/// Factories are called without any mutex held, and a panic of one keeps no other from being called. They are forgotten by
-/// [`forget_gone`](SubscriptionRegistry::forget_gone).
+/// Factories are called without any mutex held, and the panic of one does not keep the others from being called.
+/// [`forget_gone`](SubscriptionRegistry::forget_gone) removes those that were dropped.
 #[derive(Debug, Default)]
 pub struct SubscriptionRegistry {
     state: Mutex<rank::Subscriptions, State>,
@@ -37,8 +37,8 @@ impl SubscriptionRegistry {
         id
     }
 
-    /// Forgets the subscribers that are gone, and says which names nobody watches any more. Of those that ended with their
-    /// runtime nobody hears otherwise.
+    /// Removes subscribers that were dropped and returns the names that have no subscriber left. A factory that ended
+    /// with its runtime is only found here.
     pub fn forget_gone(&self) -> Vec<LockName> {
         let mut state = lock(&self.state);
         let State { subscribers, watching, .. } = &mut *state;
@@ -51,12 +51,12 @@ impl SubscriptionRegistry {
         watching.extract_if(|_, ids| ids.is_empty()).map(|(name, _)| name).collect()
     }
 
-    /// Subscribes to a name. Subscribing twice is subscribing once.
+    /// Subscribes to a name. Subscribing twice has no further effect.
     pub fn subscribe(&self, subscriber: SubscriberId, name: LockName) {
         lock(&self.state).watching.entry(name).or_default().insert(subscriber);
     }
 
-    /// Ends a subscription; `true` if the name has no other.
+    /// Ends a subscription. Returns `true` if the name has no other subscriber.
     pub fn unsubscribe(&self, subscriber: SubscriberId, name: &LockName) -> bool {
         let mut state = lock(&self.state);
         let Some(ids) = state.watching.get_mut(name) else { return true };
@@ -68,7 +68,7 @@ impl SubscriptionRegistry {
         nobody
     }
 
-    /// Reports a release to every subscriber of the name, and counts them.
+    /// Reports a release to every subscriber of the name and returns their number.
     pub fn released(&self, name: &LockName) -> u32 {
         let listeners: Vec<Arc<dyn WakeListener>> = {
             let state = lock(&self.state);
@@ -99,13 +99,13 @@ impl SubscriptionRegistry {
         lock(&self.state).subscribers.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// How many pairs of subscriber and name there are.
+    /// Returns the number of (subscriber, name) pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         lock(&self.state).watching.values().map(HashSet::len).sum()
     }
 
-    /// Whether nobody watches anything.
+    /// Returns `true` if there are no subscriptions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

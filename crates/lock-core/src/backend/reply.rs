@@ -1,4 +1,4 @@
-//! What a store answers. The enums are wider than any one backend needs, so that they need not break later.
+//! Replies of a store. The enums cover more than any one backend needs, so that they need not change later.
 
 use super::votes::Votes;
 use crate::{time::ServerTime, token::FencingToken};
@@ -9,25 +9,25 @@ use std::time::Duration;
 pub struct Reply<T> {
     /// The server's time when the operation was executed.
     pub now: ServerTime,
-    /// What happened.
+    /// The outcome.
     pub outcome: T,
     /// The answers of the nodes, if the store is a quorum.
     pub votes: Votes,
 }
 
 impl<T> Reply<T> {
-    /// The answer of a single store.
+    /// Creates the reply of a single store.
     pub const fn new(now: ServerTime, outcome: T) -> Self {
         Self { now, outcome, votes: Votes::none() }
     }
 
-    /// The same answer, with the votes that led to it.
+    /// Adds the votes that led to this reply.
     #[must_use]
     pub fn with_votes(self, votes: Votes) -> Self {
         Self { votes, ..self }
     }
 
-    /// The same answer about something else.
+    /// Replaces the outcome by `f` of it.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reply<U> {
         Reply { now: self.now, outcome: f(self.outcome), votes: self.votes }
     }
@@ -37,28 +37,28 @@ impl<T> Reply<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acquired {
-    /// The lock is taken, with these tokens; only `first` is given out unless the lease is handed on locally.
+    /// The lock is taken, with these tokens. Only `first` is used unless the lease is handed over locally.
     Granted {
         /// The token of the hold.
         first: FencingToken,
-        /// The last token of the range that was drawn, at least `first`.
+        /// The last token of the drawn range, at least `first`.
         last: FencingToken,
     },
     /// The re-entry is stored.
     Reentered,
     /// Another lease holds the lock.
     Busy {
-        /// How long its lease lasts; `None` if unknown: ask again soon.
+        /// The remaining time of its lease; `None` if unknown (retry soon).
         remaining: Option<Duration>,
     },
-    /// The votes of a quorum were split, so that nobody is known to hold the lock.
+    /// The votes of a quorum were split, so no holder is known.
     Contended {
         /// The time to wait before the next attempt.
         retry_after: Duration,
     },
-    /// A re-entry found its lease gone. Nothing was created.
+    /// The lease to re-enter no longer exists. Nothing was created.
     Gone,
-    /// The request was executed after its `not_after`, and therefore not carried out.
+    /// The request was executed after its `not_after` and had no effect.
     Late,
 }
 
@@ -66,11 +66,11 @@ pub enum Acquired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewed {
-    /// The lease lasts at least as long as asked.
+    /// The lease lasts at least as long as requested.
     Renewed,
-    /// The lease was not there any more.
+    /// The lease no longer exists.
     Gone,
-    /// The request was executed after its `not_after`, and therefore not carried out.
+    /// The request was executed after its `not_after` and had no effect.
     Late,
 }
 
@@ -80,14 +80,14 @@ pub enum Renewed {
 pub enum Released {
     /// The lock is free.
     Released {
-        /// How many subscribers heard of it, where the backend knows.
+        /// The number of notified subscribers, if the backend knows it.
         listeners: Option<u32>,
     },
-    /// The depth was lowered; the lease goes on.
+    /// The depth was lowered; the lease continues.
     Kept,
-    /// The lease was not there any more.
+    /// The lease no longer exists.
     Gone {
-        /// Whether another lease holds the lock.
+        /// `true` if another lease holds the lock.
         held_by_other: bool,
     },
 }
@@ -96,20 +96,20 @@ pub enum Released {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Inspected {
-    /// Nobody holds the lock.
+    /// The lock is free.
     Free,
-    /// Somebody does.
+    /// The lock is held.
     Held(StoredHold),
 }
 
-/// What a store keeps of a hold.
+/// The stored record of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHold {
-    /// The holder as it is stored: `<uuid>:<number>`, of this library or of Redisson.
+    /// The holder as stored: `<uuid>:<number>`, written by this library or by Redisson.
     pub lease: String,
     /// The re-entrancy count.
     pub depth: u32,
-    /// How long the lease lasts; `None` if the store did not say.
+    /// The remaining time of the lease; `None` if the store did not report it.
     pub remaining: Option<Duration>,
 }
 
@@ -117,8 +117,8 @@ pub struct StoredHold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForceReleased {
-    /// The holder that was seen is gone; the lock is free.
+    /// The seen holder was removed; the lock is free.
     Released,
-    /// Another holder, or nobody, was there: nothing was touched.
+    /// The lock is free or has another holder; nothing was changed.
     HolderChanged,
 }

@@ -1,12 +1,12 @@
-//! What a factory is given: a backend, and what else the store can do.
+//! The backend of a factory, with its optional subscriptions and pipeline.
 
 use super::{Backend, Pipeline, Subscriptions};
 use std::sync::Arc;
 
-/// A store of locks: a backend, with the subscriptions that wake waiters if the store can push.
+/// A store of locks: a backend, and subscriptions that wake waiters if the store can push.
 ///
-/// Connectors make it, and [`LockFactory::new`](crate::LockFactory::new) takes it; backends convert into it. Clones
-/// are the same store.
+/// Connectors create it and [`LockFactory::new`](crate::LockFactory::new) takes it; backends convert into it. Clones
+/// refer to the same store.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, Store};
@@ -20,27 +20,27 @@ use std::sync::Arc;
 pub struct Store {
     /// Keeps the leases.
     pub backend: Arc<dyn Backend>,
-    /// Wakes waiters when a lock is released; without it they poll, with jitter.
+    /// Wakes waiters when a lock is released. Without subscriptions waiters poll, with jitter.
     pub subscriptions: Option<Arc<dyn Subscriptions>>,
-    /// Takes the acquires, renewals and releases of many locks over one connection; without it the futures of `backend`
-    /// are called.
+    /// Carries the acquires, renewals and releases of many locks over one connection. Without a pipeline the futures
+    /// of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
 }
 
 impl Store {
-    /// A store whose releases are not pushed: waiters poll.
+    /// Creates a store that does not push releases: waiters poll.
     #[must_use]
     pub fn polling(backend: impl Backend) -> Self {
         Self { backend: Arc::new(backend), subscriptions: None, pipeline: None }
     }
 
-    /// A store whose releases are pushed by `subscriptions`.
+    /// Creates a store whose releases are pushed by `subscriptions`.
     #[must_use]
     pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
         Self { backend, subscriptions: Some(subscriptions), pipeline: None }
     }
 
-    /// The same store, with a pipeline to it.
+    /// Adds a pipeline to the store.
     #[must_use]
     pub fn pipelined(self, pipeline: Arc<dyn Pipeline>) -> Self {
         Self { pipeline: Some(pipeline), ..self }

@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
-/// The answers of the nodes of a quorum, in the order of its nodes. Empty where the store is no quorum.
+/// The answers of the nodes of a quorum, in the order of its nodes. Empty if the store is not a quorum.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Votes(Option<Arc<[NodeVote]>>);
 
@@ -16,7 +16,7 @@ pub struct NodeVote {
     pub kind: VoteKind,
 }
 
-/// A kind of answer of a node.
+/// The kind of a node's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VoteKind {
@@ -24,7 +24,7 @@ pub enum VoteKind {
     Granted,
     /// Another lease holds the lock there.
     Busy,
-    /// It has given out a higher token.
+    /// It has issued a higher token.
     Stale,
     /// Its clock is too far from that of the quorum.
     ClockOff,
@@ -37,28 +37,28 @@ pub enum VoteKind {
     Late,
     /// It extended the lease.
     Extended,
-    /// The lease is not there.
+    /// The lease does not exist there.
     Gone,
     /// It released the lease, or lowered its depth.
     Released,
-    /// Nobody holds the lock there.
+    /// The lock is free there.
     Free,
-    /// Somebody holds the lock there.
+    /// The lock is held there.
     Held {
         /// The lease, as it is stored.
         lease: String,
     },
-    /// It could not be reached, or refused.
+    /// It could not be reached, or refused the request.
     Failed {
         /// The error.
         error: String,
     },
-    /// It had not answered when the decision was taken.
+    /// It had not answered when the decision was made.
     NoAnswer,
 }
 
 impl NodeVote {
-    /// The answer of the node of that name.
+    /// Creates the answer of the node of that name.
     #[must_use]
     pub fn new(node: impl Into<Arc<str>>, kind: VoteKind) -> Self {
         Self { node: node.into(), kind }
@@ -66,7 +66,7 @@ impl NodeVote {
 }
 
 impl VoteKind {
-    /// Returns a short word for metrics.
+    /// Returns a short name for metrics.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ impl fmt::Display for VoteKind {
 }
 
 impl Votes {
-    /// No votes: the store is no quorum.
+    /// Returns no votes, for a store that is not a quorum.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)

@@ -1,11 +1,11 @@
-//! The clock of tests under tokio's paused time.
+//! A clock for tests under tokio's paused time.
 
 use super::Clock;
 use crate::time::{Moment, ServerTime};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A clock for tests: it follows tokio's time, so `tokio::time::pause` and `advance` move it, and its wall
-/// clock can be stepped.
+/// A clock for tests. It follows tokio's time, so `tokio::time::pause` and `advance` control it, and its wall clock
+/// can be stepped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
@@ -24,16 +24,16 @@ pub struct TestClock {
 }
 
 impl TestClock {
-    /// The wall clock of every test begins here: 2026-01-01T00:00:00Z.
+    /// The initial wall-clock time of every test: 2026-01-01T00:00:00Z.
     pub const WALL_AT_START: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
 
-    /// A clock whose [`Moment::START`] is tokio's now.
+    /// Creates a clock whose [`Moment::START`] is tokio's current time.
     #[must_use]
     pub fn new() -> Self {
         Self { origin: tokio::time::Instant::now(), wall_step: AtomicI64::new(0) }
     }
 
-    /// Steps the wall clock by `micros`, back if negative; [`now`](Clock::now) is not touched.
+    /// Steps the wall clock by `micros`, back if negative. [`now`](Clock::now) is not affected.
     pub fn step_wall(&self, micros: i64) {
         self.wall_step.fetch_add(micros, Ordering::SeqCst);
     }

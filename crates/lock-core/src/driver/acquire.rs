@@ -32,18 +32,18 @@ pub(crate) struct PendingAcquire {
     done: bool,
 }
 
-/// The wishes of an acquire.
+/// The parameters of an acquire.
 #[derive(Debug, Clone)]
 pub(crate) struct AcquireParams {
     pub(crate) name: LockName,
     pub(crate) owner: Owner,
-    /// Whether the caller named the owner; only then another acquire may have the same.
+    /// `true` if the caller named the owner; only then may another acquire have the same one.
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
     pub(crate) wait_policy: WaitPolicy,
-    /// When the wait begins.
+    /// The time at which the wait begins.
     pub(crate) entered: Moment,
-    /// The hold that is to be re-entered.
+    /// The hold to re-enter.
     pub(crate) join: Option<HoldId>,
 }
 
@@ -64,7 +64,8 @@ impl Shared {
         }
         let entered = params.entered;
         self.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
-        // From here on a shutdown waits for this one; one that is over already must not find its store in use again.
+        // From here on a shutdown waits for this acquire. If the shutdown is already over, its store must not be used
+        // again.
         let _active = self.activity.guard();
         if self.is_closed() {
             self.wait_ended(&params.name, Duration::ZERO, AcquireOutcome::Error);
@@ -77,7 +78,7 @@ impl Shared {
         let wish = Entry { waiter, owner: owner.id(), owned, terms, wait_policy, join };
         self.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
         if self.is_closed() {
-            // The shutdown may have passed this entry before it was there.
+            // The shutdown may have iterated the entries before this one was added.
             self.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
             self.ensure_worker()?;
         }
@@ -112,7 +113,7 @@ impl PendingAcquire {
     pub(crate) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         match self.take_result(cx) {
             Some((result, at)) => Poll::Ready(Ok(self.finished(result, at))),
-            // The runtime of the worker may be gone, and nobody else would notice.
+            // The runtime of the worker may be gone, and nothing else would notice.
             None => match self.shared.ensure_worker() {
                 Ok(()) => Poll::Pending,
                 Err(nobody) => Poll::Ready(Err(nobody.of(&self.entry.name))),
@@ -120,7 +121,7 @@ impl PendingAcquire {
         }
     }
 
-    /// Takes the result and its time, or leaves the waker.
+    /// Takes the result and its time, or registers the waker.
     fn take_result(&self, cx: &Context<'_>) -> Option<(AcquireResult, Moment)> {
         // Cloned before and dropped after the mutex is held: a waker is foreign code.
         let mut waker = Some(cx.waker().clone());
@@ -163,7 +164,7 @@ impl Drop for PendingAcquire {
         }
         let slot = lock(&self.entry.state).waiters.remove(&self.waiter);
         match slot {
-            // Granted, but nobody will take it: given back as a dropped guard is.
+            // Granted, but the result will not be taken: released like a dropped guard.
             Some(WaiterSlot::Ready(AcquireResult::Granted(hold), _)) => {
                 self.shared.guard_dropped(&self.entry, hold.id());
             }

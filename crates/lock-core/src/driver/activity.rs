@@ -1,4 +1,4 @@
-//! Counts what is going on, so that a shutdown need not look at every name again and again.
+//! Counters of ongoing work, so that a shutdown does not have to scan every name repeatedly.
 
 use super::waker_set::contained;
 use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -7,16 +7,16 @@ use tokio::sync::{Notify, futures::Notified};
 
 #[derive(Debug, Default)]
 pub(super) struct ActivityCounter {
-    /// Entries whose machine holds, wants or undoes something.
+    /// Entries whose machine holds, requests or undoes something.
     busy_entries: AtomicIsize,
-    /// Calls whose answers were not delivered yet, and events that are being handled.
+    /// Calls whose answers are not delivered yet, and events that are being handled.
     active: AtomicIsize,
-    /// The factory shuts down: somebody waits for the counters.
+    /// Set when the factory shuts down and a task may wait for the counters.
     closed: AtomicBool,
     changed: Notify,
 }
 
-/// A call or an event that is not yet done with.
+/// A call or an event that is not finished.
 #[derive(Debug)]
 pub(super) struct ActivityGuard(Arc<ActivityCounter>);
 
@@ -31,18 +31,18 @@ impl ActivityCounter {
         self.count(&self.busy_entries, busy);
     }
 
-    /// Something is going on until the guard is dropped.
+    /// Counts as activity until the guard is dropped.
     pub(super) fn guard(self: &Arc<Self>) -> ActivityGuard {
         self.begin();
         ActivityGuard(self.clone())
     }
 
-    /// The same for something that was counted before.
+    /// Creates the guard of an activity that was counted before.
     pub(super) fn adopt(self: &Arc<Self>) -> ActivityGuard {
         ActivityGuard(self.clone())
     }
 
-    /// Something is going on until [`end`](Self::end) is called.
+    /// Counts as activity until [`end`](Self::end) is called.
     pub(super) fn begin(&self) {
         self.count(&self.active, true);
     }
@@ -52,8 +52,9 @@ impl ActivityCounter {
     }
 
     fn count(&self, counter: &AtomicIsize, up: bool) {
-        // In one order with `closed`: who enters counts and then looks, who shuts down closes and then looks.
-        // Signed: of two threads, the one that counts down may come before the one that counts up.
+        // Sequentially consistent with `closed`: a caller counts before it checks `closed`, and a shutdown sets
+        // `closed` before it reads the counters. Signed, since one thread may decrement before another has
+        // incremented.
         let step = if up { 1 } else { -1 };
         if counter.fetch_add(step, Ordering::SeqCst) + step == 0 && self.is_closed() {
             self.notify();
@@ -68,7 +69,7 @@ impl ActivityCounter {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Everybody who waits for a change looks again.
+    /// Wakes every task that waits for a change.
     pub(super) fn notify(&self) {
         contained("a waker", || self.changed.notify_waiters());
     }
@@ -79,8 +80,8 @@ impl ActivityCounter {
 
     pub(super) fn is_zero(&self) -> bool {
         let zero = |counter: &AtomicIsize| counter.load(Ordering::SeqCst) == 0;
-        // In this order. When a closed factory has nobody active, nobody makes an entry busy any more; read the other way
-        // round, an entry could become busy, and its event be over, between the two.
+        // The order matters. While a closed factory has no activity, no entry becomes busy. In the reverse order, an
+        // entry could become busy and its event could end between the two reads.
         zero(&self.active) && zero(&self.busy_entries)
     }
 }

@@ -1,6 +1,6 @@
-//! The timer of a timekeeper. Callers move it, and never wake the task behind it: a task that is woken from a runtime's
-//! thread may wait in that thread's LIFO slot, which no other thread steals from, until the thread is done with what it
-//! runs. A caller that then blocks its thread would hold up every renewal of the process.
+//! The timer of a timekeeper. Callers move the timer and never wake the task that waits for it. A task that is woken
+//! from a runtime's thread may be placed in that thread's LIFO slot, from which no other thread steals, until the
+//! thread finishes its current task. A caller that then blocks its thread would delay every renewal of the process.
 
 use super::{
     backstop::{self, GRACE, Overdue},
@@ -20,10 +20,11 @@ use std::{
     time::Duration,
 };
 
-/// The resolution of tokio's timers. What is due earlier would fire in place, and so wake from the thread of the caller.
+/// The resolution of tokio's timers. A timer that is due sooner would fire in place, and so wake from the caller's
+/// thread.
 const RESOLUTION: Duration = Duration::from_millis(1);
 
-/// The timer of an alarm that nothing has set: 30 years, which tokio takes for the far future, too.
+/// The duration of an alarm that is not set: 30 years, which tokio also uses for the far future.
 const IDLE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// The alarms of all timekeepers of a factory.
@@ -39,7 +40,7 @@ impl Alarms {
         lock(&self.0).retain(|other| !Arc::ptr_eq(other, alarm));
     }
 
-    /// Every timekeeper looks at what is due at this time, or earlier.
+    /// Makes every timekeeper run at this time or earlier.
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
         lock(&self.0).iter().for_each(|alarm| alarm.move_to(at, now));
     }
@@ -48,22 +49,22 @@ impl Alarms {
 pub(super) struct Alarm(Mutex<rank::Alarm, State>);
 
 struct State {
-    /// By the clock of the timer, which stands still while the machine is suspended: a moment of the other clock may be
-    /// over although the timer is not.
+    /// Measured with the clock of the timer, which stops while the machine is suspended: a moment of the other clock
+    /// may have passed although the timer has not fired.
     due: Instant,
-    /// Somebody made it earlier since the last turn of the timekeeper.
+    /// `true` if the alarm was moved since the last turn of the timekeeper.
     is_set: bool,
     sleep: Pin<Box<Sleep>>,
-    /// Of the timekeeper.
+    /// The waker of the timekeeper.
     waker: Option<Waker>,
-    /// When a turn must have begun, in real time; only of an alarm with a backstop.
+    /// The real time at which a turn must have begun. Only set with a backstop.
     overdue_at: Option<std::time::Instant>,
     has_backstop: bool,
     stopped: bool,
 }
 
 impl Alarm {
-    /// An alarm that nothing has set yet. Its timer belongs to the runtime of the caller.
+    /// Creates an alarm that is not set. Its timer belongs to the runtime of the caller.
     pub(super) fn new(has_backstop: bool) -> Arc<Self> {
         let (due, sleep) = (Instant::now() + IDLE, Box::pin(sleep(IDLE)));
         let (is_set, waker, overdue_at, stopped) = (false, None, None, false);
@@ -76,7 +77,8 @@ impl Alarm {
         alarm
     }
 
-    /// A turn of the timekeeper begins: from here on every call of [`move_to`](Self::move_to) counts.
+    /// Begins a turn of the timekeeper: every later call of [`move_to`](Self::move_to) sets the alarm for the next
+    /// turn.
     pub(super) fn begin_turn(&self) {
         let mut state = lock(&self.0);
         state.due = Instant::now() + IDLE;
@@ -86,11 +88,11 @@ impl Alarm {
         state.sleep.as_mut().reset(due);
     }
 
-    /// Makes the alarm earlier. It is never more than [`MAX_SLEEP`] away.
+    /// Sets the alarm to `at`, or to [`MAX_SLEEP`] from now if that is earlier. It is never moved to a later time.
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
         let after = at.since(now).min(MAX_SLEEP);
         let mut state = lock(&self.0);
-        // An alarm that is set is no further away, and most callers ask for no more: they do without the clock.
+        // A set alarm is at most that far away, and most callers request no more: this saves reading the clock.
         if after == MAX_SLEEP && state.is_set {
             return;
         }
@@ -113,7 +115,7 @@ impl Alarm {
         lock(&self.0).stopped
     }
 
-    /// The timekeeper ends.
+    /// Stops the alarm and wakes its timekeeper, which then ends.
     pub(super) fn stop(&self) {
         let waker = {
             let mut state = lock(&self.0);
@@ -124,7 +126,7 @@ impl Alarm {
         waker.into_iter().for_each(wake);
     }
 
-    /// Completes when it is due, with `false` if it was stopped.
+    /// Resolves to `true` when the alarm is due, and to `false` if it was stopped.
     pub(super) fn poll(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let waker = Some(cx.waker().clone());
         let mut state = lock(&self.0);
@@ -147,7 +149,7 @@ impl Overdue for Alarm {
             if now < overdue_at {
                 return Some(overdue_at);
             }
-            // A runtime that nobody drives is not woken more often.
+            // A runtime that is not driven is woken no more often than this.
             let again = now + MAX_SLEEP;
             state.overdue_at = Some(again);
             (state.waker.clone(), again)
@@ -161,7 +163,7 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         let has_backstop = lock(&self.0).has_backstop;
         if has_backstop {
-            // It need not go on for the sake of this one.
+            // The backstop thread can end if this was the last alarm.
             backstop::look_at(std::time::Instant::now());
         }
     }

@@ -1,11 +1,11 @@
-//! A thread that wakes the timekeepers that their runtime does not wake in time.
+//! A thread that wakes timekeepers that their runtime does not wake in time.
 //!
-//! One thread of a tokio runtime polls its timers and sockets for all others. When that thread takes the only event
-//! there is and runs a task that blocks, no other thread takes its place until something from outside wakes one: all
-//! timers of the runtime stand still, and every lease would run out. What is woken from here is from outside.
+//! One thread of a tokio runtime polls its timers and sockets for all others. If that thread takes the only pending
+//! event and runs a task that blocks, no other thread takes over until one is woken from outside the runtime. Until
+//! then all timers of the runtime stand still, and every lease would expire. This thread wakes from outside.
 //!
-//! The thread is one for the process, and runs as long as there are timekeepers to watch. It needs real time: factories
-//! with a clock of their own do without it.
+//! There is one thread per process, which runs as long as there are timekeepers to watch. It needs real time:
+//! factories with their own clock do not use it.
 
 use crate::sync::{Mutex, lock, rank};
 use std::{
@@ -17,11 +17,11 @@ use std::{
 
 /// An alarm whose task may not be woken in time.
 pub(super) trait Overdue: Send + Sync {
-    /// Wakes the task if its turn is overdue, and returns when to look again.
+    /// Wakes the task if its turn is overdue, and returns the time of the next check.
     fn wake_if_overdue(&self, now: Instant) -> Option<Instant>;
 }
 
-/// How late a turn may be before it is taken for one that does not come.
+/// The delay after which a turn is considered overdue.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 static WATCHED: Mutex<rank::Backstop, Watched> =
@@ -29,9 +29,9 @@ static WATCHED: Mutex<rank::Backstop, Watched> =
 
 struct Watched {
     alarms: Vec<Weak<dyn Overdue>>,
-    /// When the thread looks next.
+    /// The time of the next check.
     look_at: Option<Instant>,
-    /// The thread, while it runs.
+    /// The thread, while it is running.
     thread: Option<Thread>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn watch(alarm: Weak<dyn Overdue>) {
     }
 }
 
-/// Looks at the alarms at this time, or earlier.
+/// Checks the alarms at this time or earlier.
 pub(super) fn look_at(at: Instant) {
     let mut watched = lock(&WATCHED);
     if watched.look_at.is_none_or(|look_at| at < look_at) {
@@ -84,11 +84,11 @@ fn run() {
                 watched.thread = None;
                 return;
             }
-            // What came meanwhile counts as well.
+            // Includes requests made in the meantime.
             watched.look_at = watched.look_at.into_iter().chain(next).min();
             watched.look_at
         };
-        // Returns at once if the time was made earlier since.
+        // Returns at once if an earlier time was set since.
         match look_at {
             Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
             None => thread::park(),

@@ -21,7 +21,7 @@ use futures_util::FutureExt;
 use std::{future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
-/// A call, and the runtime in which it was polled first: its timers and sockets belong there, so it stays there.
+/// A call and the runtime that polled it first. Its timers and sockets belong to that runtime, so it stays there.
 pub(super) struct Call {
     shared: Arc<Shared>,
     state: Arc<CallState>,
@@ -34,14 +34,14 @@ struct CallState {
     ops: Vec<(Arc<LockEntry>, Op)>,
     timeout: Duration,
     answered: AtomicBool,
-    /// Notified when its time is over.
+    /// Notified when the call has timed out.
     over: Notify,
     runtime: Option<Id>,
     active: Mutex<rank::CallActivity, Option<ActivityGuard>>,
 }
 
 impl CallState {
-    /// `true` for the one that answers.
+    /// Returns `true` to the one caller that may answer.
     fn answer(&self) -> bool {
         !self.answered.swap(true, Ordering::AcqRel)
     }
@@ -64,7 +64,7 @@ impl CallState {
 }
 
 impl TimedCall for CallState {
-    /// A call of this runtime ends itself. Those of other runtimes, which may not be driven, are answered for them.
+    /// Calls of this runtime end themselves. Calls of other runtimes, which may not be driven, are answered here.
     fn expire(&self, here: Id) -> Option<Answered> {
         let elsewhere = self.runtime.is_some_and(|runtime| runtime != here);
         let answered = (elsewhere && self.answer()).then(|| (self.timed_out(), self.take_active()));
@@ -74,7 +74,7 @@ impl TimedCall for CallState {
 }
 
 impl Call {
-    /// From now on the time of the call counts, and a worker may wait for its answer.
+    /// Starts the timeout of the call and makes it available to a worker.
     pub(super) fn started(mut self) -> StartedCall {
         let now = self.shared.clock.now();
         let due = now + self.state.timeout;
@@ -83,7 +83,7 @@ impl Call {
         StartedCall { runtime: self.state.runtime, answer: Box::pin(self.answer()) }
     }
 
-    /// Waits for the answer. The call counts as active until what comes with it is dropped: after its delivery.
+    /// Waits for the answer. The call counts as active until the returned guard is dropped, after the delivery.
     async fn answer(mut self) -> Answered {
         let answers = tokio::select! {
             biased;
@@ -94,9 +94,10 @@ impl Call {
             return (Vec::new(), None);
         }
         let answers = answers.unwrap_or_else(|| {
-            // Ended before the machine hears of it, or a second request would begin beside this one.
+            // Dropped before the machine learns of the timeout: otherwise a second request could run concurrently
+            // with this one.
             let future = std::mem::replace(&mut self.future, Box::pin(std::future::pending()));
-            // With a panic, the answer would be lost.
+            // A panic would lose the answer.
             contained("a store", || drop(future));
             self.state.timed_out()
         });
@@ -109,7 +110,7 @@ impl Drop for Call {
         if let Some(due) = self.due {
             self.shared.clear_deadline(due, self.state.id);
         }
-        // With its runtime, for example: for the next worker, the answer is unknown.
+        // Dropped, for example with its runtime: a later worker delivers the unknown outcome.
         if self.state.answer() {
             let lost = self.state.unknown();
             self.shared.defer(|work| work.answers.extend(lost));
@@ -119,7 +120,7 @@ impl Drop for Call {
 }
 
 impl Shared {
-    /// A call of the current runtime. A backend that panics gives unknown answers.
+    /// Creates a call of the current runtime. A panic of the backend yields unknown outcomes.
     pub(super) fn call(
         self: &Arc<Self>,
         ops: Vec<(Arc<LockEntry>, Op)>,

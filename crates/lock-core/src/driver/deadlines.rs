@@ -1,13 +1,13 @@
-//! The calls that are not answered yet, by the time when they have to be.
+//! Unanswered calls, sorted by deadline.
 
 use super::work_queue::Answered;
 use crate::{sync::Id, time::Moment};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-/// A call whose time may be over before it is answered.
+/// A call that can time out.
 pub(super) trait TimedCall: Send + Sync {
-    /// The time is over. Returns the answers that the caller has to deliver; `None` if the call is answered already, or if
-    /// a task of this runtime waits for it, which then delivers them itself.
+    /// Ends the call because its time is over. Returns the answers that the caller has to deliver. Returns `None` if
+    /// the call is already answered, or if a task of this runtime waits for it and will deliver them itself.
     fn expire(&self, here: Id) -> Option<Answered>;
 }
 
@@ -17,13 +17,13 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Adds a call, and returns the earliest deadline of all.
+    /// Adds a call and returns the earliest deadline of all.
     pub(super) fn insert(&mut self, due: Moment, id: u64, call: Arc<dyn TimedCall>) -> Moment {
         self.calls.insert((due, id), call);
         self.next().unwrap_or(due)
     }
 
-    /// Removes a call. The caller drops it after it has let go of the mutex.
+    /// Removes a call. The caller drops it after releasing the mutex.
     pub(super) fn remove(&mut self, due: Moment, id: u64) -> Option<Arc<dyn TimedCall>> {
         self.calls.remove(&(due, id))
     }

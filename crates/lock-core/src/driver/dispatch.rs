@@ -1,4 +1,4 @@
-//! Gives an event to the machine of an entry and carries out its commands.
+//! Passes an event to the machine of an entry and executes its commands.
 
 use super::{
     entry::{DeferredEvent, EntryState, LockEntry},
@@ -21,25 +21,26 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
-/// What is left to do when the mutex of the entry is let go.
+/// Effects to carry out after the mutex of the entry is released.
 #[derive(Default)]
 struct PendingEffects {
-    /// Empty between two events: here for its room alone.
+    /// Empty between two events; kept for its capacity.
     commands: Vec<Command>,
     wakers: Vec<Waker>,
-    /// Holds that ended, whose watchers are woken.
+    /// Holds that ended and whose waiting tasks must be woken.
     ended: Vec<Arc<HoldState>>,
     notifications: Vec<Notification>,
     ops: Vec<Op>,
-    /// Somebody saw the deadline of this hold pass before the machine extended it.
+    /// The hold whose deadline was seen to pass before the machine extended it.
     expired: Option<HoldId>,
-    /// The machine became busy, or drained.
+    /// Set when the machine became busy (`true`) or drained (`false`).
     busy: Option<bool>,
-    /// Nothing would be lost with the entry. What else keeps an entry, a waiting future, looks for itself when it goes.
+    /// `true` if the entry can be removed without loss. A waiting future also keeps an entry, and checks again when
+    /// it is dropped.
     removable: bool,
 }
 
-/// What the machine asks of the world.
+/// The machine's access to its environment.
 struct DriverEnv<'a> {
     shared: &'a Shared,
     name: &'a LockName,
@@ -51,7 +52,7 @@ impl Env for DriverEnv<'_> {
         self.shared.random.number()
     }
 
-    // Under the mutex of the entry: the backend only reads an estimate.
+    // Called while the mutex of the entry is held: the backend only reads an estimate.
     fn server_now(&mut self) -> ServerTime {
         self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
     }
@@ -68,7 +69,7 @@ impl Env for DriverEnv<'_> {
 }
 
 impl Shared {
-    /// Handles the event, and all that follow from operations that are answered at once.
+    /// Handles the event and all events that follow from operations that are answered at once.
     pub(super) fn dispatch(self: &Arc<Self>, entry: &Arc<LockEntry>, event: Event, policy: IoPolicy) {
         let _active = self.activity.guard();
         let mut events = VecDeque::new();
@@ -111,7 +112,7 @@ impl Shared {
         if let Some(busy) = effects.busy.take() {
             self.activity.entry_is_busy(busy);
         }
-        // Before anybody is woken: an observer hears of a grant before its holder can end it.
+        // Notified before any task is woken: an observer learns of a grant before its holder can end it.
         effects.notifications.drain(..).for_each(|notification| self.notify(entry, notification));
         effects.wakers.drain(..).for_each(wake);
         effects.ended.drain(..).for_each(|hold| hold.wake_waiting());
@@ -126,7 +127,7 @@ impl Shared {
     fn handle(&self, entry: &Arc<LockEntry>, event: Event, effects: &mut PendingEffects) {
         let mut commands = std::mem::take(&mut effects.commands);
         let mut state = lock(&entry.state);
-        // Read under the mutex: a machine's time does not go back.
+        // Read while the mutex is held, so that the time of a machine never goes back.
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
         match event {
@@ -233,12 +234,12 @@ impl Shared {
         self.work.guard_made();
         match state.waiters.get_mut(&waiter) {
             Some(slot) => effects.wakers.extend(slot.set(AcquireResult::Granted(hold), now)),
-            // A slot is taken out before the machine hears that its future left; then this grant goes back.
+            // A slot is removed before the machine learns that its future was dropped. The grant is then released.
             None => self.defer_drop(entry, grant.hold),
         }
     }
 
-    /// Under the mutex of the entry, so that two events cannot exchange their wake-up times.
+    /// Called while the mutex of the entry is held, so that two events cannot swap their wake-up times.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
         let wake = state.machine.wake_at();
         if wake == state.scheduled {
@@ -246,7 +247,7 @@ impl Shared {
         }
         let next = lock(&self.schedule).set(entry, state.scheduled, wake);
         state.scheduled = wake;
-        // An earlier one that is overdue has no timer that fires at once: the machine was suspended.
+        // An earlier wake-up that is overdue has no timer that fires at once: the machine was suspended.
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);
         }

@@ -19,8 +19,8 @@ pub(crate) struct LockEntry {
     pub(crate) id: u64,
     pub(crate) name: LockName,
     pub(super) state: Mutex<rank::Entry, EntryState>,
-    /// Events that are left here without taking the state: by Drop, which must not allocate, and by a backend that is not to
-    /// wait for the worker.
+    /// Events that are left without locking the state: by Drop, which must not allocate, and by a backend that must
+    /// not wait for the worker.
     deferred: Mutex<rank::DeferredEvents, DeferredEvents>,
 }
 
@@ -30,18 +30,18 @@ pub(super) struct EntryState {
     pub(super) waiters: FifoMap<WaiterId, WaiterSlot>,
     pub(super) releases: FifoMap<Ticket, ReleaseSlot>,
     pub(super) hold: Option<Arc<HoldState>>,
-    /// The errors of the last acquire and of the last renewal; `None` if they were answered.
+    /// The errors of the latest acquire and renewal; `None` if they succeeded.
     pub(super) errors: Errors,
     /// The wake-up time in the schedule.
     pub(super) scheduled: Option<Moment>,
-    /// Counted among those that hold, want or undo something.
+    /// `true` while the entry counts as holding, requesting or undoing something.
     pub(super) busy: bool,
-    /// Out of the table: who still has this entry looks the name up again.
+    /// `true` once removed from the table. A caller that still has this entry looks the name up again.
     pub(super) removed: bool,
     last_id: u64,
 }
 
-/// Kept apart by operation: at most one acquire and one renewal of a name are under way, so nobody gets the error of
+/// Errors by operation. At most one acquire and one renewal of a name are in progress, so no caller sees the error of
 /// another operation.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
@@ -56,7 +56,7 @@ pub(super) struct DeferredEvents {
     pub(super) woken: bool,
     pub(super) missed_wakes: bool,
     pub(super) suspicion: bool,
-    /// Whether the entry stands in the work queue, for each [`QueueKind`].
+    /// For each [`QueueKind`], `true` if the entry is in the work queue.
     queued: [bool; 2],
 }
 
@@ -90,7 +90,7 @@ impl LockEntry {
         Self { id, name, state: Mutex::new(state), deferred: Mutex::default() }
     }
 
-    /// Makes room for the drop of one more guard.
+    /// Reserves space for the drop of one more guard.
     pub(super) fn guard_made(&self) {
         let mut deferred = lock(&self.deferred);
         deferred.guards += 1;
@@ -134,7 +134,7 @@ impl LockEntry {
         !lock(&self.deferred).dropped.is_empty()
     }
 
-    /// The wakers of all that wait here, and the hold, whose watchers wait as well.
+    /// Takes the wakers of all waiting tasks, and returns the hold, which has wakers of its own.
     pub(super) fn take_wakers(&self) -> (Vec<Waker>, Option<Arc<HoldState>>) {
         let mut state = lock(&self.state);
         let EntryState { waiters, releases, hold, .. } = &mut *state;
@@ -145,13 +145,13 @@ impl LockEntry {
 }
 
 impl EntryState {
-    /// Returns a number that is unique in this entry and greater than those before.
+    /// Returns a number that is unique in this entry and greater than the previous ones.
     pub(super) fn fresh_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// Whether nothing would be lost with this entry.
+    /// Returns `true` if the entry can be removed without loss.
     pub(super) fn is_removable(&self, entry: &LockEntry) -> bool {
         self.machine.is_removable()
             && self.waiters.is_empty()

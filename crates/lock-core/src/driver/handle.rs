@@ -1,9 +1,9 @@
-//! A part of every public handle of a factory: the last one to go ends the worker.
+//! The part shared by every public handle of a factory. Dropping the last one ends the worker.
 
 use super::shared::Shared;
 use std::{ops::Deref, sync::Arc};
 
-/// Factories, locks, futures and guards share one of these. Entries and the worker do not.
+/// Shared by factories, locks, futures and guards, but not by entries and the worker.
 #[derive(Debug)]
 pub(crate) struct Handle {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.activity.close();
         if self.shared.runtimes.any() {
-            // It ends when the guards that were dropped last are released, at the latest after the bound of a shutdown.
+            // The worker ends when the guards dropped last are released, at the latest after the bound of a shutdown.
             self.shared.work.notify();
         } else {
             self.shared.abandon();

@@ -1,4 +1,4 @@
-//! What guards and their views read of a hold: valid until when, or how it ended.
+//! The state of a hold that guards and their views read: its deadline, or how it ended.
 
 use super::{
     runtime::{DeadlineTimer, MAX_SLEEP},
@@ -25,7 +25,7 @@ use std::{
 
 /// Keeps the holds of a factory alive.
 pub(super) trait Watchdog: Send + Sync {
-    /// Sees to it that it runs in the runtime of the caller. Returns `false` if it cannot.
+    /// Ensures that the watchdog runs in the runtime of the caller. Returns `false` if it cannot.
     fn ensure_runs(self: Arc<Self>) -> bool;
 }
 
@@ -61,13 +61,13 @@ impl HoldState {
         Self { name, owner, token, lease, since, watchdog, clock, max_hold_at, validity, waiting }
     }
 
-    /// As the machine knows it.
+    /// Returns the id that the machine uses.
     pub(crate) fn id(&self) -> HoldId {
         HoldId { lease: self.lease.number(), token: self.token }
     }
 
-    /// Compares the clock, since a timer may fire late. The first task that sees the deadline pass ends the hold for
-    /// everybody: no later answer of the store can make it valid again.
+    /// Returns the end of the hold, if it has ended. Compares the clock, since a timer may fire late. The first task
+    /// that sees the deadline pass ends the hold for everyone: no later answer of the store makes it valid again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {
             let mut validity = lock(&self.validity);
@@ -88,8 +88,8 @@ impl HoldState {
         Some(how)
     }
 
-    /// The runtime that carried the worker may be gone, and nobody else would notice. Returns `false` if no worker can
-    /// run in the runtime of the caller.
+    /// Restarts the watchdog if the runtime of its worker is gone, which nothing else would notice. Returns `false`
+    /// if no worker can run in the runtime of the caller.
     pub(crate) fn ensure_watchdog(&self) -> bool {
         self.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
     }
@@ -101,7 +101,7 @@ impl HoldState {
         }
     }
 
-    /// `false` if somebody saw the deadline pass before.
+    /// Extends the deadline. Returns `false` if it was already seen to pass.
     pub(super) fn extend(&self, to: Moment) -> bool {
         match &mut *lock(&self.validity) {
             Validity::Until(deadline) => {
@@ -112,8 +112,8 @@ impl HoldState {
         }
     }
 
-    /// Ends it, if nobody saw the deadline pass before. [`wake_waiting`](Self::wake_waiting) follows when no mutex is
-    /// held: wakers are foreign code.
+    /// Ends the hold, unless its deadline was already seen to pass. The caller calls
+    /// [`wake_waiting`](Self::wake_waiting) after it has released its mutex: wakers are foreign code.
     pub(super) fn end(&self, how: HoldEnd) {
         let mut validity = lock(&self.validity);
         if let Validity::Until(_) = *validity {
@@ -121,17 +121,17 @@ impl HoldState {
         }
     }
 
-    /// Everybody who waits for the end looks again.
+    /// Wakes every task that waits for the end.
     pub(super) fn wake_waiting(&self) {
         self.waiting.wake_all();
     }
 
-    /// The end of the hold, as a future.
+    /// Returns a future that completes when the hold has ended.
     pub(crate) fn wait_ended(self: Arc<Self>) -> WaitEnded {
         WaitEnded { hold: self, key: WakerKey::default(), timer: DeadlineTimer::default() }
     }
 
-    /// The end if nothing renews the hold; `Moment::NEVER` once it has ended.
+    /// Returns the end of the hold without further renewal, or `Moment::NEVER` once it has ended.
     fn deadline(&self) -> Moment {
         match *lock(&self.validity) {
             Validity::Until(deadline) => deadline.min(self.max_hold_at),
@@ -140,9 +140,9 @@ impl HoldState {
     }
 }
 
-/// Completes at the first poll after the end. Each poll compares the clock, and the future has a timer of its own: a
-/// process that was stopped resumes with this task before the worker, and a worker that is late must not let the work
-/// under a lost lock go on.
+/// Completes at the first poll after the end. Each poll compares the clock, and the future has its own timer: after a
+/// pause of the process this task may resume before the worker, and a late worker must not let work continue under a
+/// lost lock.
 pub(crate) struct WaitEnded {
     hold: Arc<HoldState>,
     key: WakerKey,
@@ -160,12 +160,12 @@ impl Future for WaitEnded {
         hold.waiting.register(key, cx.waker());
         let has_runtime = hold.ensure_watchdog();
         loop {
-            // Again, since the end may have come before the registration.
+            // Checked again, since the hold may have ended before the registration.
             if let Some(how) = hold.ended() {
                 return Poll::Ready(how);
             }
             let (deadline, remaining) = (hold.deadline(), hold.remaining());
-            // Without its factory, nobody else notices that the machine was suspended.
+            // Without the factory, nothing else notices that the machine was suspended.
             let after = if hold.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
             if !has_runtime || timer.poll(cx, deadline, after).is_pending() {
                 return Poll::Pending;

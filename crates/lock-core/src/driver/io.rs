@@ -1,4 +1,4 @@
-//! Starts operations on the store. Each becomes exactly one event.
+//! Starts operations on the store. Each yields exactly one event.
 
 use super::{
     call::Call,
@@ -22,10 +22,10 @@ use std::{
     time::Duration,
 };
 
-/// The longest time that a subscription may take. It has no lease of its own that would say so.
+/// The timeout of a subscription, which has no lease to derive one from.
 const MAX_WATCH: Duration = Duration::from_secs(3);
 
-/// So that one slow store does not have to carry a batch of any size.
+/// The maximum number of renewals per call, which bounds the load on a slow store.
 const MAX_RENEWALS: usize = 500;
 
 impl Shared {
@@ -34,7 +34,7 @@ impl Shared {
         if policy == IoPolicy::Discard {
             return None;
         }
-        // A timekeeper sends renewals, together with others that are due soon.
+        // A timekeeper sends renewals, batched with others that are due soon.
         if let Op::Renew { .. } = op {
             self.work.put_renewal(entry, op);
             self.set_alarm(Moment::START);
@@ -44,8 +44,8 @@ impl Shared {
             IoPolicy::Inline => self.submit(entry, op)?,
             IoPolicy::Deferred | IoPolicy::Discard => op,
         };
-        // In place only where a worker goes on with it. Outside of a runtime a client of the store has neither sockets nor
-        // timers.
+        // Started in place only if a worker can continue it. Outside of a runtime, a client of the store has neither
+        // sockets nor timers.
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         let Some(here) = here.filter(|here| policy == IoPolicy::Inline && self.runtimes.has_worker(*here))
         else {
@@ -57,15 +57,15 @@ impl Shared {
             Err(call) => call.started(),
         };
         self.defer(|work| work.calls.push(call));
-        // Its worker may have gone meanwhile, with its runtime: then nobody waits for the call, and its name need not wait
-        // until its time is over.
+        // The worker may have ended meanwhile, with its runtime. Then nothing polls the call, and its name need not
+        // wait until the call times out.
         if !self.runtimes.has_worker(here) {
             self.work.give_up_calls_of(here);
         }
         None
     }
 
-    /// Keeps the error of an answer, reports the votes behind it, and returns what the machine needs of it.
+    /// Stores the error of an answer, reports its votes, and returns the part that the machine needs.
     pub(super) fn outcome<T>(
         &self,
         op: &Op,
@@ -85,8 +85,8 @@ impl Shared {
         op.timeout(terms.map_or(MAX_WATCH, |terms| terms.operation_timeout.min(MAX_WATCH)))
     }
 
-    /// Polls an operation once. Returns its event if it is answered at once, as a store in memory does, and otherwise the
-    /// call that goes on with it.
+    /// Polls an operation once. Returns its event if it is answered at once, as by a store in memory, or else the
+    /// pending call.
     fn begin(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Result<Event, Call> {
         let mut work = Box::pin(self.clone().perform(entry.clone(), op.clone()));
         let mut polled = None;
@@ -116,8 +116,8 @@ impl Shared {
         self.call(vec![(entry.clone(), op)], timeout, async move { vec![(at, work.await)] })
     }
 
-    /// Due renewals, together: one call for those of the same operation timeout, since nobody's renewal may be given up
-    /// early, or late, for sharing a call with another.
+    /// Groups due renewals into calls of equal operation timeout, so that no renewal is given up early or late
+    /// because of another.
     pub(super) fn renewal_calls(self: &Arc<Self>, due: Vec<(Arc<LockEntry>, Op)>) -> Vec<Call> {
         let mut by_timeout: BTreeMap<Duration, Vec<(Arc<LockEntry>, Op)>> = BTreeMap::new();
         for (entry, op) in due {

@@ -1,4 +1,4 @@
-//! Wake-ups, in the task of the store that reads them.
+//! Wake-ups, handled in the store's task that reads them.
 
 use super::{op::IoPolicy, shared::Shared};
 use crate::{
@@ -12,9 +12,9 @@ impl WakeListener for Shared {
     fn released(&self, name: &LockName) {
         let Some(entry) = self.table.get(name) else { return };
         match self.me.upgrade().filter(|_| self.pipeline.is_some() && !self.is_closed()) {
-            // A pipeline takes the request over at once, and the worker would be one task switch more.
+            // A pipeline accepts the request at once, and a detour through the worker would cost a task switch.
             Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
-            // A call that is polled once in place may take its time.
+            // A call that is polled once in place may take long.
             None => self.defer_event(&entry, |deferred| deferred.woken = true),
         }
     }
@@ -41,7 +41,7 @@ impl WakeListener for Shared {
 }
 
 impl Shared {
-    /// Somebody changed the store behind the back of this name: its hold is renewed before it is relied on.
+    /// Reports that the store was changed by force: the hold of this name is renewed before it is relied on.
     pub(crate) fn suspect(&self, name: &LockName) {
         if let Some(entry) = self.table.get(name) {
             self.defer_event(&entry, |deferred| deferred.suspicion = true);

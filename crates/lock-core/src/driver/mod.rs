@@ -1,4 +1,4 @@
-//! The only place with effects: it spawns, sleeps, reads the clock, wakes, and calls the backend.
+//! The only place with side effects: it spawns, sleeps, reads the clock, wakes, and calls the backend.
 //!
 //! ```text
 //!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
@@ -13,20 +13,20 @@
 //!
 //! A file imports only from its own row or a lower one.
 //!
-//! An *entry* is a lock name that this process holds or waits for: a mutex over its machine and the slots of waiting
-//! futures. A task that has an event takes the mutex, handles it, lets go, and only then wakes and calls. So cancelling a
-//! caller is just an event.
+//! An *entry* is a lock name that this process holds or waits for: a mutex around its machine and the slots of
+//! waiting futures. A task that has an event locks the mutex, handles the event, unlocks, and only then wakes tasks
+//! and calls the store. So cancelling a caller is just another event.
 //!
-//! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one, whose own task brings the answer and
-//! dispatches it. Other stores have futures: a future is polled once in place; if it is pending, the worker of that runtime
-//! waits for it. Either way nothing that others wait for depends on the poll of a caller.
+//! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one; the pipeline's task receives
+//! the answer and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
+//! the worker of that runtime. In both cases no caller has to be polled for others to make progress.
 //!
-//! Order of mutexes, as `sync/rank.rs` has it: shard before entry; entry before schedule, deadlines, hold, deferred events;
-//! work queue and alarm last. No mutex is held over an await, a waker, an observer or a call of the backend. Debug builds
-//! panic at the first lock and at the first call that break this.
+//! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
+//! events; work queue and alarm last. No mutex is held over an await, a waker, an observer or a call of the backend.
+//! Debug builds panic at the first lock or call that violates this.
 //!
-//! Three calls are made under a mutex nevertheless: `Backend::server_now` and the clock, which only read, under that of the
-//! entry; and the wake-up of a worker, which is a task of this crate, under that of the list of workers.
+//! There are three exceptions: `Backend::server_now` and the clock, which only read, are called while the entry is
+//! locked, and a worker, which is a task of this crate, is woken while the list of workers is locked.
 
 mod acquire;
 mod activity;
@@ -69,7 +69,7 @@ pub(crate) use worker::SHUTDOWN;
 use shared::Shared;
 use std::sync::{Arc, Weak};
 
-/// Builds the driver of a factory.
+/// Starts the driver of a factory.
 pub(crate) fn start(parts: Parts) -> Arc<Handle> {
     let shared = Arc::new_cyclic(|me: &Weak<Shared>| Shared::new(parts, me.clone()));
     if let Some(subscriptions) = &shared.subscriptions {

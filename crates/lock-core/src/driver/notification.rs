@@ -27,7 +27,7 @@ pub(super) enum Notification {
         kind: ReleaseKind,
     },
     Wake(WakeSource),
-    /// A notice of the machine, with the last error of a renewal.
+    /// A notice of the machine, with the latest error of a renewal.
     Notice(Notice, Option<Arc<BackendError>>),
 }
 

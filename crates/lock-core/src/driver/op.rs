@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An operation that a machine asked for.
+/// An operation that a machine requested.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, mode: AcquireMode },
@@ -24,22 +24,22 @@ pub(super) enum Op {
     Unwatch,
 }
 
-/// Events for the entries that they concern.
+/// Events and the entries to which they belong.
 pub(super) type Answers = Vec<(Arc<LockEntry>, Event)>;
 
-/// How an operation is started.
+/// The way in which an operation is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IoPolicy {
     /// By the caller, in place.
     Inline,
     /// By the worker: the caller is being dropped, or must not wait.
     Deferred,
-    /// Not at all: there is no worker any more, and leases end by themselves.
+    /// Not at all: there is no worker any more, and leases expire by themselves.
     Discard,
 }
 
 impl Op {
-    /// The event of an answer that never came.
+    /// Returns the event of an operation that was never answered.
     pub(super) fn unknown(&self) -> Event {
         let failure = Failure::UNKNOWN;
         match *self {
@@ -53,7 +53,7 @@ impl Op {
         }
     }
 
-    /// How long it may take; `other` for operations that belong to no lease.
+    /// Returns the timeout of the operation; `other` for operations that do not belong to a lease.
     pub(super) fn timeout(&self, other: Duration) -> Duration {
         match self {
             Self::TryAcquire { terms, .. } | Self::Renew { terms, .. } => terms.operation_timeout,
@@ -62,10 +62,10 @@ impl Op {
         }
     }
 
-    /// Keeps the error for waiters and observers; the machine only needs to know its nature.
+    /// Stores the error for waiters and observers; the machine only needs its kind.
     pub(super) fn keep_error(&self, entry: &LockEntry, error: &Arc<BackendError>) {
         let errors = |f: fn(&mut Errors) -> &mut Option<Arc<BackendError>>| {
-            // Dropped after the mutex is let go.
+            // Dropped after the mutex is released.
             let before = f(&mut lock(&entry.state).errors).replace(error.clone());
             drop(before);
         };
@@ -76,7 +76,7 @@ impl Op {
         }
     }
 
-    /// The request to the store; `None` for subscriptions.
+    /// Returns the request to the store; `None` for subscriptions.
     pub(super) fn request(&self, process: ProcessId, entry: &LockEntry) -> Option<Request> {
         let name = entry.name.clone();
         Some(match self {
@@ -104,7 +104,7 @@ impl Op {
         })
     }
 
-    /// The event of the answer to an acquire; an answer of another kind is none.
+    /// Returns the event of the answer to an acquire. An operation of another kind yields an unknown outcome.
     pub(super) fn acquired(&self, outcome: Result<Reply<Acquired>, Failure>) -> Event {
         match *self {
             Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome },
@@ -128,7 +128,7 @@ impl Op {
         }
     }
 
-    /// Keeps the error of an outcome, and returns what the machine needs of it.
+    /// Stores the error of an outcome, and returns the part that the machine needs.
     pub(super) fn outcome<T>(
         &self,
         entry: &LockEntry,

@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A release that waits for its answer. Dropping it leaves the release to go on by itself.
+/// A release that waits for its answer. Dropping it lets the release continue in the background.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub(crate) struct PendingRelease {
 
 impl Shared {
     pub(crate) fn release(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) -> PendingRelease {
-        // Before the operation starts, which may stay in this runtime.
+        // Before the operation starts, which may continue in this runtime.
         let _ = self.ensure_worker();
         entry.guard_released();
         self.work.guard_gone();
@@ -36,11 +36,11 @@ impl Shared {
         PendingRelease { shared: self.clone(), entry: entry.clone(), ticket }
     }
 
-    /// A guard was dropped: no allocation, no IO, no spawn. The worker does the rest.
+    /// Defers the release of a dropped guard to the worker: no allocation, no IO, no spawn.
     pub(crate) fn guard_dropped(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) {
         self.defer_drop(entry, hold);
         if self.is_closed() && !self.runtimes.any() {
-            // After a shutdown everything was given back, and only the count of guards is left.
+            // After a shutdown everything is released, and only the count of guards is left.
             self.dispatch(entry, Event::Tick, IoPolicy::Discard);
         }
     }

@@ -1,4 +1,4 @@
-//! The timers of the runtime that polls, where there is one.
+//! The timers of the runtime that polls, if there is one.
 
 use crate::{
     sync::{Handle, Id, Sleep, sleep},
@@ -11,23 +11,23 @@ use std::{
     time::Duration,
 };
 
-/// Sleeps are no longer than this while somebody depends on them, so that a suspended machine is noticed soon after it
-/// resumes: tokio's timers stand still during suspend.
+/// The maximum length of a sleep while a task depends on it, so that a resumption of a suspended machine is noticed
+/// soon: tokio's timers stop during suspend.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Returns `true` inside a runtime with a timer. A runtime without one says so only by a panic.
+/// Returns `true` inside a runtime with a timer. A runtime without one reports it only by a panic.
 pub(crate) fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 
-/// Wakes the task that polls it at a deadline that may move, in whichever runtime it is polled.
+/// Wakes the polling task at a deadline that may move, in any runtime.
 #[derive(Default)]
 pub(super) struct DeadlineTimer {
     armed: Option<(Id, Moment, Pin<Box<Sleep>>)>,
 }
 
 impl DeadlineTimer {
-    /// Completes when `after` has passed since this deadline was first polled here. Stays pending where there is no timer.
+    /// Completes when `after` has passed since this deadline was first polled here. Stays pending without a timer.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
         let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
         let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);

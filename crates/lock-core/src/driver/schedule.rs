@@ -1,4 +1,4 @@
-//! The wake-up times of all entries, in order.
+//! The wake-up times of all entries, sorted.
 
 use super::entry::LockEntry;
 use crate::time::Moment;
@@ -10,7 +10,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Moves the wake-up of an entry, and returns the earliest of all.
+    /// Moves the wake-up of an entry and returns the earliest of all.
     pub(super) fn set(
         &mut self,
         entry: &Arc<LockEntry>,
@@ -35,7 +35,7 @@ impl Schedule {
         std::mem::replace(&mut self.wakes, later).into_values().collect()
     }
 
-    /// The entries that wake up later than `after`, and by `to`. They stay in the schedule.
+    /// Returns the entries that wake up after `after` and no later than `to`. They stay in the schedule.
     pub(super) fn waking_between(&self, after: Moment, to: Moment) -> Vec<Arc<LockEntry>> {
         let between = self.wakes.range((Bound::Excluded((after, u64::MAX)), Bound::Unbounded));
         between.take_while(|((at, _), _)| *at <= to).map(|(_, entry)| entry.clone()).collect()

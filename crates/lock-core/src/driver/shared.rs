@@ -1,4 +1,4 @@
-//! What the locks of one factory share.
+//! The state shared by the locks of one factory.
 
 use super::{
     activity::ActivityCounter,
@@ -34,7 +34,7 @@ use std::{
     time::Duration,
 };
 
-/// A worker that has not read its queue after this time is held up by the thread on which it is to run.
+/// The delay after which a worker that has not read its queue is considered blocked.
 const HELD_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Shared {
@@ -45,15 +45,15 @@ pub(crate) struct Shared {
     pub(super) subscriber: OnceLock<SubscriberId>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
-    /// The terms of the factory's own options, made once for all of its locks.
+    /// The terms of the factory's default options, shared by all of its locks.
     pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
     pub(super) random: Random,
-    /// The clock is the real one, so that a thread may watch the alarms.
+    /// `true` if the clock is the real one, so that a thread may watch the alarms.
     pub(super) has_backstop: bool,
-    /// For holds, whose watchdog it is, and for wake-ups.
+    /// For holds, which use it as their watchdog, and for wake-ups.
     pub(super) me: Weak<Self>,
     pub(super) table: LockTable,
     pub(super) schedule: Mutex<rank::Schedule, Schedule>,
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     last_id: AtomicU64,
 }
 
-/// What a factory makes it of.
+/// The parts of which a factory is built.
 pub(crate) struct Parts {
     pub(crate) process: ProcessId,
     pub(crate) store: Store,
@@ -80,12 +80,12 @@ pub(crate) struct Parts {
     pub(crate) has_backstop: bool,
 }
 
-/// The runtimes that have a worker, and those that had ended when one was to begin there.
+/// The runtimes that have a worker, and those that had ended before one could start.
 #[derive(Debug, Default)]
 pub(super) struct Runtimes {
     pub(super) with_worker: Mutex<rank::RuntimesWithWorker, Vec<Id>>,
-    /// Something may still be polled in them, by `Handle::block_on`: it would begin a worker, be woken by its end, and
-    /// begin another one, for ever.
+    /// Ended runtimes in which `Handle::block_on` may still poll: such a poll would start a worker, be woken by its
+    /// end, and start another one, forever.
     pub(super) ended: Mutex<rank::RuntimesEnded, Vec<Id>>,
 }
 
@@ -151,7 +151,7 @@ impl Shared {
         self.observers.notify(event);
     }
 
-    /// The terms of these options under the limits of this factory.
+    /// Returns the terms of these options under the limits of this factory.
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
         match *options == self.options {
             true => self.default_terms.clone(),
@@ -159,17 +159,17 @@ impl Shared {
         }
     }
 
-    /// The entry of the name, made if there is none.
+    /// Returns the entry of the name, and creates it if needed.
     pub(super) fn entry(&self, name: &LockName) -> Arc<LockEntry> {
         self.table.get_or_insert_with(name, || LockEntry::new(self.fresh_id(), name.clone(), self.config))
     }
 
-    /// How many names this factory holds or waits for.
+    /// Returns the number of names that this factory holds or waits for.
     pub(crate) fn active_locks(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns what this process knows of a name.
+    /// Returns the local state of a name.
     pub(crate) fn local_view(&self, name: &LockName) -> Option<LocalView> {
         let entry = self.table.get(name)?;
         let state = lock(&entry.state);
@@ -187,38 +187,38 @@ impl Shared {
         self.activity.is_closed()
     }
 
-    /// Whether nothing is left to do.
+    /// Returns `true` if no work is left.
     pub(super) fn is_drained(&self) -> bool {
         self.activity.is_zero() && self.work.is_empty()
     }
 
-    /// Every timekeeper looks at what is due at `at`.
+    /// Makes every timekeeper run at `at` or earlier.
     pub(super) fn set_alarm(&self, at: Moment) {
         self.alarms.move_to(at, self.clock.now());
     }
 
-    /// Leaves work for the worker. If a blocked thread holds the worker up, the timekeeper stands in for it.
+    /// Queues work for the worker. If a blocked thread delays the worker, the timekeeper does the work.
     pub(super) fn defer(&self, work: impl FnOnce(&mut Work)) {
         self.work.put(work);
         let now = self.clock.now();
         self.alarms.move_to(now + HELD_UP, now);
     }
 
-    /// Leaves an event of an entry for the worker, from any thread.
+    /// Queues an event of an entry for the worker, from any thread.
     pub(super) fn defer_event(&self, entry: &Arc<LockEntry>, event: impl FnOnce(&mut DeferredEvents)) {
         if entry.defer(QueueKind::Woken, event) {
             self.defer(|work| work.woken.push(entry.clone()));
         }
     }
 
-    /// Leaves the drop of a guard for the worker. Does not allocate, since room was made for every guard.
+    /// Queues the drop of a guard for the worker. Does not allocate, since space was reserved for every guard.
     pub(super) fn defer_drop(&self, entry: &Arc<LockEntry>, hold: HoldId) {
         if entry.defer(QueueKind::Dropped, |deferred| deferred.dropped.push(hold)) {
             self.defer(|work| work.dropped.push(entry.clone()));
         }
     }
 
-    /// The time of a call begins: it has to be answered by `due`.
+    /// Starts the time of a call, which must be answered by `due`.
     pub(super) fn set_deadline(&self, due: Moment, id: u64, call: Arc<dyn TimedCall>, now: Moment) {
         let next = lock(&self.deadlines).insert(due, id, call);
         if next == due || next <= now {

@@ -1,4 +1,4 @@
-//! The end of a factory: everything is given back, within a bound.
+//! The shutdown of a factory: it releases everything, within a bound.
 
 use super::{op::IoPolicy, shared::Shared};
 use crate::{
@@ -8,19 +8,19 @@ use crate::{
 };
 use std::{pin::pin, sync::Arc, time::Duration};
 
-/// Longer bounds are as good as none.
+/// The longest bound that is applied; longer ones are reduced to it.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The releases that [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// The locks whose release the store did not confirm in time; their leases end by themselves.
+    /// The locks whose release the store did not confirm in time. Their leases expire by themselves.
     pub unconfirmed: Vec<LockName>,
 }
 
 impl ShutdownReport {
-    /// Whether everything was given back.
+    /// Returns `true` if everything was released.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.unconfirmed.is_empty()
@@ -34,12 +34,12 @@ impl Shared {
         self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);
         self.activity.close();
         self.close_entries();
-        // Without a timer nothing bounds the wait; the workers go on by themselves.
+        // Without a timer the wait cannot be bounded; the workers continue in the background.
         if !self.is_drained() && self.needs_runtime().is_ok() && self.ensure_worker().is_ok() {
             self.work.notify();
             let _ = timeout(within, self.drained()).await;
         }
-        // Nothing else wakes a worker that has nothing to do; it ends.
+        // Nothing else wakes an idle worker; it ends.
         self.work.notify();
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
@@ -48,8 +48,8 @@ impl Shared {
         ShutdownReport { unconfirmed }
     }
 
-    /// Completes when nothing is left to do. Sees to it that somebody does it: the worker of an earlier shutdown
-    /// may be about to give up.
+    /// Completes when no work is left. Ensures that a worker runs: the worker of an earlier shutdown may be about to
+    /// give up.
     async fn drained(self: &Arc<Self>) {
         loop {
             let mut changed = pin!(self.activity.changed());
@@ -70,7 +70,7 @@ impl Shared {
         names
     }
 
-    /// Nobody uses the factory any more, and no worker runs: holds are counted as over, and their leases end by
+    /// Ends all holds without releasing them, because no handle and no worker is left. Their leases expire by
     /// themselves.
     pub(super) fn abandon(self: &Arc<Self>) {
         for entry in self.table.all() {

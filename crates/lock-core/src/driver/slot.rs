@@ -1,4 +1,4 @@
-//! The places in which a waiting acquire and a waiting release find their results.
+//! The slots in which a waiting acquire and a waiting release find their results.
 
 use super::hold_state::HoldState;
 use crate::{
@@ -8,15 +8,15 @@ use crate::{
 };
 use std::{sync::Arc, task::Waker};
 
-/// The place of a waiting acquire.
+/// The slot of a waiting acquire.
 #[derive(Debug)]
 pub(super) enum WaiterSlot {
     Waiting(Option<Waker>),
-    /// The result, and when it came.
+    /// The result and its time.
     Ready(AcquireResult, Moment),
 }
 
-/// The end of a waiter's wait.
+/// The result of a wait.
 #[derive(Debug)]
 pub(crate) enum AcquireResult {
     Granted(Arc<HoldState>),
@@ -24,7 +24,7 @@ pub(crate) enum AcquireResult {
 }
 
 impl WaiterSlot {
-    /// Stores the result. The caller wakes the waker that is returned after it has let go of its mutex.
+    /// Stores the result. The caller releases its mutex before it wakes the returned waker.
     pub(super) fn set(&mut self, result: AcquireResult, now: Moment) -> Option<Waker> {
         match std::mem::replace(self, Self::Ready(result, now)) {
             Self::Waiting(waker) => waker,
@@ -40,7 +40,7 @@ impl WaiterSlot {
     }
 }
 
-/// The place of a waiting release.
+/// The slot of a waiting release.
 #[derive(Debug)]
 pub(super) enum ReleaseSlot {
     Waiting(Option<Waker>),
@@ -48,7 +48,7 @@ pub(super) enum ReleaseSlot {
 }
 
 impl ReleaseSlot {
-    /// Stores the answer. The caller wakes the waker that is returned after it has let go of its mutex.
+    /// Stores the answer. The caller releases its mutex before it wakes the returned waker.
     pub(super) fn set(&mut self, answer: ReleaseAnswer) -> Option<Waker> {
         match std::mem::replace(self, Self::Answered(answer)) {
             Self::Waiting(waker) => waker,

@@ -1,4 +1,4 @@
-//! Operations that are handed to the pipeline of a store.
+//! Operations that are submitted to the pipeline of a store.
 
 use super::{
     deadlines::TimedCall,
@@ -16,10 +16,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An operation under way. It becomes exactly one event: with its answer, with the drop of its completion, or when its
-/// time is over.
+/// An operation in progress. It yields exactly one event: with its answer, with the drop of its completion, or when
+/// it times out.
 struct Submitted {
-    /// Gone with the answer: an operation whose time is over may stay in the pipeline for ever, and the factory must not.
+    /// Taken with the answer: an operation that timed out may stay in the pipeline forever and must not keep the
+    /// factory alive.
     shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
     entry: Arc<LockEntry>,
     op: Op,
@@ -29,7 +30,7 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// The factory, for the one that answers.
+    /// Returns the factory to the one caller that may answer.
     fn answer(&self) -> Option<Arc<Shared>> {
         lock(&self.shared).take()
     }
@@ -92,8 +93,8 @@ impl TimedCall for Submitted {
 }
 
 impl Shared {
-    /// Hands an operation to the pipeline, from any thread. Its time counts from now on. Returns an operation that no
-    /// pipeline takes.
+    /// Submits an operation to the pipeline, from any thread, and starts its timeout. Returns the operation if no
+    /// pipeline accepts it.
     pub(super) fn submit(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Option<Op> {
         let Some(pipeline) = &self.pipeline else { return Some(op) };
         let Some(request) = op.request(self.process, entry) else { return Some(op) };
@@ -115,7 +116,7 @@ impl Shared {
             Request::Renew(request) => Operation::Renew(request, Completion::new(submitted)),
             Request::Release(request) => Operation::Release(request, Completion::new(submitted)),
         };
-        // With a panic, the completion is dropped.
+        // A panic drops the completion.
         contained("a pipeline", || pipeline.submit(operation));
         None
     }

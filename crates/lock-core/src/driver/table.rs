@@ -41,9 +41,9 @@ impl LockTable {
         entry
     }
 
-    /// Takes the entry out if nothing would be lost with it.
+    /// Removes the entry if nothing would be lost with it.
     pub(super) fn remove_if_idle(&self, entry: &Arc<LockEntry>) {
-        // Nearly always it is in use, and the shard need not be looked up.
+        // Nearly always the entry is in use, and the shard need not be searched.
         if !lock(&entry.state).is_removable(entry) {
             return;
         }
@@ -55,7 +55,7 @@ impl LockTable {
         }
     }
 
-    /// In the order in which they were made: the order of a hash map would make runs of a simulation differ.
+    /// Returns the entries in the order of their creation: the order of a hash map would make simulation runs differ.
     pub(super) fn all(&self) -> Vec<Arc<LockEntry>> {
         let of = |shard: &Shard| lock(shard).values().cloned().collect::<Vec<_>>();
         let mut entries: Vec<_> = self.shards.iter().flat_map(of).collect();

@@ -1,8 +1,8 @@
-//! The watchdog: renews leases, and ends waits and calls whose time is over.
+//! The watchdog: renews leases, and ends waits and calls that have timed out.
 //!
-//! No caller wakes this task; callers move its [`Alarm`], and the runtime's timer wakes it. So a thread that blocks
-//! after it released or acquired a lock delays no renewal of another. Such a thread may hold up the worker; then this task
-//! does the worker's work.
+//! Callers never wake this task. They move its [`Alarm`], and the runtime's timer wakes it. So a thread that blocks
+//! after it acquired or released a lock does not delay the renewal of another. Such a thread may delay the worker;
+//! this task then does the worker's work.
 
 use super::{
     alarm::Alarm,
@@ -20,11 +20,11 @@ use futures_util::StreamExt;
 use std::{future::poll_fn, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
 
-/// A step of the wall clock that is taken for the resumption of a suspended machine is no smaller: readings of two clocks
-/// differ by some microseconds at any time.
+/// The smallest step of the wall clock that counts as a resumption from suspend. Readings of two clocks always differ
+/// by some microseconds.
 const MIN_JUMP: Duration = Duration::from_millis(10);
 
-/// As long as this lives, a task keeps time in its runtime.
+/// Keeps time in its runtime, with a task, until it is dropped.
 pub(super) struct Timekeeper {
     pub(super) shared: Arc<Shared>,
     pub(super) alarm: Arc<Alarm>,
@@ -33,7 +33,7 @@ pub(super) struct Timekeeper {
 
 impl Drop for Timekeeper {
     fn drop(&mut self) {
-        // The worker notices and ends as well, so that the next caller starts both.
+        // The worker notices it and ends as well, so that the next caller starts both.
         self.alarm.stop();
         self.worker.notify_one();
     }
@@ -51,11 +51,11 @@ impl Timekeeper {
             shared.expire_calls(runtime);
             shared.tick_due_entries();
             shared.send_renewals(&calls, &mut gathered_to);
-            // The worker is held up, or about to do this itself: the first that comes does it.
+            // The worker is blocked, or about to do this itself: whichever comes first does it.
             shared.do_queued_work(runtime, &calls);
             if shared.is_closed() {
-                // A worker may have looked while this task was at work, and ends only when nothing is going on. It need not be
-                // the worker of this runtime: that one may have ended before, and another begun.
+                // A worker may have checked while this task was busy, and ends only when there is no activity. It
+                // need not be the worker of this runtime, which may have ended and been replaced.
                 shared.work.notify();
             }
             if let Some(next) = shared.next_due() {
@@ -63,7 +63,7 @@ impl Timekeeper {
             }
             tokio::select! {
                 biased;
-                // Outside of the budget, as in the worker.
+                // Without tokio's cooperative budget, as in the worker.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
                     shared.deliver_all(answered, &mut calls);
                 }
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Ends the calls whose time is over.
+    /// Ends the calls that have timed out.
     fn expire_calls(self: &Arc<Self>, here: Id) {
         let due = lock(&self.deadlines).take_due(self.clock.now());
         for call in due {
@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Ends all calls, since nobody keeps their time any more.
+    /// Ends all calls, since nothing enforces their timeouts any more.
     pub(super) fn give_up_calls(&self, here: Id) {
         let calls = lock(&self.deadlines).take_all();
         for (answers, _active) in calls.iter().filter_map(|call| call.expire(here)) {
@@ -113,8 +113,9 @@ impl Shared {
         }
     }
 
-    /// The renewals that are due and, if there is any, those of other entries that are due soon, to be sent together. Each
-    /// entry is asked once for each of its wake-ups: in an outage, thousands wait for their next try at any time.
+    /// Returns the renewals that are due and, if there are any, those of other entries that are due soon, to be sent
+    /// together. Each entry is asked once per wake-up: during an outage, thousands of entries always wait for their
+    /// next try.
     fn gather_renewals(self: &Arc<Self>, gathered_to: &mut Moment) -> Vec<(Arc<LockEntry>, Op)> {
         let mut renewals = self.work.take_renewals();
         if let (false, Ok(terms)) = (renewals.is_empty(), &self.default_terms) {
@@ -133,13 +134,13 @@ impl Shared {
         tick.into_iter().chain(timeout).min()
     }
 
-    /// By how many microseconds the wall clock is ahead of the clock that leases are measured with.
+    /// Returns by how many microseconds the wall clock is ahead of the clock that measures leases.
     fn wall_drift(&self) -> i128 {
         i128::from(self.clock.wall().as_micros()) - i128::from(self.clock.now().as_micros())
     }
 
-    /// A wall clock that jumped ahead by more than the margin may mean that the machine was suspended: every hold is renewed
-    /// before it is relied on.
+    /// Checks for a suspend of the machine: if the wall clock jumped ahead by more than the margin, every hold is
+    /// renewed before it is relied on.
     fn notice_jump(&self, before: i128) -> i128 {
         let drift = self.wall_drift();
         let margin = self.options.terms().map_or(Duration::ZERO, |terms| terms.margin).max(MIN_JUMP);

@@ -14,7 +14,7 @@ struct Wakers {
     by_key: BTreeMap<u64, Waker>,
 }
 
-/// A place in a [`WakerSet`]; its owner removes it when it stops waiting.
+/// A key of a [`WakerSet`]; its owner removes it when it stops waiting.
 #[derive(Debug, Default)]
 pub(super) struct WakerKey(Option<u64>);
 

@@ -1,4 +1,4 @@
-//! Work of a worker or a timekeeper: what was left in the queue, and the answers of calls.
+//! The work of a worker or a timekeeper: the work queue, and the answers of calls.
 
 use super::{
     entry::QueueKind,
@@ -11,14 +11,14 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::task::coop::unconstrained;
 
-/// The most answers that are delivered in one turn.
+/// The maximum number of answers delivered in one turn.
 const MAX_ANSWERS_PER_TURN: usize = 128;
 
 /// The calls that a task waits for.
 pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 impl Shared {
-    /// Does what was left in the queue, and adds the calls of this runtime to `calls`.
+    /// Does the work in the queue, and adds the calls of this runtime to `calls`.
     pub(super) fn do_queued_work(self: &Arc<Self>, runtime: Id, calls: &Calls) {
         let work = self.work.take(runtime);
         self.deliver(work.answers);
@@ -38,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Delivers this answer, and those that are there as well; not too many, so that a turn stays short.
+    /// Delivers this answer and those that are ready, up to a bound that keeps the turn short.
     pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
         let mut next = Some(first);
         for _ in 0..MAX_ANSWERS_PER_TURN {
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// The call counts as active until its answers are delivered.
+    /// Delivers the answers of a call, which counts as active until then.
     pub(super) fn deliver_answered(self: &Arc<Self>, (answers, active): Answered) {
         self.deliver(answers);
         drop(active);

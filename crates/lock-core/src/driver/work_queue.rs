@@ -1,4 +1,4 @@
-//! Work that is left for the workers, from any thread, inside or outside a runtime.
+//! Work for the workers, queued from any thread, inside or outside a runtime.
 
 use super::{
     activity::ActivityGuard,
@@ -21,19 +21,19 @@ pub(super) struct StartedCall {
 #[derive(Default)]
 pub(super) struct WorkQueue {
     work: Mutex<rank::Work, Work>,
-    /// One for each worker: the first that comes takes the work.
+    /// One for each worker; the first that wakes takes the work.
     workers: Mutex<rank::Workers, Vec<Arc<Notify>>>,
 }
 
 #[derive(Default)]
 pub(super) struct Work {
-    /// Entries whose guards were dropped. There is room for every guard, and nothing else takes it.
+    /// Entries whose guards were dropped. Space is reserved for every guard and for nothing else.
     pub(super) dropped: Vec<Arc<LockEntry>>,
     /// Entries that were woken.
     pub(super) woken: Vec<Arc<LockEntry>>,
     /// Renewals, to be sent together.
     pub(super) renewals: Vec<(Arc<LockEntry>, Op)>,
-    /// Operations to be started here, because the caller that wanted them was being dropped.
+    /// Operations that the worker has to start, because the caller was being dropped.
     pub(super) ops: Vec<(Arc<LockEntry>, Op)>,
     /// Calls that were polled once and are pending.
     pub(super) calls: Vec<StartedCall>,
@@ -43,7 +43,7 @@ pub(super) struct Work {
 }
 
 impl WorkQueue {
-    /// Makes room for the drop of one more guard, which must not allocate.
+    /// Reserves space for the drop of one more guard, which must not allocate.
     pub(super) fn guard_made(&self) {
         let mut work = lock(&self.work);
         work.guards += 1;
@@ -61,7 +61,7 @@ impl WorkQueue {
         self.notify();
     }
 
-    /// Leaves a renewal for a timekeeper, whose alarm the caller sets.
+    /// Queues a renewal for a timekeeper, whose alarm the caller sets.
     pub(super) fn put_renewal(&self, entry: &Arc<LockEntry>, op: Op) {
         lock(&self.work).renewals.push((entry.clone(), op));
     }
@@ -85,7 +85,8 @@ impl WorkQueue {
         std::mem::take(&mut lock(&self.work).renewals)
     }
 
-    /// Takes everything for the worker of this runtime; calls of other runtimes and the room made for guards stay.
+    /// Takes everything for the worker of this runtime. Calls of other runtimes and the space reserved for guards
+    /// stay.
     pub(super) fn take(&self, runtime: Id) -> Work {
         let mut work = lock(&self.work);
         let ours = |call: &mut StartedCall| call.runtime.is_none_or(|id| id == runtime);
@@ -100,8 +101,8 @@ impl WorkQueue {
         }
     }
 
-    /// Turns what nobody will carry out any more into answers that never came, for a later worker if there is one.
-    /// (A call that stayed here would keep everything that keeps this queue.)
+    /// Turns work that will not be done any more into unknown outcomes, for a later worker if there is one. (A call
+    /// left here would keep everything that owns this queue alive.)
     pub(super) fn give_up(&self) {
         let (calls, ops) = {
             let mut work = lock(&self.work);
@@ -113,7 +114,7 @@ impl WorkQueue {
         self.put(|work| work.answers.extend(ops.map(|(entry, op)| (entry, op.unknown()))));
     }
 
-    /// Ends the calls of a runtime that is gone: they cannot go on elsewhere.
+    /// Ends the calls of a runtime that is gone; they cannot continue elsewhere.
     pub(super) fn give_up_calls_of(&self, runtime: Id) {
         let calls: Vec<_> =
             lock(&self.work).calls.extract_if(.., |call| call.runtime == Some(runtime)).collect();

@@ -1,9 +1,9 @@
-//! The task that callers wake: it waits for the calls that were not answered at once, and handles dropped guards and
-//! wake-ups. It keeps no time: that is the timekeeper's.
+//! The task that callers wake. It waits for the calls that were not answered at once, and handles dropped guards and
+//! wake-ups. Timeouts are the timekeeper's task.
 //!
-//! There is one worker, with one timekeeper, in each runtime from which the factory is used, nearly always one in all. A
-//! single one for all runtimes would leave waiters and holds without a watchdog when its runtime ends, or is not driven (a
-//! current-thread runtime outside of `block_on`).
+//! Each runtime in which the factory is used has one worker and one timekeeper; nearly always there is a single one.
+//! If all runtimes shared one worker, waiters and holds would lose their watchdog when its runtime ends or is not
+//! driven (a current-thread runtime outside of `block_on`).
 
 use super::{
     alarm::Alarm, hold_state::Watchdog, op::IoPolicy, runtime::has_timer, shared::Shared,
@@ -18,10 +18,10 @@ use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
 
-/// How long a shutdown waits by default for the store to confirm every release.
+/// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// As long as this lives, a worker runs in its runtime. It is dropped when the worker ends, or with its runtime.
+/// Represents the worker of a runtime. Dropped when the worker ends, or with its runtime.
 struct Worker {
     shared: Arc<Shared>,
     runtime: Id,
@@ -41,9 +41,9 @@ impl Drop for Worker {
         alarms.remove(&self.alarm);
         self.alarm.stop();
         work.give_up_calls_of(self.runtime);
-        // What this one took for itself may now be for another.
+        // This worker may have consumed a notification that was meant for another.
         work.notify();
-        // Everybody who waits polls again, and starts a worker in its own runtime.
+        // Every waiting task polls again, and starts a worker in its own runtime.
         self.shared.wake_everybody();
         if self.shared.is_closed() && !runtimes.any() {
             work.give_up();
@@ -59,7 +59,7 @@ impl Worker {
         let mut calls = Calls::new();
         let mut closed_at: Option<Instant> = None;
         while !self.alarm.is_stopped() {
-            // Work that is left from now on notifies, so nothing is overlooked.
+            // Work queued from now on sends a notification, so none is missed.
             shared.do_queued_work(self.runtime, &calls);
             if shared.is_closed() {
                 let closed_at = *closed_at.get_or_insert_with(|| {
@@ -74,8 +74,8 @@ impl Worker {
             let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 biased;
-                // Outside of the budget: when it is spent, every poll of a ready call would answer `Pending`, and each
-                // turn would poll all of them.
+                // Without tokio's cooperative budget: once it is spent, every poll of a ready call returns `Pending`,
+                // and each turn would poll all of them.
                 Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
                     shared.deliver_all(answered, &mut calls);
                 }
@@ -88,7 +88,7 @@ impl Worker {
 }
 
 impl Shared {
-    /// Starts a worker if none runs in the runtime of the caller; outside of a runtime, any worker will do.
+    /// Starts a worker if none runs in the runtime of the caller. Outside of a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
         let runtime = match Handle::try_current() {
             Ok(runtime) => runtime,
@@ -130,7 +130,7 @@ impl Shared {
         });
     }
 
-    /// There is a runtime, and it has a timer.
+    /// Returns an error unless there is a runtime with a timer.
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         match Handle::try_current() {
             Ok(runtime) if self.runtimes.has_worker(runtime.id()) || has_timer() => Ok(()),
@@ -144,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// How long a worker of a closed factory stays for what is not yet released.
+    /// Returns the time a worker of a closed factory stays to complete releases.
     fn shutdown_bound(&self) -> Duration {
         Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
     }

@@ -1,7 +1,7 @@
-//! Tries to take the lock for the front of the queue: one lease id, one request in flight.
+//! Tries to acquire the lock for the front of the queue: one lease id, one request in flight.
 //!
-//! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless,
-//! and is used up by its first release.
+//! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless. It is
+//! used up by its first release.
 
 use super::{
     command::{Command, Grant, GrantSource, Refusal},
@@ -19,21 +19,21 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Answers *late* in a row that are taken for a wrong clock estimate; more count as failures.
+/// Consecutive *late* answers that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
-/// The wait after a busy answer that does not say how long the other lease lasts, or that says it is over.
+/// The wait after a busy answer that does not report the remaining time of the other lease, or reports it as over.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The factor by which each further wait of that kind grows: the other lease may have no end.
+/// The factor by which each further wait of that kind grows: the other lease may never expire.
 const SLOWER: u32 = 10;
-/// An attempt that is unanswered for this part of the operation timeout is taken for a sign of an outage.
+/// An attempt that is unanswered for this fraction of the operation timeout indicates an outage.
 const SILENT_PART: u32 = 10;
-/// A wake-up that stands for all names is followed within this time.
+/// The time within which a wake-up of all names is followed by a try.
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
-/// The slowest polling of a backend that cannot push.
+/// The longest polling interval of a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
 impl Acquisition {
-    /// Returns whether the outcome of an attempt is unknown, or may become so.
+    /// Returns `true` if the outcome of an attempt is unknown, or may become so.
     fn is_in_doubt(&self) -> bool {
         self.attempt.is_some() || self.outstanding.not_after.is_some()
     }
@@ -56,7 +56,7 @@ impl Acquisition {
         }
     }
 
-    /// Nobody knows whether this attempt was, or will be, carried out.
+    /// Records an attempt of unknown outcome.
     fn unknown(&mut self, attempt: &Attempt) {
         self.outstanding.unknown(attempt.not_after);
         self.longest = self.longest.max(attempt.terms.lease);
@@ -70,10 +70,10 @@ impl Machine {
         }
         match &self.acquisition {
             Some(acquisition) if acquisition.attempt.is_some() => None,
-            // One try is not slowed down by the failures of others, nor by the pause of one whose wait ended just now: its
+            // A single try is delayed neither by the failures of others nor by the pause of a waiter that just left: its
             // caller wants an answer.
             _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
-            // The answer that somebody else got before may be old: with a stream of short waits, nobody would notice an outage.
+            // The answer to another waiter may be old: with a stream of short waits, an outage would go unnoticed.
             Some(acquisition)
                 if acquisition.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
             {
@@ -84,15 +84,15 @@ impl Machine {
         }
     }
 
-    /// Returns why a waiter is refused whose time is over. While the store is silent, nothing is known of other holders, and
-    /// an attempt of the waiter's own may yet be carried out.
+    /// Returns the refusal of a waiter whose time is over. While the store is silent, other holders are unknown, and
+    /// an attempt of this waiter may still be applied.
     pub(super) fn refuse_overdue(&self, now: Moment, overdue: Overdue, is_front: bool) -> Refusal {
         let own = self.acquisition.as_ref().filter(|_| is_front);
         let in_doubt = overdue.reenters || own.is_some_and(Acquisition::is_in_doubt);
         let unavailable = if in_doubt { Refusal::Unanswered } else { Refusal::Outage };
         match overdue.cause {
             Cause::OutageBudget => unavailable,
-            // Nobody else keeps an owner from re-entering.
+            // No other holder keeps an owner from re-entering.
             Cause::WaitOver if overdue.reenters => unavailable,
             Cause::WaitOver if self.hold.is_none() && self.is_store_silent(now) => unavailable,
             Cause::WaitOver if in_doubt && own.is_some_and(|own| own.busies == 0) => unavailable,
@@ -101,8 +101,8 @@ impl Machine {
         }
     }
 
-    /// Whether the last thing known of the store is a failure, or an attempt or a first release that it leaves unanswered for
-    /// longer than any ordinary answer takes.
+    /// Returns `true` if the latest sign of the store is a failure, or an attempt or first release that is unanswered
+    /// for longer than usual.
     fn is_store_silent(&self, now: Moment) -> bool {
         let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
         let silent =
@@ -118,7 +118,8 @@ impl Machine {
         }
         let (waiter, terms) = (front.waiter, front.terms.clone());
         let reserve = self.tokens_to_reserve(&terms);
-        // An expiry never falls: repeated under this id, a longer lease of somebody who left would outlive this holder.
+        // An expiry never decreases: if this id were repeated, the longer lease of a waiter that left would outlive
+        // this holder.
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.longest > terms.lease) {
             return self.undo(s, acquisition);
         }
@@ -132,7 +133,8 @@ impl Machine {
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
-    /// Nobody waits any more. A request in flight is awaited, since its answer says what there is to undo.
+    /// Ends an acquisition without waiters. A request in flight is awaited, since its answer tells what has to be
+    /// undone.
     fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
             self.undo(s, acquisition);
@@ -165,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// The answer to the request in flight; an answer for any other lease came too late to matter.
+    /// Handles the answer to the request in flight. An answer for another lease is too late and ignored.
     pub(super) fn on_acquired(
         &mut self,
         s: &mut Ctx<'_>,
@@ -188,7 +190,7 @@ impl Machine {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
-                    // No answer to a plain acquire; whatever the store did is undone or repeated.
+                    // Not a valid answer to a plain acquire. Its effect on the store is undone or repeated.
                     Acquired::Reentered | Acquired::Gone | Acquired::Late => {
                         self.on_failed(s, &attempt, Failure::UNKNOWN);
                     }
@@ -199,8 +201,7 @@ impl Machine {
         self.use_lease_up(s);
     }
 
-    /// Where a lease id serves one attempt alone, the next one is made with a fresh id. What may be left of the used one is
-    /// undone; the store has undone an attempt that it answered.
+    /// Discards the lease id if every attempt needs its own. Its remains are undone, unless the store did so already.
     fn use_lease_up(&mut self, s: &mut Ctx<'_>) {
         let Some(acquisition) = self.acquisition.as_mut().filter(|_| self.config.lease_per_attempt) else {
             return;
@@ -223,8 +224,9 @@ impl Machine {
         let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
-            // Nobody waits any more, or the answer took until the hold was as good as over: this process was paused, or the
-            // store is slow. Then the next try is not made at once, or the lock would be taken from others again and again.
+            // No waiter is left, or the answer took until the hold was practically over: this process was paused, or
+            // the store is slow. Then the next try is delayed, so that the lock is not taken from others again and
+            // again.
             acquisition.taken = true;
             if let Some(acquisition) = self.acquisition.take() {
                 self.undo(s, acquisition);
@@ -237,8 +239,8 @@ impl Machine {
         };
         self.backoff.answered();
         if front.terms != attempt.terms {
-            // Granted under the terms of somebody who left. Again under the right ones: a repeat that keeps the lease,
-            // or, if that is too long, another id.
+            // Granted under the terms of a waiter that left. Requested again under the right terms: a repeat keeps
+            // the lease, or, if its lease is too long, uses another id.
             acquisition.taken = true;
             acquisition.longest = acquisition.longest.max(attempt.terms.lease);
             acquisition.next_try = s.now;
@@ -262,7 +264,7 @@ impl Machine {
         self.fairness.other_has_it();
         self.refuse_impatient(s, attempt, Refusal::Busy);
         self.watch.want();
-        // With a subscription, polling is only the safety net.
+        // With a subscription, polling is only a safety net.
         let most = match self.watch.is_on() {
             true => attempt.terms.poll_interval,
             false => attempt.terms.poll_interval.min(self.config.unsubscribed_poll),
@@ -288,7 +290,7 @@ impl Machine {
         };
     }
 
-    /// The backend has undone the attempt itself, which used up the lease id.
+    /// The backend has already undone the attempt, which used up the lease id.
     fn on_contended(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, retry_after: Duration) {
         self.queue.outage_over();
         self.refuse_impatient(s, attempt, Refusal::Busy);
@@ -298,10 +300,10 @@ impl Machine {
         self.backoff.contended(s, retry_after, attempt.terms.operation_timeout);
     }
 
-    /// Not carried out because our estimate of the server's clock was wrong; the answer brought the right one.
+    /// Not applied because the estimate of the server's clock was wrong; the answer contains the correct time.
     fn on_late(&mut self, s: &mut Ctx<'_>, attempt: &Attempt) {
         let Some(acquisition) = &mut self.acquisition else { return };
-        // This delivery was not carried out; if there was another, it may have been.
+        // This delivery was not applied; an earlier one may have been.
         if !self.config.lease_per_attempt {
             acquisition.unknown(attempt);
         }
@@ -336,8 +338,8 @@ impl Machine {
         self.queue.outage_over();
     }
 
-    /// Only the front can have come for one try: others would have been refused at the door. And only this try is its
-    /// one: what was asked for somebody who left may be older than its arrival.
+    /// Only the front can be a single try: others would have been refused on entry. It is refused only if the attempt
+    /// was made for it: an attempt for a waiter that left may be older.
     fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
         let its_own =
             |front: &Entry| front.wait_policy == WaitPolicy::NoWait && front.waiter == attempt.waiter;

@@ -1,8 +1,8 @@
-//! Lease ids that were given up: released in the store until nothing of them can be left.
+//! Cleanup of abandoned lease ids: released in the store until nothing of them can be left.
 //!
-//! Sending the release once is not enough: an acquire of unknown outcome may be carried out after it, and leave
-//! an orphan. Stamping the acquire with `not_after` is not enough either: the release may overtake it inside
-//! that time. Both together are: release at once, and again until one was carried out at a server time past the
+//! Sending the release once is not enough: an acquire of unknown outcome may be executed after it and leave an
+//! orphan. Stamping the acquire with `not_after` is not enough either: the release may overtake it within that time.
+//! Together they are sufficient: release at once, and repeat until a release was executed at a server time past the
 //! largest `not_after` that was sent for the id.
 
 use super::{
@@ -21,11 +21,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Undos of one name that the store has not carried out even once. A caller that tries again and again while the store fails
-/// with unknown outcomes would otherwise leave one more with each try.
+/// The maximum number of undos of one name that the store has never executed. A caller that retries while the store
+/// fails with unknown outcomes would otherwise add one with each try.
 pub(crate) const MAX_OPEN_UNDOS: usize = 16;
-/// Undos of one name in all. Those that were carried out stay until no attempt can be carried out any more, which takes an
-/// operation timeout.
+/// The maximum number of undos of one name. Executed ones stay until no attempt can be applied any more, which takes
+/// an operation timeout.
 const MAX_UNDOS: usize = 1_024;
 
 impl LeaseCleanup {
@@ -44,12 +44,12 @@ impl LeaseCleanup {
         }
     }
 
-    /// Of a hold that ended in time; somebody may wait for the answer.
+    /// Sets the replies and the deadline of a hold that ended in time.
     pub(super) fn in_time(self, deadline: Moment, replies: ReleaseReplies) -> Self {
         Self { left_before: Some(deadline), replies, ..self }
     }
 
-    /// Whether its first release is unanswered for this part of an operation timeout.
+    /// Returns `true` if the first release is unanswered for this fraction of the operation timeout.
     pub(super) fn is_silent(&self, now: Moment, part: u32) -> bool {
         self.unanswered && self.in_flight && now.since(self.next_at) >= self.outstanding.timeout / part
     }
@@ -61,19 +61,19 @@ impl LeaseCleanup {
 }
 
 impl Machine {
-    /// From here on the id is never acquired again.
+    /// Starts the cleanup. From here on the id is never acquired again.
     pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanups: LeaseCleanup) {
         cleanups.next_at = s.now;
         self.cleanups.push(cleanups);
         self.release_cleanups(s);
     }
 
-    /// Whether a release is on its way that was not answered even once.
+    /// Returns `true` if a release is in flight that was never answered.
     pub(super) fn is_releasing(&self) -> bool {
         self.cleanups.iter().any(|cleanups| cleanups.unanswered)
     }
 
-    /// Whether enough is being undone: no further acquire until some of it is.
+    /// Returns `true` if so much is being undone that no further acquire may start.
     pub(super) fn has_enough_to_undo(&self) -> bool {
         let open = self.cleanups.iter().filter(|cleanups| !cleanups.executed).count();
         open >= MAX_OPEN_UNDOS || self.cleanups.len() >= MAX_UNDOS
@@ -122,8 +122,8 @@ impl Machine {
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
-                // Past its deadline, a lease that ended by itself cannot be told from one that was lost before; nor, after
-                // a release of unknown outcome, can one that was freed by it.
+                // Past its deadline, an expired lease cannot be distinguished from one that was lost before. After a
+                // release of unknown outcome, a lease freed by it cannot either.
                 let over = cleanups.left_before.is_some_and(|deadline| s.now >= deadline);
                 match held_by_other {
                     _ if over || cleanups.in_doubt => (now, Err(Unconfirmed)),

@@ -1,4 +1,4 @@
-//! What a machine wants done.
+//! The commands of a machine.
 
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
@@ -10,17 +10,17 @@ use crate::{
 };
 use std::time::Duration;
 
-/// What is to be done. The first five are IO: each is answered by exactly one event, at the latest when its
+/// An action to carry out. The first five are IO: each is answered by exactly one event, at the latest when its
 /// operation timeout has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Ask the store for the lock, or for a greater depth.
+    /// Request the lock, or a greater depth.
     TryAcquire {
-        /// The lease that asks.
+        /// The lease to acquire.
         lease: LeaseNumber,
-        /// How long it shall last, and the operation timeout.
+        /// The length of the lease, and the operation timeout.
         terms: Terms,
-        /// When the request becomes void.
+        /// The server time at which the request becomes void.
         not_after: ServerTime,
         /// The kind of acquire.
         mode: AcquireMode,
@@ -29,20 +29,20 @@ pub enum Command {
     Renew {
         /// The lease.
         lease: LeaseNumber,
-        /// How long it shall last, and the operation timeout.
+        /// The length of the lease, and the operation timeout.
         terms: Terms,
-        /// When the request becomes void.
+        /// The server time at which the request becomes void.
         not_after: ServerTime,
-        /// Now; comes back with the answer.
+        /// The current time; comes back with the answer.
         sent: Moment,
     },
     /// Lower the depth, or free the lock.
     Release {
         /// The lease.
         lease: LeaseNumber,
-        /// The depth that is left.
+        /// The depth that remains.
         depth_left: u32,
-        /// Whether the store notifies waiters.
+        /// Tells whether the store notifies waiters.
         notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,
@@ -51,59 +51,59 @@ pub enum Command {
     Watch,
     /// End the subscription.
     Unwatch,
-    /// The waiter has the lock.
+    /// The waiter acquired the lock.
     Grant {
-        /// Which.
+        /// The waiter.
         waiter: WaiterId,
-        /// What it has.
+        /// The grant.
         grant: Grant,
     },
     /// The waiter will not get the lock.
     Refuse {
-        /// Which.
+        /// The waiter.
         waiter: WaiterId,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// The hold is valid for longer.
+    /// The hold was extended.
     Extended {
-        /// Which.
+        /// The hold.
         hold: HoldId,
-        /// Until then; never earlier than before.
+        /// The new deadline; never earlier than before.
         deadline: Moment,
     },
-    /// The hold is over; said exactly once for each.
+    /// The hold has ended; emitted exactly once per hold.
     Ended {
-        /// Which.
+        /// The hold.
         hold: HoldId,
-        /// How.
+        /// The way in which it ended.
         how: HoldEnd,
     },
-    /// A guard left, and this is what it did. A release by hand is answered when the store has answered, a drop at once.
+    /// The result of a released guard. An explicit release is answered once the store has answered, a drop at once.
     ReleaseAnswered {
         /// The release that waits for the answer; `None` for a dropped guard.
         ticket: Option<Ticket>,
-        /// The answer.
+        /// The result.
         answer: ReleaseAnswer,
     },
-    /// Something that people should know.
+    /// An event for observers.
     Notice(Notice),
 }
 
-/// What a waiter was granted.
+/// A grant to a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
     /// The hold: its lease in the store, its fencing token.
     pub hold: HoldId,
-    /// Who holds.
+    /// The owner.
     pub owner: OwnerId,
-    /// Until when the hold is valid without renewal.
+    /// The end of the hold without renewal.
     pub deadline: Moment,
-    /// When the hold ends although it is renewed; never changes.
+    /// The end of the hold despite renewals; never changes.
     pub max_hold_at: Moment,
-    /// How many guards the hold has now.
+    /// The number of guards that the hold has now.
     pub depth: u32,
-    /// How it came about.
+    /// The origin of the grant.
     pub by: GrantSource,
 }
 
@@ -111,39 +111,38 @@ pub struct Grant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrantSource {
-    /// The store gave the lock to this process.
+    /// The store granted the lock to this process.
     Store,
     /// The owner already held it.
     Reentry,
-    /// The previous holder of this process passed its lease on.
+    /// The previous holder in this process handed its lease over.
     HandOff,
 }
 
-/// Why a waiter does not get the lock.
+/// The reason why a waiter does not get the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It wanted one try, and somebody else holds the lock.
+    /// It was a single try, and another holder has the lock.
     Busy,
-    /// Its waiting time is over, while others hold the lock or wait before it. `Unknown` if an attempt of its own is under
-    /// way or in doubt; it is undone.
+    /// Its waiting time is over while others hold the lock or wait ahead of it. `Unknown` if its own attempt is in
+    /// flight or in doubt; it is undone.
     Timeout(Applied),
-    /// Too many wait for this name.
+    /// Too many acquires wait for this name.
     TooManyWaiters,
     /// The backend failed for longer than the outage budget.
     Outage,
-    /// The same, or its waiting time is over, while a request of unknown outcome is about: it is undone.
+    /// As `Outage`, or its waiting time is over, while a request of unknown outcome is pending; it is undone.
     Unanswered,
-    /// The backend failed, and trying again makes no sense or was not wanted. An attempt that may have been carried out
-    /// is undone.
+    /// The backend failed, and a retry is pointless or not wanted. An attempt that may have been applied is undone.
     Failed(Applied),
-    /// Too many earlier attempts are being undone, and the backend has carried out none of these undos.
+    /// Too many earlier attempts are being undone, and the backend has executed none of these undos.
     TooManyUndos,
-    /// The hold that it wanted to re-enter was lost.
+    /// The hold to re-enter was lost.
     Lost,
-    /// The token of the hold that it wanted to re-enter does not exceed its floor.
+    /// The token of the hold to re-enter does not exceed the floor.
     BelowFloor(FencingToken),
-    /// The factory shuts down.
+    /// The factory is shutting down.
     ShutDown,
 }
 
@@ -156,17 +155,17 @@ pub enum HoldEnd {
     Lost(LostReason),
 }
 
-/// Why a hold was lost.
+/// The reason why a hold was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its deadline passed without a renewal, or the fixed lease was over.
+    /// Its deadline passed without a renewal, or its fixed lease expired.
     Expired,
-    /// The store no longer had the lease: it was freed by force, or the store lost its data.
+    /// The store no longer had the lease: it was released by force, or the store lost its data.
     Gone,
     /// The hold reached `max_hold`.
     MaxHold,
-    /// The future that acquired it was not polled for half a lease, so nobody took the guard.
+    /// The future that acquired it was not polled for half a lease, so the guard was never taken.
     Unclaimed,
     /// The factory was shut down.
     ShutDown,
@@ -176,24 +175,24 @@ pub enum LostReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReleaseOutcome {
-    /// The lock was held until now, and is free.
+    /// The lock was held until now and is free.
     Released,
-    /// The lock was held until now, and went to the next waiter of this process, with a higher fencing token; see
+    /// The lock was held until now and passed to the next waiter of this process, with a higher fencing token; see
     /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked: its deadline had not passed.
     HandedOn,
     /// The lock was held until now; its owner has further guards.
     StillHeld {
-        /// The number of guards that are left.
+        /// The number of remaining guards.
         depth: u32,
     },
-    /// The hold had ended before: what was done last was not protected.
+    /// The hold had already ended: the latest work was not protected.
     AlreadyExpired,
-    /// The hold had ended before, and another holds the lock: what was done last was not protected.
+    /// The hold had already ended, and another holder has the lock: the latest work was not protected.
     HeldByOther,
 }
 
 impl ReleaseOutcome {
-    /// Whether the lock was held until the release: what was done last was protected.
+    /// Returns `true` if the lock was held until the release, so that all work was protected.
     #[must_use]
     pub fn was_held(self) -> bool {
         match self {
@@ -203,9 +202,9 @@ impl ReleaseOutcome {
     }
 }
 
-/// The store did not confirm that the lock was held until its release: it did not answer in time (then the release is
-/// repeated in the background, and at the latest the lease ends by itself), or an earlier answer was lost, and the lease
-/// was gone when it was asked again.
+/// The store did not confirm that the lock was held until its release. Either it did not answer in time (then the
+/// release is repeated in the background, and the lease expires by itself at the latest), or an earlier answer was
+/// lost and the lease was gone at the repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;
 
@@ -224,31 +223,31 @@ pub enum RenewalOutcome {
     Failed,
 }
 
-/// Something that people should know.
+/// An event for observers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Notice {
     /// A renewal was answered, or given up.
     Renewal {
-        /// How it went.
+        /// The outcome.
         outcome: RenewalOutcome,
         /// The time since it was sent.
         took: Duration,
-        /// How long the hold is valid now; zero if it is over.
+        /// The time the hold stays valid now; zero if it is over.
         remaining: Duration,
     },
-    /// A renewal failed; the hold is suspect and will be retried until its deadline.
+    /// A renewal failed; the hold is suspect and is retried until its deadline.
     RenewalFailed {
         /// The hold.
         token: FencingToken,
-        /// How long the hold is still valid.
+        /// The time the hold is still valid.
         remaining: Duration,
     },
-    /// Somebody in this process has waited longer than a lease for a hold of this process: perhaps for itself.
+    /// A task of this process has waited longer than a lease for a hold of this process, perhaps its own.
     SelfDeadlock {
         /// The hold.
         token: FencingToken,
-        /// For how long.
+        /// The time it has waited.
         waited: Duration,
     },
 }

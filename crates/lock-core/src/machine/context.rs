@@ -1,4 +1,4 @@
-//! What surrounds a machine while it handles an event: the time, the world, and where commands go.
+//! The context in which a machine handles an event: the time, the environment, and the output of commands.
 
 use super::{command::Command, event::HoldId};
 use crate::{
@@ -7,17 +7,17 @@ use crate::{
 };
 use std::time::Duration;
 
-/// What the machine asks of the world while it handles an event.
+/// The environment of a machine while it handles an event.
 pub trait Env {
-    /// 63 or more random bits; the lower ones become a lease id, or jitter.
+    /// Returns 63 or more random bits; the lower ones become a lease id, or jitter.
     fn random(&mut self) -> u64;
-    /// The server's clock, as it is estimated now.
+    /// Returns the current estimate of the server's clock.
     fn server_now(&mut self) -> ServerTime;
-    /// How many guards of this hold were granted at this moment or before, and not yet taken by the futures that asked.
+    /// Returns how many guards of this hold were granted at or before this moment and not yet taken by their futures.
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
 }
 
-/// One call of `Machine::handle`: the time, the world, and where commands go.
+/// The context of one call of `Machine::handle`.
 pub(super) struct Ctx<'a> {
     pub(super) now: Moment,
     pub(super) env: &'a mut dyn Env,
@@ -33,7 +33,7 @@ impl Ctx<'_> {
         LeaseNumber::new(self.env.random())
     }
 
-    /// A random time below `most`.
+    /// Returns a random time below `most`.
     pub(super) fn jitter(&mut self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
         Duration::from_micros(self.env.random() % micros)

@@ -1,8 +1,8 @@
-//! The re-entrancy depth: how many guards the hold has, and which number the store keeps.
+//! The re-entrancy depth: the number of guards of the hold, and the number that the store keeps.
 //!
-//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from
-//! a settled answer. Guards that come or go meanwhile wait for that answer; then one operation brings the store
-//! up to date.
+//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from a
+//! settled answer. Guards that are added or released meanwhile wait for that answer; then one operation updates the
+//! store.
 
 use super::{
     acquisition::MAX_CONSECUTIVE_LATE,
@@ -21,7 +21,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The shortest lease that a request can carry. An expiry never falls, so it lengthens none.
+/// The shortest lease that a request can carry. An expiry never decreases, so it extends no lease.
 const NO_LONGER: Duration = Duration::from_millis(1);
 
 impl Depth {
@@ -40,7 +40,7 @@ impl Depth {
         self.change.is_some()
     }
 
-    /// Nothing is under way, and the store is known to keep one guard.
+    /// Returns `true` if no operation is in flight and the store is known to keep one guard.
     pub(super) fn is_stored_as_one(&self) -> bool {
         self.change.is_none() && self.stored == Some(1)
     }
@@ -66,7 +66,7 @@ impl Depth {
 }
 
 impl Machine {
-    /// Brings the store up to date with the guards and the re-entries, or ends the hold.
+    /// Updates the store with the guards and the re-entries, or ends the hold.
     pub(super) fn settle_depth(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         let reentrants = self.queue.entrant_count();
@@ -93,11 +93,11 @@ impl Machine {
             let timeout = hold.terms.operation_timeout;
             s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
         } else {
-            // The longest of the leases asked for: a re-entry may lengthen the hold, never shorten it.
+            // The longest of the requested leases: a re-entry may extend the hold, never shorten it.
             let asked = self.queue.reentrants().map(|entry| &entry.terms);
             let longest = asked.chain([&hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(&hold.terms);
             let lease_time = match hold.terms.keep {
-                // It ends when it said, unless somebody asked for more.
+                // A fixed lease keeps its end, unless a longer one is requested.
                 Keep::Fixed if longest.lease == hold.terms.lease => NO_LONGER,
                 Keep::Fixed | Keep::Renewed { .. } => longest.lease,
             };
@@ -136,13 +136,14 @@ impl Machine {
                 return self.grant_entrants(s, waiters);
             }
             Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
-            // Our estimate of the server's clock was wrong; the answer brought the right one, and it is asked again.
+            // The estimate of the server's clock was wrong; the answer contains the correct time, and the request is
+            // repeated.
             Ok(Acquired::Late) if hold.depth.lates < MAX_CONSECUTIVE_LATE => {
                 hold.depth.lates += 1;
                 return;
             }
             Ok(Acquired::Late) => Failure { applied: Applied::No, retryable: true },
-            // No answer to a re-entry.
+            // Not a valid answer to a re-entry.
             Ok(_) => Failure::UNKNOWN,
             Err(failure) => failure,
         };
@@ -157,7 +158,7 @@ impl Machine {
         }
     }
 
-    /// A waiter that left meanwhile is not counted; the next operation lowers the depth again.
+    /// Grants re-entries. A waiter that left meanwhile is not counted; the next operation lowers the depth again.
     fn grant_entrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
         let Some(hold) = &mut self.hold else { return };
         for waiter in waiters {

@@ -1,4 +1,4 @@
-//! What happens to a machine.
+//! The events of a machine.
 
 use crate::{
     backend::{Acquired, Applied, BackendError, Released, Renewed, Reply},
@@ -8,11 +8,11 @@ use crate::{
     token::FencingToken,
 };
 
-/// A waiting acquire; numbers rise in the order of arrival.
+/// A waiting acquire; numbers increase in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaiterId(pub u64);
 
-/// Who may re-enter: a number that is unique in the factory.
+/// The owner of a hold: a number that is unique in the factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub u64);
 
@@ -20,57 +20,57 @@ pub struct OwnerId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// Somebody wants the lock.
+/// A request for the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The waiter.
     pub waiter: WaiterId,
-    /// Who it is.
+    /// The owner.
     pub owner: OwnerId,
-    /// Whether the owner was named by the caller, so that other waiters may be the same.
+    /// `true` if the caller named the owner, so that other waiters may have the same one.
     pub owned: bool,
-    /// Under which terms.
+    /// The terms of the lock.
     pub terms: Terms,
-    /// How long it waits.
+    /// The time it waits.
     pub wait_policy: WaitPolicy,
-    /// The hold that it must re-enter, if it came through a guard.
+    /// The hold to re-enter, if requested through a guard.
     pub join: Option<HoldId>,
 }
 
-/// A hold, as guards name it. The token alone would not do: where a store loses its counter and its clock steps back,
-/// tokens can repeat, and the guard of a lost hold would free the hold of somebody else.
+/// The id of a hold in guards. The token alone is not sufficient: if a store loses its counter and its clock steps
+/// back, tokens can repeat, and the guard of a lost hold would release another hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId {
-    /// The lease; by local hand-off one lease may serve many holds.
+    /// The lease; with local hand-off one lease may serve many holds.
     pub lease: LeaseNumber,
     /// The fencing token.
     pub token: FencingToken,
 }
 
-/// How long a waiter waits for a holder.
+/// The time a waiter waits for a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitPolicy {
-    /// One try, no waiting.
+    /// A single try without waiting.
     NoWait,
-    /// Until then.
+    /// Until this moment.
     Deadline(Moment),
-    /// As long as it takes.
+    /// Without a limit.
     Unbounded,
 }
 
-/// What happened.
+/// An input of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody wants the lock.
+    /// A new waiter.
     Enter(Entry),
-    /// A waiter went away; it was neither granted nor refused.
+    /// A waiter left; it was neither granted nor refused.
     Leave {
-        /// Which.
+        /// The waiter.
         waiter: WaiterId,
     },
-    /// The answer to [`Command::TryAcquire`](super::Command::TryAcquire); exactly one for each.
+    /// The answer to [`Command::TryAcquire`](super::Command::TryAcquire); exactly one per command.
     Acquired {
-        /// The lease that asked.
+        /// The requested lease.
         lease: LeaseNumber,
         /// The answer.
         outcome: Result<Reply<Acquired>, Failure>,
@@ -79,7 +79,7 @@ pub enum Event {
     Renewed {
         /// The lease.
         lease: LeaseNumber,
-        /// When that renewal was sent.
+        /// The time at which that renewal was sent.
         sent: Moment,
         /// The answer.
         outcome: Result<Reply<Renewed>, Failure>,
@@ -88,7 +88,7 @@ pub enum Event {
     Released {
         /// The lease.
         lease: LeaseNumber,
-        /// The depth that was asked to be left.
+        /// The depth that was to remain.
         depth_left: u32,
         /// The answer.
         outcome: Result<Reply<Released>, Failure>,
@@ -99,16 +99,16 @@ pub enum Event {
     Unwatched(WatchAnswer),
     /// The lock may be free now.
     Woken,
-    /// Wake-ups may have been missed, those of all names: try again within a moment that is drawn at random, so that the
-    /// names and processes of a fleet do not ask in the same instant.
+    /// Wake-ups of all names may have been missed: retry after a short random delay, so that the names and processes
+    /// of a fleet do not send requests at the same instant.
     MissedWakes,
-    /// The machine may have slept, or the server may have lost its data: check the hold now.
+    /// The machine may have been suspended, or the server may have lost its data: check the hold now.
     Suspicion,
-    /// A guard was released by hand.
+    /// A guard was released explicitly.
     Release {
         /// Its hold.
         hold: HoldId,
-        /// Where the answer goes.
+        /// The receiver of the answer.
         ticket: Ticket,
     },
     /// A guard was dropped.
@@ -116,39 +116,40 @@ pub enum Event {
         /// Its hold.
         hold: HoldId,
     },
-    /// Somebody compared the clock and saw the deadline of this hold pass; there is no way back from that.
+    /// The deadline of this hold was seen to pass; this cannot be reverted.
     Expired {
         /// The hold.
         hold: HoldId,
     },
-    /// Renewals of other locks are about to be sent: renew with them if the renewal is due within a twentieth of the lease.
+    /// Renewals of other locks are about to be sent: renew with them if the renewal is due within a twentieth of the
+    /// lease.
     RenewEarly,
     /// Time passed.
     Tick,
-    /// The factory shuts down.
+    /// The factory is shutting down.
     Shutdown,
 }
 
-/// Whether a subscription was made, or ended.
+/// The result of subscribing or unsubscribing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchAnswer {
     /// The server acknowledged it.
     Acknowledged,
-    /// It failed, or nobody knows.
+    /// It failed, or its outcome is unknown.
     Failed,
 }
 
-/// How an operation failed, as far as the machine cares.
+/// The failure of an operation, as far as the machine distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failure {
-    /// Whether it may have been carried out.
+    /// Tells whether the operation may have been applied.
     pub applied: Applied,
-    /// Whether trying again makes sense.
+    /// `true` if a retry may succeed.
     pub retryable: bool,
 }
 
 impl Failure {
-    /// No answer came.
+    /// A missing answer.
     pub const UNKNOWN: Self = Self { applied: Applied::Unknown, retryable: true };
 }
 

@@ -1,42 +1,44 @@
-//! How long this process may keep a lock to itself while others wait for it.
+//! Fairness between processes: limits how long this process keeps a lock while others wait for it.
 //!
-//! A process that releases and has a local waiter asks again at once, long before a wake-up reaches another process: a
-//! busy process would keep all others out for ever. So after some turns in a row, and after each chain of hand-offs that
-//! ends while somebody still waits here, it steps back for a moment if others listen. Where the store cannot tell who
+//! A process that releases and has a local waiter sends its next request at once, long before a wake-up reaches
+//! another process: a busy process would starve all others. So after some consecutive turns, and after each chain of
+//! hand-offs that ends with waiters left, it pauses briefly if others are subscribed. If the store does not report
+//! subscribers, it pauses after many turns in any case.
 //! listens, it does so after many turns in any case.
 
 use super::context::Ctx;
 use crate::time::Moment;
 use std::time::Duration;
 
-/// Turns in a row after which others come first, if they listen.
+/// Consecutive turns after which other subscribed processes get a chance.
 const TURNS: u32 = 16;
-/// Time in a row after which others come first, if they listen.
+/// Consecutive time after which other subscribed processes get a chance.
 const STREAK: Duration = Duration::from_millis(100);
-/// Holds in a row after which others come first where nobody knows whether they listen.
+/// Consecutive holds after which others get a chance if their subscriptions are unknown.
 const HOLDS_REGARDLESS: u32 = 1024;
-/// How long others have the lock to themselves: time for a wake-up and a request.
+/// The pause for the benefit of others: enough time for a wake-up and a request.
 const STEP_BACK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Fairness {
     taken: u32,
-    /// Hand-offs in the same row.
+    /// Hand-offs in the same streak.
     passes: u32,
-    /// A chain of hand-offs ended although somebody still waited for this process.
+    /// Set when a chain of hand-offs ends while this process still has waiters.
     chain_ended: bool,
     since: Moment,
     freed_at: Moment,
-    /// No acquire before that.
+    /// The time before which no acquire is sent.
     pub(super) others_until: Moment,
-    /// Until then the row goes on with the next acquire, so a machine with nothing else to do is kept.
+    /// The streak continues with an acquire before this time, so an idle machine is kept until then.
     remembered_until: Option<Moment>,
-    /// Our own release will wake us, too, if we are subscribed; that is no turn of somebody else.
+    /// Set if our own release will wake us, because we are subscribed; that wake-up is not the turn of another
+    /// process.
     echo_expected: bool,
 }
 
 impl Fairness {
-    /// The store granted the lock to this process.
+    /// Records that the store granted the lock to this process.
     pub(super) fn took(&mut self, now: Moment) {
         if self.taken == 0 || now.since(self.freed_at) >= STEP_BACK {
             self.others_had_their_turn();
@@ -45,7 +47,7 @@ impl Fairness {
         self.taken += 1;
     }
 
-    /// The hand-offs in a row since another process had its turn. Each bypasses a waiter of another process.
+    /// Returns the number of hand-offs since another process had its turn. Each bypasses a waiter of another process.
     pub(super) fn passes(&self) -> u32 {
         self.passes
     }
@@ -58,7 +60,7 @@ impl Fairness {
         self.chain_ended = true;
     }
 
-    /// Another process holds the lock, so it had its turn.
+    /// Records that another process holds the lock, and so had its turn.
     pub(super) fn other_has_it(&mut self) {
         self.others_had_their_turn();
     }
@@ -68,14 +70,15 @@ impl Fairness {
         self.passes = 0;
     }
 
-    /// Somebody released the lock; if it was not us, others had their turn.
+    /// Records a release of the lock. If it was not ours, others had their turn.
     pub(super) fn woken(&mut self, now: Moment) {
         if !std::mem::take(&mut self.echo_expected) {
             self.others_until = self.others_until.min(now);
         }
     }
 
-    /// The lock is free again. `listeners` is the store's count, if it counts them; `subscribed` says that this process is one of them.
+    /// Records that the lock is free again. `listeners` is the number of subscribers, if the store counts them;
+    /// `subscribed` tells whether this process is one of them.
     pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
         let others_listen = listeners.map(|all| all > u32::from(subscribed));
         self.echo_expected = subscribed;
@@ -91,15 +94,15 @@ impl Fairness {
             self.others_until = s.now + STEP_BACK + s.jitter(STEP_BACK / 4);
         }
         if others_listen == Some(false) {
-            // Nobody was bypassed.
+            // No other process was bypassed.
             self.passes = 0;
         }
         let until = self.others_until.max(s.now + STEP_BACK);
         self.remembered_until = (others_listen != Some(false)).then_some(until);
     }
 
-    /// When a machine with nothing else to do may be forgotten. A lone task that takes the lock again and again would
-    /// otherwise begin a new row with each turn, and keep others out for ever.
+    /// Returns the time until which an idle machine is kept. A single task that acquires the lock repeatedly would
+    /// otherwise begin a new streak each time, and starve others forever.
     pub(super) fn remembered_until(&self) -> Option<Moment> {
         self.remembered_until
     }

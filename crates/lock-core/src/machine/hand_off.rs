@@ -1,9 +1,10 @@
-//! Local hand-off: the last guard leaves, and the lease passes to the next waiter of this process without a request.
+//! Local hand-off: when the last guard is released, the lease passes to the next waiter of this process without a
+//! request.
 //!
-//! This is lock cohorting (Dice, Marathe, Shavit: *Lock Cohorting*, PPoPP 2012). The store's lock belongs to the cohort, here
-//! a process, and the members of a cohort pass it on among themselves as often as a budget allows. Then it goes to the store
-//! and to the other processes. Each holder has its own fencing token, from the range that the acquire reserved: the store's
-//! counter was written before the first of them was given out.
+//! This is lock cohorting (Dice, Marathe, Shavit: *Lock Cohorting*, PPoPP 2012). The store's lock belongs to the
+//! cohort, here a process, whose members hand it over to each other as often as a budget allows. Then it returns to
+//! the store and to the other processes. Each holder has its own fencing token, from the range that the acquire
+//! reserved: the store's counter was written before the first of them was issued.
 
 use super::{
     command::{Command, Grant, GrantSource, HoldEnd, Refusal, ReleaseOutcome},
@@ -16,7 +17,8 @@ use crate::{
     time::Moment,
 };
 
-/// The tokens that an acquire asks to set aside. A store keeps the counter at most 1 ms, 1,000 tokens, ahead of its clock.
+/// The number of tokens that an acquire reserves. A store keeps the counter at most 1 ms, 1,000 tokens, ahead of its
+/// clock.
 const RESERVE: u32 = 256;
 
 impl Chain {
@@ -24,15 +26,16 @@ impl Chain {
         Self { granted_at, is_used: false }
     }
 
-    /// Whether the lease was passed on at all.
+    /// Returns `true` if the lease was handed over at least once.
     pub(super) fn is_used(&self) -> bool {
         self.is_used
     }
 }
 
 impl Hold {
-    /// The store is known to keep the lease for the time of a request and longer, at the depth of one guard. An attempt or an
-    /// operation of unknown outcome, a suspicion and a lease that nobody renews are all reasons to go to the store.
+    /// Returns `true` if the store is known to keep the lease for longer than a request takes, at the depth of one
+    /// guard. An attempt or operation of unknown outcome, a suspicion and a fixed lease are all reasons to go to the
+    /// store.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.is_suspect()
@@ -41,7 +44,7 @@ impl Hold {
             && now + self.terms.operation_timeout < self.deadline
     }
 
-    /// The same lease, under the next token, for the next owner. Its deadline and its renewals go on.
+    /// Passes the same lease to the next owner, with the next token. Its deadline and its renewals continue.
     fn pass_to(&mut self, front: &Entry, now: Moment) -> Grant {
         self.id.token = self.id.token.next();
         self.chain.is_used = true;
@@ -58,21 +61,22 @@ impl Hold {
 }
 
 impl Machine {
-    /// How many further tokens an acquire of these terms asks for: none if nobody waits behind the front.
+    /// Returns the number of further tokens that an acquire with these terms requests: none if nobody waits behind
+    /// the front.
     pub(super) fn tokens_to_reserve(&self, terms: &Terms) -> u32 {
         let is_off = terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed;
         if is_off || self.queue.line_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
     }
 
-    /// Passes the lease to the front of the line, if there is one and the budget allows it. `false` if it has to be released
-    /// in the store. Called when no guard is left.
+    /// Passes the lease to the front of the line, if there is one and the budget allows it. Returns `false` if it has
+    /// to be released in the store. Called when no guard is left.
     pub(super) fn hand_off(&mut self, s: &mut Ctx<'_>) -> bool {
         let (Some(hold), Some(front)) = (&mut self.hold, self.queue.front()) else { return false };
         let budget = hold.terms.hand_off;
         let is_within_budget = hold.id.token < hold.last_token
             && self.fairness.passes() < budget.passes
             && s.now.since(hold.chain.granted_at) < budget.within;
-        // Equal terms: the deadline was counted with them, and the token floor is the same.
+        // Equal terms: the deadline was computed from them, and the token floor is the same.
         if hold.ended || !is_within_budget || !hold.is_certain(s.now) || front.terms != hold.terms {
             return false;
         }
@@ -84,7 +88,8 @@ impl Machine {
         true
     }
 
-    /// Grants the front of the line. Waiters of the same owner enter with it; they would otherwise wait for themselves.
+    /// Grants the front of the line. Waiters of the same owner enter with it; they would otherwise wait for
+    /// themselves.
     pub(super) fn grant_front(&mut self, s: &mut Ctx<'_>, grant: Grant) {
         let Some(waiter) = self.queue.front().map(|front| front.waiter) else { return };
         let HoldId { token, .. } = grant.hold;

@@ -39,7 +39,7 @@ impl Hold {
         hold
     }
 
-    /// The first guard of an owner: what counts from a grant begins here.
+    /// Starts the hold of an owner with its first guard: everything that counts from a grant begins here.
     pub(super) fn begin(&mut self, owner: OwnerId, sent: Moment, granted: Moment) {
         self.owner = owner;
         self.guards = 1;
@@ -49,7 +49,7 @@ impl Hold {
         self.local_wait = LocalWait::None;
     }
 
-    /// Says once that it is over in this process, and how to the guard that was dropped last.
+    /// Reports, once, that the hold is over in this process, and answers the guard that was dropped last.
     pub(super) fn end(&mut self, s: &mut Ctx<'_>, how: HoldEnd, dropped: ReleaseOutcome) {
         s.emit(Command::Ended { hold: self.id, how });
         if std::mem::take(&mut self.dropped) {
@@ -57,18 +57,19 @@ impl Hold {
         }
     }
 
-    /// Whether the time to take the first guard is over. From then on each renewal looks whether any guard is still taken.
+    /// Returns `true` once the time to take the first guard is over. From then on each renewal checks that a guard is
+    /// still taken.
     pub(super) fn is_claim_checked(&self) -> bool {
         self.claim_by == Moment::NEVER
     }
 
-    /// Whether every guard was granted half a lease ago or earlier, and none was taken: the futures that asked for them
-    /// are not polled. Kept alive, such a hold would keep the lock from the whole fleet.
+    /// Returns `true` if every guard was granted at least half a lease ago and none was taken: the futures that
+    /// acquired them are not polled. If it were renewed, such a hold would block the lock for the whole fleet.
     pub(super) fn is_unclaimed(&self, s: &mut Ctx<'_>) -> bool {
         self.guards > 0 && s.env.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
-    /// Which of its times is over first.
+    /// Returns the reason that comes first in time.
     fn ends_by_time(&self) -> LostReason {
         if self.max_hold_at <= self.deadline { LostReason::MaxHold } else { LostReason::Expired }
     }
@@ -117,8 +118,8 @@ impl Machine {
         }
     }
 
-    /// A guard leaves. The hold goes on while there are others, or re-entries under way: releasing under a
-    /// re-entry would tell the second guard *granted* about a lock that is gone.
+    /// Handles a guard that leaves. The hold continues while there are others, or re-entries in progress: if it were
+    /// released during a re-entry, the second guard would be granted for a lock that is gone.
     pub(super) fn on_release(&mut self, s: &mut Ctx<'_>, id: HoldId, ticket: Option<Ticket>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
             self.ghost_leaves(id);
@@ -128,11 +129,11 @@ impl Machine {
         hold.guards -= 1;
         let left = hold.guards + self.queue.entrant_count();
         match (ticket, left) {
-            // However long an operation in flight still takes: nobody waits for more than two timeouts.
+            // Regardless of an operation in flight, nobody waits for more than two timeouts.
             (Some(ticket), _) => {
                 hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
             }
-            // The hold ends in this step, which says how.
+            // The hold ends in this step, which reports the result.
             (None, 0) => hold.dropped = true,
             (None, depth) => {
                 let answer = Ok(ReleaseOutcome::StillHeld { depth });
@@ -150,7 +151,7 @@ impl Machine {
         }
     }
 
-    /// Nobody is left in the hold: it ends in this process at once, in the store when nothing is in flight.
+    /// Ends a hold without guards: in this process at once, in the store when nothing is in flight.
     pub(super) fn end_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
@@ -166,8 +167,8 @@ impl Machine {
         }
     }
 
-    /// The hold is over before its guards are. Also releases in the store: renewals may have been carried out
-    /// while only their answers were lost, and a lease that nobody believes in should not keep others waiting.
+    /// Ends a hold that still has guards. It is also released in the store: renewals may have been applied while
+    /// their answers were lost, and an abandoned lease should not keep others waiting.
     pub(super) fn lose(&mut self, s: &mut Ctx<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {
@@ -176,11 +177,11 @@ impl Machine {
                 s.emit(Command::Refuse { waiter, refusal: Refusal::Lost });
             }
         }
-        // An owner whose guards were never taken was not protected, so there is nothing that it must put down.
+        // An owner whose guards were never taken was not protected, so it has no guards to release.
         if hold.guards > 0 && reason != LostReason::Unclaimed {
             self.lost_holds.push(LostHold { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
-        // Who had left before the end was protected all the time, unless the store says otherwise.
+        // A guard released before the end was protected all the time, unless the store reports otherwise.
         let answer = match reason {
             LostReason::Gone => Ok(ReleaseOutcome::AlreadyExpired),
             _ => Err(Unconfirmed),
@@ -191,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// Somebody of this process who waits longer than a lease for this process may be waiting for itself.
+    /// Reports a waiter that waits longer than a lease for a hold of its own process: it may be waiting for itself.
     pub(super) fn notice_local_wait(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended) else { return };
         hold.local_wait = match hold.local_wait {

@@ -1,8 +1,8 @@
-//! The lock state machine: everything that this process decides about one lock name.
+//! The lock state machine: every decision of this process about one lock name.
 //!
-//! It is a plain value. Events go in, commands come out, the time is an argument; it reads no clock, does no IO,
-//! wakes nobody and logs nothing. The same type is run by the driver, told stories in virtual time, and searched
-//! by a model checker.
+//! It is a plain value. Events go in, commands come out, and the time is an argument; it reads no clock, does no IO,
+//! wakes no task and logs nothing. The same type is run by the driver, tested in virtual time, and searched by a
+//! model checker.
 //!
 //! ```text
 //!   Enter ─▶ QUEUE of waiters, first in, first out ───────── Leave · wait over · outage · Shutdown ─▶ Refuse
@@ -27,10 +27,10 @@
 //!          `not_after` of an attempt whose outcome is unknown; never acquired again
 //! ```
 //!
-//! Rules that live here, each with the failure that taught it at its place: at most one depth-changing operation in
-//! flight per lease; the expiry and the deadline never fall; a lease id is used up by its first release; a
-//! wake-up during an attempt is latched; an attempt of unknown outcome is repeated or undone; the deadline counts
-//! from before the request was sent.
+//! Invariants, each explained where it is enforced: at most one depth-changing operation is in flight per lease; the
+//! expiry and the deadline never decrease; a lease id is used up by its first release; a wake-up during an attempt is
+//! latched; an attempt of unknown outcome is repeated or undone; the deadline counts from before the request was
+//! sent.
 
 mod acquisition;
 mod backoff;
@@ -69,7 +69,7 @@ use queue::Queue;
 use state::{LeaseCleanup, Watch};
 
 impl Machine {
-    /// A machine that holds nothing and waits for nothing.
+    /// Creates a machine that holds nothing and waits for nothing.
     #[must_use]
     pub fn new(config: MachineConfig) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// Takes in what happened at `now` and adds to `out` what is to be done about it.
+    /// Handles an event at `now` and adds the resulting commands to `out`.
     ///
     /// Time passes first: an event that arrives after a deadline finds the hold lost.
     pub fn handle(&mut self, now: Moment, event: Event, env: &mut dyn Env, out: &mut Vec<Command>) {
@@ -113,52 +113,52 @@ impl Machine {
         self.advance(s);
     }
 
-    /// When [`handle`](Machine::handle) wants to be called with [`Event::Tick`] at the latest.
+    /// Returns the time at which [`handle`](Machine::handle) must be called with [`Event::Tick`] at the latest.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));
         let cleanups = self.cleanups.iter().map(LeaseCleanup::wake_at).min();
-        // While it watches, it is kept in any case.
+        // While subscribed, the machine is kept in any case.
         let is_idle = self.is_drained() && self.watch.is_off() && !self.closed;
         let forget = self.fairness.remembered_until().filter(|_| is_idle);
         let parts = [self.queue.next_alarm(), hold, cleanups, self.next_try(), self.watch.wake_at(), forget];
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
 
-    /// Nothing is held, wanted or under way, no guard is left, and no other process is to be let in first: the machine may be
-    /// forgotten.
+    /// Returns `true` if the machine can be dropped: nothing is held, wanted or in progress, no guard is left, and no
+    /// other process has to be let in first.
     #[must_use]
     pub fn is_removable(&self) -> bool {
         let is_remembered = !self.closed && self.fairness.remembered_until().is_some();
         self.is_drained() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
     }
 
-    /// Nothing is held, wanted or to be undone: after a close, the work is done.
+    /// Returns `true` if nothing is held, wanted or to be undone. After a shutdown, the work is then done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.hold.is_none() && self.acquisition.is_none() && self.cleanups.is_empty() && self.queue.is_empty()
     }
 
-    /// How many wait, re-entries included.
+    /// Returns the number of waiters, including re-entries.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.queue.len()
     }
 
-    /// Who holds the lock in this process: owner, hold, number of guards, deadline.
+    /// Returns the holder in this process: owner, hold, number of guards, deadline.
     #[must_use]
     pub fn holder(&self) -> Option<(OwnerId, HoldId, u32, Moment)> {
         let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
         Some((hold.owner, hold.id, hold.guards, hold.deadline.min(hold.max_hold_at)))
     }
 
-    /// Whether a renewal is overdue or the clocks jumped; the hold is still valid.
+    /// Returns `true` if a renewal is overdue or the clocks jumped; the hold is still valid.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.hold.as_ref().is_some_and(|hold| !hold.ended && hold.renewal.is_suspect())
     }
 
-    /// What ends by the mere passing of time.
+    /// Applies everything that ends by the passing of time.
     fn pass_time(&mut self, s: &mut Ctx<'_>) {
         self.fairness.pass_time(s.now);
         self.pass_time_for_hold(s);
@@ -171,7 +171,7 @@ impl Machine {
         }
     }
 
-    /// Sends what is due. Every event ends here, so handlers only change state.
+    /// Sends due operations. Every event ends here, so handlers only change state.
     fn advance(&mut self, s: &mut Ctx<'_>) {
         self.settle_depth(s);
         self.renew_if_due(s);
@@ -193,8 +193,8 @@ impl Machine {
         if self.closed {
             return Err(Refusal::ShutDown);
         }
-        // An owner that has not yet put down a lost hold believes itself protected; a new lease with a new
-        // token under its feet would hide the loss.
+        // An owner that has not yet released the guards of a lost hold assumes that it is protected; a new lease with
+        // a new token would hide the loss.
         if self.lost_holds.iter().any(|lost_hold| lost_hold.owner == entry.owner) {
             return Err(Refusal::Lost);
         }

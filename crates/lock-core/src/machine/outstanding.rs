@@ -1,4 +1,4 @@
-//! What a lease may have left in the store, and until when it is valid.
+//! The effects that a lease may have left in the store, and the time until which they last.
 
 use crate::{
     terms::Terms,
@@ -6,38 +6,38 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The lease of these terms, asked for at `sent`, is valid in this process until then.
+/// Returns the local deadline of a lease with these terms that was requested at `sent`.
 ///
-/// From before the request was sent, never from the reply: a slow reply would otherwise let two processes
-/// believe themselves holders.
+/// Counted from before the request was sent, never from the reply: with a slow reply, two processes could otherwise
+/// consider themselves holders.
 pub(super) fn deadline(sent: Moment, terms: &Terms) -> Moment {
     sent + terms.lease - terms.margin
 }
 
-/// A hold of these terms, granted for a request of `since`, ends then although it is renewed.
+/// Returns the time at which a hold of these terms ends despite renewals, for a request of `since`.
 pub(super) fn max_hold_at(since: Moment, terms: &Terms) -> Moment {
     terms.max_hold.map_or(Moment::NEVER, |most| since + most)
 }
 
-/// What a lease id may have left, or may yet leave, in the store.
+/// The effects that a lease id may have, or may yet have, in the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outstanding {
-    /// Attempts of unknown outcome may be carried out until then by the server's clock.
+    /// The server time until which attempts of unknown outcome may be applied.
     pub(super) not_after: Option<ServerTime>,
-    /// Whatever was left has ended by itself then; never falls.
+    /// The time by which all remains have expired; never decreases.
     pub(super) over_at: Moment,
-    /// How long an operation on it may take.
+    /// The timeout of an operation on the lease.
     pub(super) timeout: Duration,
 }
 
 impl Outstanding {
-    /// An operation was sent that sets or extends the lease.
+    /// Records that an operation was sent that sets or extends the lease.
     pub(super) fn sent(&mut self, now: Moment, terms: &Terms) {
         self.over_at = self.over_at.max(now + terms.operation_timeout + terms.lease);
         self.timeout = terms.operation_timeout;
     }
 
-    /// Nobody knows whether an attempt was, or will be, carried out.
+    /// Records an attempt of unknown outcome.
     pub(super) fn unknown(&mut self, not_after: ServerTime) {
         self.not_after = self.not_after.max(Some(not_after));
     }

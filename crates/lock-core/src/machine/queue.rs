@@ -1,19 +1,19 @@
-//! Who waits, in which order, and who is refused when.
+//! The waiters, in order of arrival, and the times at which they are refused.
 
 use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
 use crate::{fifo_map::FifoMap, time::Moment, token::FencingToken};
 use std::collections::BTreeSet;
 
-/// Waiters by id; ids rise, so the order is that of arrival. Alarms are an index of their own: with 10,000
-/// waiters, nothing here looks at all of them except the begin and the end of an outage. A single waiter without an owner
-/// of its own is kept without an allocation.
+/// Waiters by id; ids increase, so this is the order of arrival. Alarms are a separate index: with 10,000 waiters,
+/// nothing here iterates over all of them except the beginning and the end of an outage. A single waiter without a
+/// named owner is kept without an allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     line: FifoMap<WaiterId, Waiter>,
     reentrants: FifoMap<WaiterId, Waiter>,
-    /// Waits of one length end in the order in which they began, so these keys rise, too.
+    /// Waits of equal length end in the order in which they began, so these keys increase, too.
     alarms: FifoMap<(Moment, WaiterId), ()>,
-    /// Those in the line that came with an owner of their own, by owner; only they can have siblings.
+    /// Waiters in the line with a named owner, by owner; only they can have siblings.
     owned: BTreeSet<(OwnerId, WaiterId)>,
     outage_since: Option<Moment>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Waiter {
     entered: Moment,
 }
 
-/// A waiter that was taken out because its time is over.
+/// A waiter that was removed because its time is over.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Overdue {
     pub(super) waiter: WaiterId,
@@ -34,7 +34,7 @@ pub(super) struct Overdue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The caller waits no longer.
+    /// The waiting time is over.
     WaitOver,
     /// The backend has failed for longer than the caller tolerates.
     OutageBudget,
@@ -80,7 +80,7 @@ impl Queue {
         self.take(id);
     }
 
-    /// Takes a waiter out, if it is still there.
+    /// Removes a waiter, if it is still there.
     pub(super) fn take(&mut self, id: WaiterId) -> Option<Waiter> {
         let waiter = match self.line.remove(&id) {
             Some(waiter) => {
@@ -129,8 +129,8 @@ impl Queue {
         self.line.len() + self.reentrants.len()
     }
 
-    /// The waiters of an owner that was just granted enter at once: they would otherwise wait for themselves. Gives back
-    /// those who asked for a higher token.
+    /// Moves the waiters of an owner that was just granted to the re-entries: they would otherwise wait for
+    /// themselves. Removes and returns those whose floor is not exceeded by the token.
     pub(super) fn siblings_enter(&mut self, owner: OwnerId, token: FencingToken) -> Vec<WaiterId> {
         let of_owner = (owner, WaiterId(0))..=(owner, WaiterId(u64::MAX));
         let siblings: Vec<_> = self.owned.range(of_owner).map(|(_, waiter)| *waiter).collect();
@@ -150,21 +150,21 @@ impl Queue {
         below_floor
     }
 
-    /// Takes all who wanted to re-enter.
+    /// Removes all waiters that want to re-enter.
     pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.reentrants.iter().map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }
 
-    /// Takes all who stand in the line.
+    /// Removes all waiters of the line.
     pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.line.iter().map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }
 
-    /// Takes all.
+    /// Removes all waiters.
     pub(super) fn drain(&mut self) -> Vec<WaiterId> {
         let mut ids = self.drain_line();
         ids.extend(self.drain_entrants());
@@ -175,7 +175,7 @@ impl Queue {
         self.alarms.front().map(|((at, _), ())| *at)
     }
 
-    /// Takes a waiter whose time is over.
+    /// Removes a waiter whose time is over.
     pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<Overdue> {
         let (&(at, id), ()) = self.alarms.front()?;
         if at > now {
@@ -190,14 +190,14 @@ impl Queue {
         self.outage_since.is_some()
     }
 
-    /// The backend fails: budgets begin to count.
+    /// Starts an outage of the backend: outage budgets begin to count.
     pub(super) fn outage_began(&mut self, at: Moment) {
         if self.outage_since.is_none() {
             self.set_outage(Some(at));
         }
     }
 
-    /// The backend answered: budgets no longer count.
+    /// Ends an outage: the backend answered, and budgets no longer count.
     pub(super) fn outage_over(&mut self) {
         if self.outage_since.is_some() {
             self.set_outage(None);

@@ -1,7 +1,7 @@
-//! The watchdog's part of a hold: when to renew, and what a failed renewal means.
+//! The renewal of a hold: when it is due, and the effect of a failure.
 //!
-//! A renewal that fails is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline.
-//! A renewal answered *gone* is lost at once. No renewal revives a hold that was lost.
+//! A failed renewal is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline. A renewal
+//! answered *gone* means that the hold is lost at once. No renewal revives a lost hold.
 
 use super::{
     backoff,
@@ -18,7 +18,7 @@ use crate::{
     time::Moment,
 };
 
-/// A renewal that is due within this part of the lease may be sent with those of other locks.
+/// A renewal that is due within this fraction of the lease may be sent with those of other locks.
 const EARLY_PART: u32 = 20;
 
 impl Renewal {
@@ -56,7 +56,7 @@ impl Machine {
         s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 
-    /// Renew before anything else relies on the hold. A fixed lease is not renewed: it ends when it said.
+    /// Renews before anything else relies on the hold. A fixed lease is not renewed and keeps its end.
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// Renews a little early, with those of other locks. A retry keeps its back-off.
+    /// Renews a little early, together with other locks. A retry keeps its back-off.
     pub(super) fn renew_early(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| !hold.renewal.suspect)
             && hold.renewal.next_at <= s.now + hold.terms.lease / EARLY_PART
@@ -100,7 +100,7 @@ impl Machine {
         match outcome {
             RenewalOutcome::Renewed => {
                 renewal.failures = 0;
-                // One that was sent before a suspicion says nothing about the time after it.
+                // A renewal sent before a suspicion proves nothing about the time after it.
                 renewal.suspect &= renewal.in_flight > 0;
                 renewal.next_at = Self::next_renewal(renewal, sent, &hold.terms);
                 hold.deadline = hold.deadline.max(deadline(sent, &hold.terms));
@@ -109,7 +109,8 @@ impl Machine {
                 }
             }
             RenewalOutcome::Gone => self.lose(s, LostReason::Gone),
-            // Also late: our estimate of the server's clock was wrong, or the way was slow. The answer brought the right one.
+            // Includes late answers: the estimate of the server's clock was wrong, or the transport was slow. The
+            // answer contains the correct time.
             RenewalOutcome::Failed => {
                 renewal.failures += 1;
                 renewal.suspect = true;
@@ -121,7 +122,8 @@ impl Machine {
         }
     }
 
-    /// Another renewal may still be in flight (a suspicion does not wait for it): its answer plans the next.
+    /// Returns the time of the next renewal. If another one is still in flight (a suspicion does not wait for it),
+    /// its answer schedules the next.
     fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
         match renewal.in_flight {
             0 => Renewal::after(sent, terms).next_at,

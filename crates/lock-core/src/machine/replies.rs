@@ -1,4 +1,4 @@
-//! Releases by hand that wait for an answer.
+//! Explicit releases that wait for an answer.
 
 use super::{
     command::{Command, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{fifo_map::FifoMap, time::Moment};
 
-/// Each with the depth that it left, and when it is answered at the latest.
+/// Pending replies, each with the depth that it left and its deadline.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ReleaseReplies(FifoMap<Ticket, Open>);
 
@@ -22,7 +22,7 @@ impl ReleaseReplies {
         self.0.insert(ticket, Open { left, answer_by });
     }
 
-    /// When the first of them is to be answered.
+    /// Returns the earliest deadline of a reply.
     pub(super) fn answer_by(&self) -> Moment {
         self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
@@ -41,18 +41,18 @@ impl ReleaseReplies {
         }
     }
 
-    /// Answers those who left guards behind: the depth in this process is certain whatever the store knows.
+    /// Answers the releases that left guards behind: the depth in this process is certain, whatever the store keeps.
     pub(super) fn answer_inner(&mut self, s: &mut Ctx<'_>) {
         self.answer_if(s, |open| open.left > 0);
     }
 
-    /// Answers those whose time is over.
+    /// Answers the releases whose time is over.
     pub(super) fn answer_overdue(&mut self, s: &mut Ctx<'_>) {
         let now = s.now;
         self.answer_if(s, |open| open.answer_by <= now);
     }
 
-    /// Answers some without the store: with the depth that is left in this process, or that nobody knows.
+    /// Answers the chosen releases without the store: with the depth left in this process, or as unconfirmed.
     fn answer_if(&mut self, s: &mut Ctx<'_>, chosen: impl Fn(&Open) -> bool) {
         let next = |replies: &FifoMap<Ticket, Open>| {
             replies.iter().find(|(_, open)| chosen(open)).map(|(ticket, open)| (*ticket, open.left))

@@ -1,4 +1,4 @@
-//! All that a machine knows of one lock name: data alone. The other files of the machine read and change it.
+//! The state of a machine, as plain data. The other files of the machine read and change it.
 
 use super::{
     backoff::Backoff,
@@ -16,18 +16,18 @@ use crate::{
 };
 use std::time::Duration;
 
-/// What is the same for every machine of a factory.
+/// The configuration shared by all machines of a factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MachineConfig {
-    /// The most waiters of one name.
+    /// The maximum number of waiters of one name.
     pub max_waiters: usize,
-    /// Whether the backend pushes wake-ups.
+    /// `true` if the backend pushes wake-ups.
     pub push: bool,
-    /// How long a subscription outlives the last waiter.
+    /// The time a subscription outlives the last waiter.
     pub linger: Duration,
     /// The longest time between two tries of a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,
-    /// Whether a lease id serves one attempt alone, as a quorum requires.
+    /// `true` if every attempt needs its own lease id, as a quorum requires.
     pub lease_per_attempt: bool,
 }
 
@@ -43,7 +43,7 @@ impl Default for MachineConfig {
     }
 }
 
-/// All that this process knows of one lock name.
+/// The state of one lock name in this process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
     pub(super) config: MachineConfig,
@@ -58,19 +58,19 @@ pub struct Machine {
     pub(super) closed: bool,
 }
 
-/// The tries to take the lock for the front of the queue, under one lease id.
+/// The attempts to acquire the lock for the front of the queue, under one lease id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Acquisition {
     pub(super) lease: LeaseNumber,
     pub(super) attempt: Option<Attempt>,
     pub(super) next_try: Moment,
     pub(super) outstanding: Outstanding,
-    /// For whom it was asked last, and when the store answered last.
+    /// The waiter of the latest attempt, and the time of the latest answer.
     pub(super) asked_for: Option<WaiterId>,
     pub(super) answered_at: Moment,
-    /// An attempt was granted, but not yet under the terms of the one who waits.
+    /// Set once an attempt was granted, but not under the terms of the current waiter.
     pub(super) taken: bool,
-    /// The longest lease that the store may have given to this id.
+    /// The longest lease that the store may have granted to this id.
     pub(super) longest: Duration,
     pub(super) busies: u32,
     pub(super) lates: u32,
@@ -83,31 +83,31 @@ pub(super) struct Attempt {
     pub(super) sent: Moment,
     pub(super) terms: Terms,
     pub(super) not_after: ServerTime,
-    /// A wake-up came after the attempt was sent: its busy answer may be older than the release.
+    /// Set if a wake-up came after the attempt was sent: a busy answer may be older than the release.
     pub(super) woken: bool,
 }
 
-/// What a guard stands for.
+/// The hold that guards refer to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Hold {
     pub(super) id: HoldId,
     pub(super) owner: OwnerId,
-    /// The last token that the acquire drew; the end of the range for hand-offs.
+    /// The last token that the acquire drew, which ends the range for hand-offs.
     pub(super) last_token: FencingToken,
     pub(super) terms: Terms,
-    /// Valid until then; never falls.
+    /// The end of its validity; never decreases.
     pub(super) deadline: Moment,
     pub(super) guards: u32,
     pub(super) depth: Depth,
     pub(super) renewal: Renewal,
     pub(super) outstanding: Outstanding,
-    /// The last guard left, and the store is asked as soon as the operation in flight is answered.
+    /// Set once the last guard is released; the store is asked when the operation in flight is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
-    /// When the first guard must have been taken.
+    /// The time by which the first guard must have been taken.
     pub(super) claim_by: Moment,
     pub(super) local_wait: LocalWait,
-    /// The last guard was dropped in this step.
+    /// Set if the last guard was dropped in this step.
     pub(super) dropped: bool,
     pub(super) chain: Chain,
 }
@@ -119,7 +119,7 @@ pub(super) struct Chain {
     pub(super) is_used: bool,
 }
 
-/// Whether somebody in this process waits for this hold.
+/// Tracks a waiter of this process for this hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LocalWait {
     None,
@@ -127,7 +127,7 @@ pub(super) enum LocalWait {
     Noticed,
 }
 
-/// A hold that was lost while guards of it are still about.
+/// A lost hold whose guards are not all released.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LostHold {
     pub(super) owner: OwnerId,
@@ -138,7 +138,7 @@ pub(super) struct LostHold {
 /// The re-entrancy depth of a hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Depth {
-    /// What the store is known to keep; `None` after an operation of unknown outcome.
+    /// The depth that the store is known to keep; `None` after an operation of unknown outcome.
     pub(super) stored: Option<u32>,
     pub(super) change: Option<DepthChange>,
     /// Releases that wait for the store.
@@ -151,7 +151,7 @@ pub(super) struct Depth {
 /// An operation in flight that changes the depth.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum DepthChange {
-    /// Re-entries of these waiters.
+    /// The re-entries of these waiters.
     Raise {
         to: u32,
         waiters: Vec<WaiterId>,
@@ -172,7 +172,7 @@ pub(super) struct Renewal {
     pub(super) suspect: bool,
 }
 
-/// A lease id that was given up, until nothing of it can be left in the store.
+/// A lease id that was abandoned, until nothing of it can be left in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseCleanup {
     pub(super) lease: LeaseNumber,
@@ -181,21 +181,21 @@ pub(super) struct LeaseCleanup {
     pub(super) in_flight: bool,
     pub(super) next_at: Moment,
     pub(super) failures: u32,
-    /// An earlier release may have been carried out: *gone* then says nothing about the time before it.
+    /// Set if an earlier release may have been applied: *gone* then proves nothing about the time before it.
     pub(super) in_doubt: bool,
-    /// The last guard left before this deadline of its hold: what it protected was protected.
+    /// The deadline of the hold, if its last guard was released before: all work under it was protected.
     pub(super) left_before: Option<Moment>,
-    /// No answer yet: the next acquire waits, or it would find our own lease in its way.
+    /// Set until the first answer: the next acquire waits, or it would find our own lease in its way.
     pub(super) unanswered: bool,
-    /// A release of it was carried out: whatever it still leaves is over within an operation timeout.
+    /// Set once a release was executed: any remains are over within an operation timeout.
     pub(super) executed: bool,
 }
 
-/// At most one subscription per process and name.
+/// The subscription to a name; at most one per process and name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Watch {
     pub(super) state: WatchState,
-    /// A try found the lock busy since the subscription was last off.
+    /// Set if a try found the lock busy since the subscription was last off.
     pub(super) wanted: bool,
     pub(super) failures: u32,
     pub(super) linger_until: Option<Moment>,
@@ -209,7 +209,7 @@ pub(super) enum WatchState {
     On,
     /// Not off yet: a new `Watch` that overtakes the `Unwatch` would be undone by it.
     Leaving,
-    /// Nobody knows whether it stands. From then on it is asked for again or, if nobody waits, ended: a
-    /// subscription that is forgotten would stay for ever.
+    /// Unknown. From this moment on, the subscription is requested again or, without waiters, ended: a forgotten
+    /// subscription would stay forever.
     InDoubt(Moment),
 }

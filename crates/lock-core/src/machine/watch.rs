@@ -1,4 +1,4 @@
-//! The subscription to wake-ups: made when a try found the lock busy, kept for a while after the last waiter.
+//! The subscription to wake-ups: made when a try finds the lock busy, and kept for a while after the last waiter.
 
 use super::{
     backoff,
@@ -10,8 +10,8 @@ use super::{
 use crate::time::Moment;
 use std::time::Duration;
 
-/// Ends of a subscription that fail in a row, after which the connection that carries it is taken for dead and
-/// the subscription with it.
+/// The number of consecutive failures to end a subscription after which its connection, and with it the subscription,
+/// is considered dead.
 const MAX_FAILURES: u32 = 10;
 
 impl Watch {

@@ -25,11 +25,11 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// A store in this process's memory: for tests, for one-process programs, and as the model of what every other
-/// backend does.
+/// A store in the memory of this process: for tests, for single-process programs, and as the reference for other
+/// backends.
 ///
-/// It answers at once, pushes wake-ups, and forgets everything when it is dropped. Clones are the same store.
-/// Its tokens are microseconds of the wall clock, so they keep growing over restarts of the process.
+/// It answers at once, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the same store.
+/// Its tokens are microseconds of the wall clock, so they keep increasing across restarts of the process.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -54,13 +54,13 @@ struct Inner {
 }
 
 impl MemoryBackend {
-    /// An empty store on a wall clock that never steps.
+    /// Creates an empty store with a wall clock that never steps.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SteadyClock::new()))
     }
 
-    /// An empty store whose server time is this clock's [`wall`](Clock::wall).
+    /// Creates an empty store whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let slots = Mutex::new(SlotMap::empty_since(clock.wall()));

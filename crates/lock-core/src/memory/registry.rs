@@ -1,4 +1,4 @@
-//! The in-memory stores of this process that have a name: `memory:shop` is one store for all who ask.
+//! The named in-memory stores of this process: `memory:shop` is one store for everyone who asks for it.
 
 use super::{Inner, MemoryBackend};
 use crate::sync::{Mutex, lock, rank};
@@ -9,7 +9,7 @@ use std::{
 
 static NAMED: OnceLock<Mutex<rank::NamedStores, HashMap<String, Weak<Inner>>>> = OnceLock::new();
 
-/// The store of that name, made if nobody has it any more; a new one each time for the empty name.
+/// Returns the store of that name, and creates it if it is not in use. The empty name creates a new store each time.
 pub(crate) fn connect(name: &str) -> MemoryBackend {
     if name.is_empty() {
         return MemoryBackend::new();

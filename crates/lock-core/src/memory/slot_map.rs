@@ -1,34 +1,34 @@
-//! The names of the in-memory store, swept so that one-off names do not pile up.
+//! The names of the in-memory store, swept so that one-off names do not accumulate.
 
 use crate::{name::LockName, store::Slot, time::ServerTime};
 use std::{collections::HashMap, time::Duration};
 
-/// How long a counter is kept by default. Its server clock never steps back, so a counter that is older than a millisecond
-/// could be forgotten; a minute leaves room for clocks that tests move.
+/// The default retention of a counter. Its server clock never steps back, so a counter older than a millisecond could
+/// be dropped; a minute leaves room for clocks that tests move.
 pub(super) const RETENTION: Duration = Duration::from_secs(60);
 
-/// A sweep waits until the names have doubled, so its cost per acquire stays constant.
+/// A sweep waits until the names have doubled, so its cost per acquire is constant.
 const SWEEP_AT_LEAST: usize = 256;
 
 pub(super) struct SlotMap {
-    /// Nothing was lost since then.
+    /// The start of the store, or the time of its last loss of data.
     since: ServerTime,
     slots: HashMap<LockName, Slot>,
     sweep_at: usize,
 }
 
 impl SlotMap {
-    /// Nothing is kept yet.
+    /// Creates an empty map.
     pub(super) fn empty_since(since: ServerTime) -> Self {
         Self { since, slots: HashMap::new(), sweep_at: 0 }
     }
 
-    /// The time for which nothing was lost.
+    /// Returns the time for which no data was lost.
     pub(super) fn age(&self, now: ServerTime) -> Duration {
         now.since(self.since)
     }
 
-    /// Lets `f` work on what is kept of `name`, without keeping anything of a name that was unknown.
+    /// Applies `f` to the slot of `name`. An unknown name is not stored.
     pub(super) fn slot<R>(&mut self, name: &LockName, f: impl FnOnce(&mut Slot) -> R) -> R {
         match self.slots.get_mut(name) {
             Some(slot) => f(slot),
@@ -36,7 +36,7 @@ impl SlotMap {
         }
     }
 
-    /// Lets `f` work on what is kept of `name`, and keeps what it makes.
+    /// Applies `f` to the slot of `name`, and stores the result.
     pub(super) fn slot_or_new<R>(
         &mut self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! The events of the locks of a factory, and the trait of those who observe them.
+//! The events of the locks of a factory, and the trait of their observers.
 
 use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, WakeSource};
 use crate::{
@@ -12,9 +12,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes the locks of a factory.
 ///
-/// It is called outside of all mutexes, in the task that caused the event, also from Drop: return quickly and do not
-/// block. A panic is caught and ends this call alone. Events of one lock come in order as far as one thread causes
-/// them; where threads race, two of them may be exchanged.
+/// It is called without any mutex held, in the task that caused the event, including in Drop: return quickly and do
+/// not block. A panic is caught and ends this call alone. Events of one lock are in order if one thread causes them;
+/// events caused by racing threads may be swapped.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, observer::{LockEvent, LockObserver}};
@@ -67,7 +67,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The outcome.
         outcome: AcquireOutcome,
-        /// The time from its first poll to the outcome. A task that is busy polls for the outcome later.
+        /// The time from its first poll to the outcome. A busy task observes the outcome later.
         waited: Duration,
     },
     /// A hold began.
@@ -104,8 +104,8 @@ pub enum LockEvent<'a> {
         backend: &'static str,
         /// The lock.
         name: &'a LockName,
-        /// The result, as [`LockGuard::release`](crate::LockGuard::release) returns it. A drop does not wait for the store: its result
-        /// is what this process knows.
+        /// The result, as returned by [`LockGuard::release`](crate::LockGuard::release). A drop does not wait for the
+        /// store: its result is based on what this process knows.
         result: ReleaseAnswer,
         /// The kind of the release.
         kind: ReleaseKind,
@@ -120,7 +120,7 @@ pub enum LockEvent<'a> {
         outcome: RenewalOutcome,
         /// The time from the request.
         took: Duration,
-        /// The time for which the hold is valid now.
+        /// The time the hold stays valid now.
         remaining: Duration,
     },
     /// A renewal failed. It is retried until the deadline of the hold.
@@ -131,7 +131,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
-        /// The time for which the hold is still valid.
+        /// The time the hold is still valid.
         remaining: Duration,
         /// The error of the store, if it answered.
         error: Option<&'a BackendError>,
@@ -142,7 +142,7 @@ pub enum LockEvent<'a> {
         backend: &'static str,
         /// The lock.
         name: &'a LockName,
-        /// The answer of each node when the decision was taken.
+        /// The answer of each node when the decision was made.
         votes: &'a Votes,
     },
     /// Waiters were woken.
@@ -154,7 +154,8 @@ pub enum LockEvent<'a> {
         /// The source of the wake-up.
         source: WakeSource,
     },
-    /// A task of this process has waited for longer than a lease for a hold of this process: it may wait for itself.
+    /// A task of this process has waited longer than a lease for a hold of this process: it may be waiting for
+    /// itself.
     SelfDeadlock {
         /// The backend.
         backend: &'static str,
@@ -162,7 +163,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
-        /// The time for which it has waited.
+        /// The time it has waited.
         waited: Duration,
     },
 }
@@ -185,7 +186,7 @@ impl<'a> LockEvent<'a> {
         }
     }
 
-    /// Returns the lock.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &'a LockName {
         match self {
@@ -202,7 +203,7 @@ impl<'a> LockEvent<'a> {
         }
     }
 
-    /// Returns the reason of a loss, if the event is one.
+    /// Returns the reason, if the event is a loss.
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {
         match self {

@@ -1,17 +1,17 @@
-//! Events of locks: for observers of your own, as OpenTelemetry metrics, and as `tracing` events and spans.
+//! Events of locks: for custom observers, as OpenTelemetry metrics, and as `tracing` events and spans.
 //!
-//! Each acquire has a span `lock.acquire` of level debug, below the span in which its future is polled first. It ends with
-//! the future, also when that is dropped:
+//! Each acquire has a span `lock.acquire` of level debug, below the span in which its future is first polled. It ends
+//! with the future, including when the future is dropped:
 //!
 //! | field | value |
 //! | --- | --- |
 //! | `lock.name` | the name of the lock |
 //! | `lock.backend` | the short name of the backend |
-//! | `lock.outcome` | the word of the [`AcquireOutcome`] |
+//! | `lock.outcome` | the metric value of the [`AcquireOutcome`] |
 //! | `lock.waited` | seconds from the first poll to this outcome |
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //!
-//! Metrics never have the name of a lock; the events and spans of `tracing` do.
+//! Metrics never contain the name of a lock; the events and spans of `tracing` do.
 
 mod event;
 mod observers;

@@ -10,8 +10,8 @@ use std::{
     sync::Arc,
 };
 
-/// Logs an event, and calls each observer with it. A panic of one is caught and ends this call alone: it must not take a
-/// release or a renewal with it.
+/// Logs an event and passes it to each observer. A panic of an observer is caught and ends that call alone: it must
+/// not affect a release or a renewal.
 pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
     assert_unlocked("an observer");
     drop(catch_unwind(AssertUnwindSafe(log)));
@@ -32,12 +32,12 @@ impl Observers {
         Self { observers, backend }
     }
 
-    /// The short name of the backend.
+    /// Returns the short name of the backend.
     pub(crate) fn backend(&self) -> &'static str {
         self.backend
     }
 
-    /// Notifies of an event that `make` makes with the name of the backend.
+    /// Builds an event with the name of the backend and dispatches it.
     pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
         let event = make(self.backend);
         notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));

@@ -17,7 +17,8 @@ const SECONDS: [f64; 15] =
 
 type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 
-/// Records metrics on a `Meter` of the application; only the OpenTelemetry API is used, the SDK is yours.
+/// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
+/// application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes beside `lock.backend` |
 /// | --- | --- | --- |
@@ -33,8 +34,8 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.handoff` | counter | |
 /// | `lock.quorum.vote` | counter | `lock.node`: the name of the node, `lock.vote`: granted, busy, stale, clock, quarantine, late, extended, gone, released, failed, no_answer |
 ///
-/// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`.
-/// All instruments are made at once, so that a dashboard finds them before the first lock is taken.
+/// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`. All
+/// instruments are created at once, so that a dashboard finds them before the first lock is acquired.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, observer::OtelObserver};
@@ -59,7 +60,7 @@ pub struct OtelObserver {
 }
 
 impl OtelObserver {
-    /// Makes the instruments.
+    /// Creates the instruments.
     #[must_use]
     pub fn new(meter: &Meter) -> Self {
         let make = Instruments(meter);
@@ -79,7 +80,8 @@ impl OtelObserver {
         }
     }
 
-    /// Adds the attribute `lock.class`: what `classify` makes of a name. Keep its values few.
+    /// Adds the attribute `lock.class` with the value that `classify` returns for a name. Keep the number of values
+    /// small.
     #[must_use]
     pub fn classify(mut self, classify: impl Fn(&LockName) -> &'static str + Send + Sync + 'static) -> Self {
         self.classifier = Some(Arc::new(classify));
@@ -95,31 +97,31 @@ impl OtelObserver {
     }
 }
 
-/// Makes instruments.
+/// Creates instruments.
 #[derive(Debug)]
 pub struct Instruments<'a>(pub &'a Meter);
 
 impl Instruments<'_> {
-    /// Makes a histogram of durations, in seconds.
+    /// Creates a histogram of durations, in seconds.
     #[must_use]
     pub fn seconds(&self, name: &'static str, about: &'static str) -> Histogram<f64> {
         self.seconds_within(name, about, &SECONDS)
     }
 
-    /// Makes a histogram of durations, in seconds, with buckets of its own.
+    /// Creates a histogram of durations, in seconds, with custom buckets.
     #[must_use]
     pub fn seconds_within(&self, name: &'static str, about: &'static str, buckets: &[f64]) -> Histogram<f64> {
         let histogram = self.0.f64_histogram(name).with_unit("s").with_description(about);
         histogram.with_boundaries(buckets.to_vec()).build()
     }
 
-    /// Makes a counter.
+    /// Creates a counter.
     #[must_use]
     pub fn counter(&self, name: &'static str, about: &'static str) -> Counter<u64> {
         self.0.u64_counter(name).with_description(about).build()
     }
 
-    /// Makes a counter that also goes down.
+    /// Creates a counter that can also decrease.
     #[must_use]
     pub fn up_down_counter(&self, name: &'static str, about: &'static str) -> UpDownCounter<i64> {
         self.0.i64_up_down_counter(name).with_description(about).build()

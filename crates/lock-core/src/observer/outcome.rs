@@ -1,4 +1,4 @@
-//! The outcomes that events carry, with their words in metrics and spans.
+//! The outcomes in events, with their values in metrics and spans.
 
 pub use crate::machine::RenewalOutcome;
 
@@ -8,7 +8,7 @@ pub use crate::machine::RenewalOutcome;
 pub enum AcquireOutcome {
     /// The lock was acquired.
     Acquired,
-    /// It was one try, and another holder had the lock.
+    /// It was a single try, and another holder had the lock.
     Contended,
     /// The waiting time passed.
     Timeout,
@@ -19,7 +19,7 @@ pub enum AcquireOutcome {
 }
 
 impl AcquireOutcome {
-    /// Returns the word of this value, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ pub enum ReleaseKind {
 }
 
 impl ReleaseKind {
-    /// Returns the word of this value, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl ReleaseKind {
 }
 
 impl RenewalOutcome {
-    /// Returns the word of this value, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,14 +72,14 @@ pub enum WakeSource {
     Push,
     /// The polling interval passed.
     Poll,
-    /// The reader of wake-ups lagged, so all waiters ask again.
+    /// The reader of wake-ups lagged behind, so all waiters retry.
     Lagged,
-    /// The connection that carries wake-ups was replaced, so all waiters ask again.
+    /// The connection that carries wake-ups was replaced, so all waiters retry.
     Reconnected,
 }
 
 impl WakeSource {
-    /// Returns the word of this value, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

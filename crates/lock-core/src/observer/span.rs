@@ -5,9 +5,9 @@ use crate::{clock::Clock, name::LockName, time::Moment, token::FencingToken};
 use std::{fmt, sync::Arc};
 use tracing::{Span, field::Empty};
 
-/// The span of an acquire. It says "cancelled" if it is dropped before its [`end`](Self::end).
+/// The span of an acquire. Its outcome is "cancelled" if it is dropped before [`end`](Self::end).
 ///
-/// While the span is disabled it is empty: no allocation, no reading of the clock.
+/// While the span is disabled it is empty: no allocation, no clock access.
 #[derive(Debug, Default)]
 pub(crate) struct AcquireSpan(Option<Box<Open>>);
 
@@ -47,7 +47,7 @@ impl AcquireSpan {
         }
     }
 
-    /// Records the outcome and the time that it took, and closes the span.
+    /// Records the outcome and the elapsed time, and closes the span.
     pub(crate) fn end(&mut self, outcome: AcquireOutcome) {
         if let Some(Open { span, clock, began }) = self.0.take().as_deref() {
             let waited = clock.now().since(*began).as_secs_f64();

@@ -1,4 +1,4 @@
-//! `tracing` events: fields, not prose. Debug for the ordinary, warn for what endangers a hold, error for loss.
+//! `tracing` events, with data in fields: debug for normal operation, warn for risks to a hold, error for losses.
 
 use super::event::LockEvent;
 use crate::machine::{HoldEnd, LostReason, Unconfirmed};
@@ -41,7 +41,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             }
         },
         LockEvent::GuardReleased { result, kind, .. } => match result {
-            // Nobody knows whether it came too late.
+            // The release may have been in time.
             Err(Unconfirmed) => {
                 tracing::warn!(lock.name = name, kind = kind.as_str(), "release not confirmed by the store");
             }

@@ -1,25 +1,25 @@
-//! Which options do not fit together, and what to change.
+//! Errors of contradicting options, with the necessary change.
 
 use crate::token::FencingToken;
 use std::{fmt, time::Duration};
 
-/// Options that do not fit together.
+/// Options that contradict each other or exceed a bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// A duration is too short to work with.
+    /// A duration is too short.
     TooShort {
-        /// Which.
+        /// The name of the option.
         option: &'static str,
         /// The bound.
         least: Duration,
     },
     /// A limit is zero.
     Zero {
-        /// Which.
+        /// The name of the limit.
         option: &'static str,
     },
-    /// A quorum of so few nodes does not survive the loss of one.
+    /// A quorum of this size does not survive the loss of a node.
     TooFewNodes {
         /// The number of nodes.
         nodes: usize,
@@ -33,21 +33,22 @@ pub enum OptionsError {
         /// The bound.
         least: Duration,
     },
-    /// The lease is above what the factory or the backend accepts.
+    /// The lease is above the limit of the factory or the backend.
     LeaseTooLong {
         /// The lease.
         lease: Duration,
         /// The bound.
         most: Duration,
     },
-    /// One request may take more than a tenth of the lease.
+    /// The operation timeout is more than a tenth of the lease.
     OperationTimeoutTooLong {
         /// The timeout.
         operation_timeout: Duration,
         /// The bound.
         most: Duration,
     },
-    /// lease − margin > renewal interval + two operation timeouts does not hold (of a fixed lease: one operation timeout).
+    /// The relation lease − margin > renewal interval + two operation timeouts does not hold (for a fixed lease: one
+    /// operation timeout).
     NoTimeToRenew {
         /// Lease − margin.
         valid: Duration,
@@ -68,21 +69,21 @@ pub enum OptionsError {
         /// The bound, which a floor must be below.
         most: FencingToken,
     },
-    /// The fencing counter would be kept for too short or too long a time.
+    /// The retention of the fencing counter is too short or too long.
     RetentionOutOfRange {
-        /// The time that was asked for.
+        /// The requested time.
         retention: Duration,
         /// The shortest time.
         least: Duration,
         /// The longest time.
         most: Duration,
     },
-    /// The token of the hold that was to be re-entered does not exceed the token floor.
+    /// The token of the hold to re-enter does not exceed the token floor.
     FloorAboveHold {
         /// The token of the hold.
         token: FencingToken,
     },
-    /// The wait is above what the factory accepts.
+    /// The wait is above the limit of the factory.
     WaitTooLong {
         /// The wait.
         wait: Duration,

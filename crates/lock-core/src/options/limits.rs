@@ -1,10 +1,10 @@
-//! The bounds of a factory.
+//! The limits of a factory.
 
 use super::{LEASE_FOR_EVER, LockOptions, OptionsError};
 use crate::terms::Terms;
 use std::time::Duration;
 
-/// Finite bounds of a factory; what exceeds them is refused with a typed error.
+/// Finite limits of a factory. Requests that exceed them are refused with a typed error.
 ///
 /// | limit | default |
 /// | --- | --- |
@@ -22,31 +22,31 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The defaults.
+    /// Creates the default limits.
     pub const fn new() -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
     }
 
-    /// Sets how many acquires may be under way for one name in this process.
+    /// Sets the maximum number of acquires in progress for one name in this process.
     pub const fn waiters_per_name(mut self, most: usize) -> Self {
         self.waiters_per_name = most;
         self
     }
 
-    /// Sets how many acquires may be under way in this factory, waiting or trying.
+    /// Sets the maximum number of acquires in progress in this factory, waiting or trying.
     pub const fn waiters(mut self, most: usize) -> Self {
         self.waiters = most;
         self
     }
 
-    /// The longest lease that options may ask for; at most ten years.
+    /// Sets the longest lease that options may request; at most ten years.
     pub const fn max_lease(mut self, most: Duration) -> Self {
         self.max_lease = most;
         self
     }
 
-    /// The longest time that [`acquire_timeout`](crate::Lock::acquire_timeout) may be asked to wait.
+    /// Sets the longest wait of [`acquire_timeout`](crate::Lock::acquire_timeout).
     pub const fn max_wait(mut self, most: Duration) -> Self {
         self.max_wait = most;
         self

@@ -1,4 +1,4 @@
-//! Which options fit together.
+//! Valid and contradicting options.
 
 use super::*;
 

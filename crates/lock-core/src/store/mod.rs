@@ -1,4 +1,4 @@
-//! The store rules: what a store must answer, as pure functions over what it keeps of one name.
+//! The store rules: the answers of a store, as pure functions of its record of one name.
 //!
 //! ```text
 //!            acquire: token drawn                       release(0) · expiry · force
@@ -8,15 +8,16 @@
 //! ```
 //!
 //! Invariants:
-//! - every operation may be repeated, and run late, without harm: depths are absolute, only an acquire creates,
-//!   and nothing creates or lengthens a lease after its `not_after` (an acquire that runs again behind the release of its
-//!   lease and before its `not_after` does create: so whoever sends it twice must not say that it was answered);
+//! - every operation may be repeated, and executed late, without harm: depths are absolute, only an acquire creates a
+//!   lease, and nothing creates or extends a lease after its `not_after` (an acquire that is executed again after the
+//!   release of its lease and before its `not_after` does create one, so an acquire that is sent twice must not be
+//!   reported as answered);
 //! - renew, re-entry and release touch only the lease they name;
-//! - the expiry of a lease never falls;
-//! - tokens grow, also over the loss of the counter, as long as the clock is not behind the last token.
+//! - the expiry of a lease never decreases;
+//! - tokens increase, even after the loss of the counter, as long as the clock is not behind the last token.
 //!
-//! The in-memory backend is these functions behind a mutex. Other backends do the same in their own way (Redis
-//! in Lua) and are compared with them.
+//! The in-memory backend is these functions behind a mutex. Other backends implement the same rules (Redis in Lua)
+//! and are compared with them.
 
 mod node;
 mod tokens;
@@ -30,7 +31,7 @@ use std::time::Duration;
 pub(crate) use tokens::LEAD;
 pub use tokens::{Counter, draw};
 
-/// What a store keeps under one name.
+/// The record of one name in a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     held: Option<Held>,
@@ -41,7 +42,7 @@ pub struct Slot {
 struct Held {
     lease: LeaseId,
     depth: u32,
-    /// Milliseconds since the epoch, as Redis keeps it; the lease is over *after* it.
+    /// Milliseconds since the epoch, as in Redis; the lease is over *after* this millisecond.
     expires_ms: u64,
 }
 
@@ -55,20 +56,20 @@ impl Held {
     }
 }
 
-/// The millisecond up to which a lease of this length lasts.
+/// Returns the last millisecond of a lease of this length.
 #[must_use]
 pub fn expiry(now: ServerTime, duration: Duration) -> u64 {
     now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Slot {
-    /// Drops what has expired; every operation begins with it.
+    /// Drops expired data; every operation begins with it.
     pub fn expire(&mut self, now: ServerTime) {
         self.held.take_if(|held| now.as_millis() > held.expires_ms);
         self.counter.take_if(|counter| counter.is_over(now));
     }
 
-    /// Whether nothing is kept: the name may be forgotten.
+    /// Returns `true` if nothing is stored, so the name may be dropped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_none() && self.counter.is_none()
@@ -111,7 +112,7 @@ impl Slot {
         }
     }
 
-    /// Extends `lease` if it is there. Creates nothing.
+    /// Extends `lease` if it exists. Creates nothing.
     pub fn renew(
         &mut self,
         now: ServerTime,
@@ -132,7 +133,7 @@ impl Slot {
         }
     }
 
-    /// Sets the depth of `lease` to what is left; at 0 the lock is free.
+    /// Sets the depth of `lease` to `depth_left`; at 0 the lock is free.
     pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
         self.expire(now);
         match (self.held_by(lease), depth_left) {
@@ -160,7 +161,7 @@ impl Slot {
         }
     }
 
-    /// Who holds the lock, at which depth, for how long.
+    /// Returns the holder of the lock, its depth, and the remaining time.
     pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
         self.expire(now);
         self.held.as_ref().map(|held| (held.lease, held.depth, held.remaining(now)))

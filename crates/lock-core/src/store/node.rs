@@ -1,4 +1,4 @@
-//! The store rules of a node of a quorum: a vote on a proposed token, a heal, and an extension that may set the depth.
+//! The store rules of a quorum node: votes on proposed tokens, heals, and extensions that may set the depth.
 
 use super::{
     Held, Slot, expiry,
@@ -14,7 +14,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A node remembers a counter until its clock is past every token that it would grant below.
+/// Returns the retention of a counter in a node, at least until its clock is past every token that it would grant
+/// below.
 fn at_least(retention: Option<Duration>) -> Option<Duration> {
     retention.map(|retention| retention.max(MIN_COUNTER_RETENTION))
 }
@@ -54,7 +55,7 @@ impl Slot {
         Vote::Granted
     }
 
-    /// Sets a lease that this store lost, unless another holds the lock.
+    /// Restores a lease that this store lost, unless another holds the lock.
     pub fn heal(&mut self, now: ServerTime, h: &Healing, retention: Option<Duration>) -> Healed {
         self.expire(now);
         if now > h.not_after {
@@ -69,7 +70,7 @@ impl Slot {
         Healed::Set
     }
 
-    /// Extends a lease that is there, and sets its depth if one is given.
+    /// Extends an existing lease, and sets its depth if one is given.
     pub fn extend(&mut self, now: ServerTime, e: &Extension) -> Extended {
         self.expire(now);
         if now > e.not_after {
@@ -81,7 +82,7 @@ impl Slot {
         Extended::Extended
     }
 
-    /// Raises the expiry of the lease, or sets it.
+    /// Raises the expiry of the lease, or creates it.
     fn hold(&mut self, now: ServerTime, lease: LeaseId, duration: Duration, depth: u32) {
         match &mut self.held {
             Some(held) => held.raise_expiry(now, duration),
@@ -90,8 +91,8 @@ impl Slot {
     }
 }
 
-/// A client whose clock is years ahead would otherwise lift every counter for ever, and one that is behind would take tokens
-/// that were given out before a loss of the counter.
+/// Returns `true` if the proposal is near the clock. Otherwise a client whose clock is years ahead would raise every
+/// counter forever, and one that is behind would reuse tokens that were issued before a loss of the counter.
 fn is_near_clock(now: ServerTime, counter: u64, p: &Proposal) -> bool {
     let (clock, distance) = (now.as_micros(), ServerTime::default() + MAX_CLOCK_DISTANCE);
     let floor = p.floor.map_or(0, |floor| floor.get());

@@ -1,4 +1,4 @@
-//! The golden states, and the counter-examples that taught the rules.
+//! The golden states, and the counter-examples behind the rules.
 
 use super::*;
 use crate::{
@@ -139,7 +139,7 @@ fn tokens_grow_over_the_loss_of_the_counter_after_a_burst() {
     let mut slot = Slot::default();
     let mut last = FencingToken::new(0);
     for number in 0..120_000u64 {
-        // one grant a microsecond: as fast as the generator can be driven
+        // one grant per microsecond: the maximum rate of the generator
         let now = NOW + Duration::from_micros(number);
         let a = lease(1, number);
         let t = token(&take(&mut slot, now, a));

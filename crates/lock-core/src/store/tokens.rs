@@ -1,19 +1,19 @@
-//! How a store draws fencing tokens that keep growing when it loses its data.
+//! Fencing tokens that keep increasing when a store loses its data.
 //!
-//! The counter never runs more than [`LEAD`] ahead of the clock (unless a floor puts it there), and a missing counter starts that far ahead of
-//! it: so a lost or stale counter cannot repeat a token, and one-off names need not be kept for ever. (A plain
-//! counter that is seeded by the clock fails both ways: a promoted replica repeats a token, and 120,000 quick
-//! acquires put it 5 s ahead, after which losing the data makes tokens fall.)
+//! The counter never runs more than [`LEAD`] ahead of the clock (unless a floor puts it there), and a missing counter
+//! starts that far ahead of it. So a lost or stale counter cannot repeat a token, and one-off names need not be kept
+//! forever. (A plain counter that is seeded by the clock fails both ways: a promoted replica repeats a token, and
+//! 120,000 quick acquires put it 5 s ahead, after which a loss of data makes tokens decrease.)
 //!
-//! Residual: tokens fall only if the counter is lost or stale *while* the clock is behind the last token.
+//! Residual risk: tokens decrease only if the counter is lost or stale *while* the clock is behind the last token.
 
 use crate::{backend::Floor, time::ServerTime, token::FencingToken};
 use std::time::Duration;
 
-/// How far, in microseconds, the counter may run ahead of the clock.
+/// The maximum lead of the counter over the clock, in microseconds.
 pub(crate) const LEAD: u64 = 1000;
 
-/// The last token given out or reserved.
+/// The last token issued or reserved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Counter {
     last: u64,
@@ -21,7 +21,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The number.
+    /// Returns the number.
     pub(super) const fn last(&self) -> u64 {
         self.last
     }
@@ -31,8 +31,9 @@ impl Counter {
     }
 }
 
-/// Draws `first` and up to `reserve` further tokens. `retention` is the life of the counter from now on; without one, a
-/// counter that is there keeps its own, and a new one has no end. It lasts at least until the clock has caught up with it.
+/// Draws `first` and up to `reserve` further tokens. `retention` is the remaining life of the counter; without it, an
+/// existing counter keeps its own, and a new one does not expire. The counter lasts at least until the clock has
+/// caught up with it.
 pub fn draw(
     counter: &mut Option<Counter>,
     now: ServerTime,
@@ -53,7 +54,7 @@ pub fn draw(
 
 /// Sets the counter, with its retention.
 pub(super) fn raise(counter: &mut Option<Counter>, now: ServerTime, last: u64, retention: Option<Duration>) {
-    // A floor may put it further ahead: then it lives at least until the clock has caught up.
+    // A floor may put the counter further ahead: then it lives at least until the clock has caught up.
     let ahead = last > now.as_micros().saturating_add(LEAD);
     let caught_up_ms = if ahead { ServerTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
     let expires_ms = match retention {

@@ -1,4 +1,4 @@
-//! The mutexes that a thread holds. Debug builds keep and check them, release builds do neither.
+//! The mutexes that a thread holds. Debug builds track and check them, release builds do neither.
 
 use super::{
     rank::{Rank, Ranked},
@@ -7,13 +7,13 @@ use super::{
 use std::{cell::Cell, marker::PhantomData, thread};
 
 thread_local! {
-    /// A bit for each rank.
+    /// One bit per rank.
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
 const _: () = assert!(Rank::ALL.len() <= u32::BITS as usize, "each rank has a bit");
 
-/// While this lives, its thread holds a mutex of the rank.
+/// Marks that its thread holds a mutex of the rank, until it is dropped.
 pub(super) struct Held<R: Ranked>(PhantomData<R>);
 
 impl<R: Ranked> Held<R> {
@@ -42,7 +42,7 @@ impl<R: Ranked> Drop for Held<R> {
     }
 }
 
-/// Foreign code is about to run, such as a waker: it may lock anything, and may panic.
+/// Checks that the thread may run foreign code, such as a waker: it may lock any mutex, and may panic.
 ///
 /// # Panics
 /// In debug builds, if the thread holds a mutex of this crate.
@@ -55,13 +55,13 @@ pub(crate) fn assert_unlocked(code: &'static str) {
     }
 }
 
-/// The last of these ranks.
+/// Returns the last of these ranks.
 fn last(held: u32) -> Option<Rank> {
     held.checked_ilog2().map(|bit| Rank::ALL[bit as usize])
 }
 
 fn held() -> u32 {
-    // A thread that ends may have no thread locals any more.
+    // The thread locals of a thread that is ending may be gone.
     HELD.try_with(Cell::get).unwrap_or(0)
 }
 

@@ -1,4 +1,4 @@
-//! Mutexes that have a place in the lock order.
+//! Mutexes with a rank in the lock order.
 
 use super::{RawMutex, RawMutexGuard, held::Held, rank::Ranked};
 use std::{
@@ -21,7 +21,7 @@ pub(crate) struct MutexGuard<'a, R: Ranked, T> {
     _held: Held<R>,
 }
 
-// The rank takes no room, and in release builds nothing is done for it.
+// The rank occupies no space, and release builds do no work for it.
 const _: () = {
     use super::rank::Entry;
     assert!(size_of::<Mutex<Entry, u64>>() == size_of::<RawMutex<u64>>());
@@ -35,19 +35,19 @@ impl<R, T> Mutex<R, T> {
     }
 }
 
-/// Locks, also after a panic elsewhere: what our mutexes guard is consistent at every statement that can panic, and a guard
-/// must be releasable while a panic unwinds. Mutexes guard a few lines of plain data.
+/// Locks a mutex, even after a panic elsewhere: the data is consistent at every statement that can panic, and a guard
+/// must be releasable while a panic unwinds. Mutexes protect a few lines of plain data.
 ///
 /// # Panics
 /// In debug builds, if the thread holds a mutex of the same or a later rank.
 #[track_caller]
 pub(crate) fn lock<R: Ranked, T>(mutex: &Mutex<R, T>) -> MutexGuard<'_, R, T> {
-    // Before the thread waits, so that a wrong order panics instead of a deadlock.
+    // Before the thread waits, so that a wrong order panics instead of deadlocking.
     let held = Held::new();
     MutexGuard { raw: lock_raw(&mutex.raw), _held: held }
 }
 
-/// The same for a mutex without a rank.
+/// Locks a mutex without a rank in the same way.
 pub fn lock_raw<T>(mutex: &RawMutex<T>) -> RawMutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,13 @@
 //! The order in which a thread may lock the mutexes of this crate.
 
-/// A mutex has the rank that its type names, for example `Mutex<rank::Entry, EntryState>`.
+/// A mutex with the rank that its type names, for example `Mutex<rank::Entry, EntryState>`.
 pub(crate) trait Ranked {
     const RANK: Rank;
 }
 
 macro_rules! ranks {
     ($($(#[$doc:meta])* $mutex:ident,)+) => {
-        /// A thread that holds a mutex locks only mutexes of later ranks, so threads cannot wait for one another in a circle.
+        /// The ranks. A thread that holds a mutex locks only mutexes of later ranks, so threads cannot deadlock.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Rank {
             $($(#[$doc])* $mutex,)+
@@ -35,11 +35,11 @@ ranks! {
     Entry,
     /// The wake-up times of the entries.
     Schedule,
-    /// The time-outs of operations under way.
+    /// The timeouts of operations in progress.
     Deadlines,
     /// The validity of a hold.
     Hold,
-    /// The events that are left in an entry without its state.
+    /// The events that are deferred in an entry without locking its state.
     DeferredEvents,
     /// The wakers of the tasks that wait for the end of a hold.
     Wakers,
@@ -47,15 +47,15 @@ ranks! {
     Submitted,
     /// The activity that a call counts as, until it is answered.
     CallActivity,
-    /// Random numbers that were drawn together.
+    /// Random numbers drawn in a batch.
     Random,
     /// The runtimes that have a worker.
     RuntimesWithWorker,
     /// The runtimes that have ended.
     RuntimesEnded,
-    /// The work that is left for the workers.
+    /// The work that is queued for the workers.
     Work,
-    /// The workers that are notified of work.
+    /// The workers to notify of work.
     Workers,
     /// The alarms of a factory.
     Alarms,
@@ -63,8 +63,8 @@ ranks! {
     Alarm,
     /// The alarms that the backstop thread watches.
     Backstop,
-    /// The leases that a quorum asked its nodes for. From here on these are mutexes of stores, which the driver calls with no
-    /// mutex held.
+    /// The leases that a quorum requested from its nodes. From here on these are mutexes of stores, which the driver
+    /// calls without any mutex held.
     QuorumLeases,
     /// One lease of a quorum.
     QuorumLease,
@@ -72,7 +72,7 @@ ranks! {
     QuorumClocks,
     /// The messages of the nodes of a quorum.
     QuorumWakes,
-    /// The in-memory stores that have a name.
+    /// The named in-memory stores.
     NamedStores,
     /// The contents of an in-memory store.
     SlotMap,

@@ -1,4 +1,4 @@
-//! The map of the house is kept: who may depend on whom, and which words may not appear where.
+//! Rules of the architecture: dependencies between crates, and words that must not appear in certain files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,8 +10,8 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// The frameworks and workspace crates that each crate may name as ordinary dependencies; small utility crates
-/// are free and not listed.
+/// Returns the frameworks and workspace crates that a crate may have as ordinary dependencies; small utility crates
+/// are not restricted and not listed.
 fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     let allowed: &[&str] = match krate {
         "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
@@ -29,7 +29,7 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     Some(allowed.iter().copied().collect())
 }
 
-/// What counts as a framework.
+/// The crates that count as frameworks.
 const FRAMEWORKS: [&str; 17] = [
     "tokio",
     "tokio-util",
@@ -50,7 +50,7 @@ const FRAMEWORKS: [&str; 17] = [
     "tonic",
 ];
 
-/// Crates that nothing may depend on.
+/// Crates that no other crate may depend on.
 const LEAVES: [&str; 10] = [
     "lock-inventory-demo",
     "lock-bench",
@@ -64,7 +64,7 @@ const LEAVES: [&str; 10] = [
     "examples",
 ];
 
-/// Ordinary dependencies by crate, as cargo tells.
+/// Returns the ordinary dependencies by crate, according to cargo.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let tree = |package: &str| {
@@ -83,7 +83,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     members().into_iter().map(|member| (member.clone(), tree(&member))).collect()
 }
 
-/// The packages of these folders.
+/// Returns the packages in these folders.
 fn packages(folders: &[&str]) -> Vec<PathBuf> {
     let entries =
         |folder: &&str| std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
@@ -136,12 +136,12 @@ fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The files of lock-core: path and text.
+/// Returns the files of lock-core: path and text.
 pub(crate) fn lock_core() -> Vec<(PathBuf, String)> {
     sources(&root().join("crates/lock-core/src"))
 }
 
-/// Code lines only: comments may name what code must not use.
+/// Returns the lines of code: comments may mention words that code must not use.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"))
 }
@@ -186,7 +186,7 @@ fn the_machine_and_the_store_rules_have_no_effects() {
 
 #[test]
 fn effects_live_in_the_driver() {
-    // (what, the only files that may)
+    // (word, the only files that may contain it)
     let rules: [(&str, &[&str]); 5] = [
         ("spawn(", &["driver/worker.rs", "driver/backstop.rs", "quorum/background.rs", "hold.rs"]),
         ("sleep(", &["driver/worker.rs", "driver/alarm.rs", "driver/runtime.rs", "quorum/timer.rs"]),
@@ -211,7 +211,7 @@ fn every_crate_takes_the_lints_of_the_workspace_and_files_stay_small() {
         let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{} has lints of its own", dir.display());
         let src = dir.join("src");
-        // One that has tests alone has none.
+        // A package that only has tests has no sources.
         for (path, text) in if src.is_dir() { sources(&src) } else { Vec::new() } {
             let lines = text.lines().count();
             assert!(lines <= 450, "{} has {lines} lines: look for the second idea", path.display());
@@ -235,7 +235,7 @@ fn products_have_no_planted_bugs_and_checkers_are_not_published() {
     }
 }
 
-/// What only tests need must not become part of a program because it depends on one of our crates.
+/// Test hooks must not become part of a program through a dependency on one of our crates.
 #[test]
 fn products_do_not_enable_test_hooks() {
     let products = packages(&["crates"]);
@@ -282,7 +282,8 @@ fn every_async_function_says_whether_it_is_cancel_safe() {
     }
 }
 
-/// A user of locks reads the root first; observers, clocks, inspection and the contract of backends have modules.
+/// A user of locks reads the root first; observers, clocks, inspection and the backend contract have their own
+/// modules.
 #[test]
 fn the_root_of_lock_core_has_at_most_25_names() {
     let root = std::fs::read_to_string(root().join("crates/lock-core/src/lib.rs")).unwrap();

@@ -3,7 +3,7 @@
 use lock_core::{Connectors, Limits, LockError, LockErrorKind, LockFactory, LockOptions, MemoryBackend};
 use std::{error::Error, time::Duration};
 
-/// The sentence: the error and its causes.
+/// Returns the message: the error and its causes.
 fn sentence(error: &LockError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! A thread that blocks after it used a lock does not stop the watchdog of the others.
+//! A thread that blocks after it used a lock does not stop the watchdog of other locks.
 
 use crate::support::secs;
 use lock_core::{LockFactory, LockOptions, MemoryBackend};

@@ -15,7 +15,7 @@ use std::{
     task::{Context, Waker},
 };
 
-/// Counts what goes up and must come down.
+/// Counts increments that must be matched by decrements.
 #[derive(Debug, Default, Clone)]
 struct Counters(Arc<Counted>);
 
@@ -99,7 +99,7 @@ async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_dropped_at_any_gate_leaves_nothing_and_the_waiter_behind_goes_on() {
-    // Gates of the first try, of the subscription, of the try after it, and of the release behind it.
+    // Gates of the first try, of the subscription, of the following try, and of the release after it.
     let gates = [
         (Op::Acquire, Phase::Before, 0),
         (Op::Acquire, Phase::After, 0),
@@ -178,7 +178,7 @@ async fn a_release_dropped_at_any_gate_goes_on_by_itself() {
         tokio::time::sleep(secs(1)).await;
         world.assert_nothing_left();
     }
-    // Not even polled once.
+    // Not polled at all.
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     drop(guard.release());
@@ -266,7 +266,7 @@ async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
     let mut waiter = pin!(short.acquire());
     let mut context = Context::from_waker(Waker::noop());
     assert!(waiter.as_mut().poll(&mut context).is_pending());
-    rival.release().await.unwrap(); // granted to the waiter, whose task does not get to run for a while
+    rival.release().await.unwrap(); // granted to the waiter, whose task does not run for a while
     tokio::time::advance(secs(60)).await;
     let guard = waiter.await.unwrap();
     assert!(guard.is_held(), "it was asked for anew");
@@ -278,7 +278,7 @@ async fn a_try_on_a_free_lock_is_not_refused_by_the_answer_to_a_caller_who_left(
     let other = world.another_process();
     let lock = world.locks.named("x").unwrap();
     let held = other.named("x").unwrap().acquire().await.unwrap();
-    // Asked, and answered `busy`, but the answer is on its way when its caller leaves.
+    // Requested and answered `busy`, but the answer is in transit when its caller leaves.
     let gate = world.faulty.gate(Op::Acquire, Phase::After);
     let left = tokio::spawn(lock.acquire());
     gate.reached().await;
@@ -286,7 +286,7 @@ async fn a_try_on_a_free_lock_is_not_refused_by_the_answer_to_a_caller_who_left(
     let _ = left.await;
     held.release().await.unwrap();
     world.settle().await;
-    // From here on nobody holds it and nobody else waits.
+    // From here on the lock is free and nobody else waits.
     assert!(world.store.held().is_empty());
     let trying = tokio::spawn(lock.try_acquire());
     world.settle().await;
@@ -304,7 +304,7 @@ async fn a_try_does_not_fail_by_the_request_of_a_caller_who_left() {
     gate.reached().await;
     left.abort();
     let _ = left.await;
-    // From here on the store is well.
+    // From here on the store works again.
     let trying = tokio::spawn(lock.try_acquire());
     world.settle().await;
     drop(gate);
@@ -328,7 +328,7 @@ async fn a_killed_holder_does_not_keep_the_lock_for_the_lease_of_a_caller_who_le
     drop(gate);
     let guard = waiting.await.unwrap().unwrap();
     assert!(guard.remaining() <= secs(2), "it asked for 2 s");
-    // Killed: nothing of it reaches the store any more.
+    // Killed: none of its requests reach the store any more.
     world.faulty.always_all(Fault::Hang);
     let next = world.another_process();
     let next = next.named("x").unwrap().acquire_timeout(secs(10)).await;

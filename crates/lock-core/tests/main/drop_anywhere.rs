@@ -39,7 +39,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_without_a_panic() {
     let guard = first.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let pending = Box::pin(locks.named("x").unwrap().acquire());
     first.block_on(async {
-        // The future is queued, and then the runtime goes.
+        // The future is queued, and then the runtime is dropped.
         tokio::select! { biased; _ = pending => panic!("held by another"), () = tokio::task::yield_now() => {} }
     });
     drop(first);
@@ -64,7 +64,7 @@ fn a_static_factory_works_in_two_successive_runtimes() {
             let guard = lock.acquire().await.unwrap();
             assert!(Some(guard.fencing_token()) > last);
             last = Some(guard.fencing_token());
-            // The second waiter needs the worker: its wait ends by time.
+            // The second waiter needs the worker: its wait ends by timeout.
             let refused = lock.acquire_timeout(Duration::from_millis(20)).await.unwrap_err();
             assert_eq!(refused.kind(), LockErrorKind::Timeout);
             guard.release().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_panic_releases_its_guard() {
         });
         assert!(panicked.await.unwrap_err().is_panic());
     }
-    // Long before a lease of 30 s would have ended.
+    // Long before a lease of 30 s would have expired.
     let guard = tokio::time::timeout(secs(20), lock.acquire()).await.expect("it is free").unwrap();
     drop(guard);
     assert!(locks.shutdown().await.is_clean());
@@ -111,7 +111,7 @@ async fn a_panic_releases_its_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_gives_back_what_is_held_refuses_who_waits_and_takes_no_more() {
+async fn shutdown_releases_holds_refuses_waiters_and_stays_closed() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
@@ -151,7 +151,7 @@ async fn a_shutdown_against_a_dead_backend_ends_within_its_bound_and_names_what_
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_everything_still_gives_back_what_was_dropped_last() {
+async fn last_guard_keeps_its_factory_and_is_released() {
     let world = World::new();
     let store = world.store.clone();
     world.faulty.next(Op::Release, Fault::Delay(Duration::from_millis(50)));

@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// A counter that loses increments unless somebody excludes: read, let others run, write.
+/// A counter that loses increments without exclusion: read, let others run, write.
 #[derive(Default)]
 struct Unguarded(AtomicU64);
 
@@ -22,8 +22,8 @@ impl Unguarded {
 const TASKS: u64 = 256;
 const SECTIONS: u64 = 20_000;
 
-/// Runs `SECTIONS` sections over `factories` in `TASKS` tasks; gives what the counter counted, and the tokens in
-/// the order of the sections.
+/// Runs `SECTIONS` sections over `factories` in `TASKS` tasks. Returns the final count, and the tokens in the order
+/// of the sections.
 async fn sections(factories: Vec<LockFactory>) -> (u64, Vec<u64>) {
     let counter = Arc::new(Unguarded::default());
     let tokens = Arc::new(std::sync::Mutex::new(Vec::new()));

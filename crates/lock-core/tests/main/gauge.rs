@@ -1,5 +1,5 @@
-//! Every hold is announced, also one whose first waiter has just left; or counts of holds would be wrong for ever.
-//! (Two threads do this now and then; the observer makes it happen every time.)
+//! Every hold is reported, even one whose first waiter has just left. Otherwise counts of holds would be wrong
+//! forever. (With two threads this happens occasionally; the observer makes it happen every time.)
 
 use lock_core::{
     Lock, LockFactory, MemoryBackend,

@@ -7,7 +7,7 @@ use lock_core::{
 };
 use std::sync::{Arc, Mutex};
 
-/// Each grant and each release, in their order.
+/// Every grant and every release, in order.
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<(Option<GrantSource>, Option<ReleaseOutcome>)>>);
 
@@ -29,7 +29,7 @@ async fn released_lock_passes_to_the_next_task_with_the_next_token() {
     let locks =
         LockFactory::builder(world.store.clone()).clock(world.clock.clone()).observer(log.clone()).build();
     let lock = locks.unwrap().named("x").unwrap();
-    // An acquire that nobody waits behind reserves no tokens, so this one ends in the store.
+    // An acquire without waiters behind it reserves no tokens, so this one ends in the store.
     let first = lock.acquire().await.unwrap();
     let waiters: Vec<_> = (0..3).map(|_| tokio::spawn(lock.acquire())).collect();
     world.settle().await;
@@ -70,7 +70,7 @@ async fn cancelled_successor_passes_the_lease_on() {
     first.release().await.unwrap();
     let [second, third, fourth] = waiters.try_into().unwrap();
     let second = second.await.unwrap().unwrap();
-    // Granted and gone in one step: nobody polls in between.
+    // Granted and aborted in one step: nothing is polled in between.
     drop(second);
     third.abort();
     let fourth = fourth.await.unwrap().unwrap();

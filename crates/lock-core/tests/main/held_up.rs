@@ -1,4 +1,4 @@
-//! A thread that blocks after it dropped a guard holds up the worker; the other locks are acquired and released all the same.
+//! A thread that blocks after it dropped a guard delays the worker; other locks are still acquired and released.
 
 use crate::support::{millis, secs};
 use lock_core::{
@@ -18,16 +18,16 @@ use std::{
 
 const BLOCK: Duration = secs(4);
 
-/// `threads` tasks drop a guard and block their threads; meanwhile another task acquires another lock.
+/// `threads` tasks drop a guard and block their threads while another task acquires another lock.
 fn others_go_on(blocked: usize) {
     let rt =
         tokio::runtime::Builder::new_multi_thread().worker_threads(blocked + 3).enable_all().build().unwrap();
     let memory = MemoryBackend::new();
     let store = FaultyBackend::new(Arc::new(memory.clone()));
-    // As any store over a network: no answer at the first poll.
+    // Like any store over a network: no answer at the first poll.
     store.always(Op::Acquire, Fault::Delay(millis(5)));
     let locks = LockFactory::builder(store).build().unwrap();
-    // The timers of the runtime are driven by other threads all the time.
+    // The timers of the runtime are always driven by other threads.
     for _ in 0..3 {
         rt.spawn(async {
             loop {
@@ -66,7 +66,7 @@ fn a_free_lock_is_had_while_two_threads_block() {
     others_go_on(2);
 }
 
-/// The operations wait in the store until its connection answers them.
+/// Keeps the operations until its connection answers them.
 #[derive(Debug, Default)]
 struct Kept(Mutex<Vec<Operation>>);
 
@@ -76,7 +76,7 @@ impl Pipeline for Kept {
     }
 }
 
-/// The runtime of the connection has a thread that blocks. Those who wait have a runtime of their own.
+/// The runtime of the connection has a thread that blocks. The waiters use another runtime.
 #[test]
 fn answers_reach_another_runtime_while_a_thread_of_the_connection_blocks() {
     let (memory, kept) = (MemoryBackend::new(), Arc::new(Kept::default()));
@@ -95,7 +95,7 @@ fn answers_reach_another_runtime_while_a_thread_of_the_connection_blocks() {
             let Operation::Acquire(request, completion) = operation else { panic!("{operation:?}") };
             answers.push((completion, memory.acquire(request).await));
         }
-        // Some other task of the application is next on this thread.
+        // Another task of the application is next on this thread.
         tokio::spawn(async move {
             let _ = says.send(waits.recv_timeout(BLOCK).is_ok());
         });

@@ -1,4 +1,4 @@
-//! The direction of imports inside lock-core: no circles, and in the machine and the driver downwards only.
+//! The direction of imports inside lock-core: no cycles, and only downwards in the machine and the driver.
 
 use crate::architecture::{lock_core, root};
 use std::{
@@ -59,7 +59,7 @@ const DRIVER: [&str; 28] = [
     "mod",
 ];
 
-/// The files of the quorum, from the bottom up: the node's side, the decisions, then those that carry them out.
+/// The files of the quorum, from the bottom up: the node's side, the decisions, then the files that carry them out.
 const QUORUM: [&str; 21] = [
     "node",
     "round",
@@ -84,20 +84,20 @@ const QUORUM: [&str; 21] = [
     "mod",
 ];
 
-/// A path of modules and at last perhaps an item, from the root of the crate.
+/// A path of modules, possibly ending in an item, from the root of the crate.
 type ItemPath = Vec<String>;
 
 #[derive(Debug, Default)]
 struct Module {
-    /// The file, without its folder `src/` and without `.rs`.
+    /// The file, without the folder `src/` and without `.rs`.
     file: String,
-    /// Paths that occur in its code, absolute.
+    /// The absolute paths that occur in its code.
     uses: BTreeSet<ItemPath>,
-    /// What its `use` declarations bring in, by name.
+    /// The names that its `use` declarations import, with their paths.
     names: BTreeMap<String, ItemPath>,
 }
 
-/// The modules of lock-core by path. Unit tests are left out.
+/// The modules of lock-core by path, without unit tests.
 struct Modules(BTreeMap<ItemPath, Module>);
 
 impl Modules {
@@ -120,7 +120,7 @@ impl Modules {
         Self(modules)
     }
 
-    /// The file that defines what this path names: re-exports are followed.
+    /// Returns the file that defines the item of this path, following re-exports.
     fn definition(&self, path: &[String], depth: u32) -> Option<&str> {
         assert!(depth < 20, "{path:?} is re-exported in a circle");
         let of = (0..=path.len()).rev().find(|length| self.0.contains_key(&path[..*length]))?;
@@ -131,7 +131,7 @@ impl Modules {
         }
     }
 
-    /// Each file with those that it imports from.
+    /// Returns the imports of each file.
     fn imports(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let of = |module: &Module| module.uses.iter().filter_map(|path| self.definition(path, 0)).collect();
         self.0.values().map(|module| (module.file.as_str(), of(module))).collect()
@@ -144,14 +144,15 @@ fn module_path(file: &Path) -> ItemPath {
     path
 }
 
-/// The code without comments, literals of text, and unit tests at the end of a file.
+/// Returns the code without comments, string literals, and unit tests at the end of a file.
 fn code(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let text = text.split("#[cfg(test)]\npub(crate) mod test {").next().unwrap();
     text.lines().map(|line| line.split("//").next().unwrap()).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The absolute paths in this code that lead into this crate, and the names that its `use` declarations bring in.
+/// Returns the absolute paths in this code that refer to this crate, and the names that its `use` declarations
+/// import.
 fn imports(
     this: &[String],
     code: &str,
@@ -184,7 +185,7 @@ fn imports(
         expand(&mut Vec::new(), tree, &mut leaves);
         for (path, name) in leaves {
             if let Some(path) = absolute(&path) {
-                // What is only re-exported is not used here.
+                // A name that is only re-exported is not used here.
                 if !is_public || body.contains(name.as_str()) {
                     uses.insert(path.clone());
                 }
@@ -192,7 +193,7 @@ fn imports(
             }
         }
     }
-    // Paths in the middle of the code.
+    // Paths in expressions.
     for start in ["crate::", "super::"] {
         for (at, _) in code.match_indices(start) {
             let path =
@@ -211,11 +212,11 @@ fn imports(
 /// A `use` declaration.
 struct Declaration {
     is_public: bool,
-    /// What stands between `use` and `;`.
+    /// The text between `use` and `;`.
     tree: String,
 }
 
-/// The `use` declarations of this code, and the rest of it.
+/// Returns the `use` declarations of this code, and the rest of it.
 fn declarations(code: &str) -> (Vec<Declaration>, String) {
     let (mut declarations, mut rest) = (Vec::new(), String::new());
     let mut lines = code.lines();
@@ -235,7 +236,7 @@ fn declarations(code: &str) -> (Vec<Declaration>, String) {
     (declarations, rest)
 }
 
-/// The leaves of a tree of imports: path, and the name that it brings in.
+/// Collects the leaves of a tree of imports: path and imported name.
 fn expand(prefix: &mut Vec<String>, tree: &str, leaves: &mut Vec<(ItemPath, String)>) {
     let tree = tree.trim();
     if let Some(inner) = tree.strip_prefix('{') {
@@ -265,7 +266,7 @@ fn branches(inner: &str) -> Vec<&str> {
     inner.split(split).collect()
 }
 
-/// A way from a file back to itself, if there is one.
+/// Returns a cycle of imports, if there is one.
 fn circle<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Option<Vec<&'a str>> {
     fn search<'a>(
         imports: &BTreeMap<&'a str, BTreeSet<&'a str>>,

@@ -1,4 +1,4 @@
-//! A hold's life in virtual time.
+//! The life of a hold in virtual time.
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn the_watchdog_renews_at_a_third_for_as_long_as_it_takes() {
+async fn watchdog_renews_at_a_third_of_the_lease_indefinitely() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(millis(9_990)).await;
@@ -34,7 +34,7 @@ async fn the_watchdog_renews_at_a_third_for_as_long_as_it_takes() {
 async fn a_hanging_backend_loses_the_hold_at_the_deadline_counted_from_sending() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
-    // The renewal of second 10 is carried out, and its answer takes two seconds. Afterwards nothing answers.
+    // The renewal of second 10 is executed, and its answer takes two seconds. After it nothing answers.
     world.faulty.next(Op::Renew, Fault::SlowAnswer(secs(2)));
     tokio::time::sleep(secs(13)).await;
     world.faulty.always(Op::Renew, Fault::Hang);
@@ -72,7 +72,7 @@ async fn gone_is_lost_at_once() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(secs(3)).await;
-    world.store.clear(); // and says so: the hold is checked before it is relied on
+    world.store.clear(); // also reports it: the hold is verified before it is relied on
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(world.now() <= secs(3) + millis(1), "by the next tick of the timer: {:?}", world.now());
 }
@@ -96,7 +96,7 @@ async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(1)).unwrap();
     let guard = lock.acquire().await.unwrap();
-    // No task of ours runs while time passes: that is what a pause looks like.
+    // No task of this process runs while time passes, as during a pause.
     world.faulty.always(Op::Release, Fault::Hang);
     tokio::time::advance(millis(988)).await;
     assert!(!guard.is_held(), "the clock is compared, whether or not a timer fired");
@@ -130,7 +130,7 @@ async fn work_that_outlives_its_lock_is_dropped_and_has_no_value() {
     assert!(matches!(ran, Err(lock_core::RunError::Lost(LostReason::Expired))), "{ran:?}");
     assert!(world.now() < secs(4));
 
-    // Freed by force while the work ran: the store says so at the release, and the value is not trusted.
+    // Released by force while the work ran: the store reports it at the release, and the value is not trusted.
     world.faulty.heal();
     let other = world.another_process();
     let ran = lock
@@ -154,7 +154,7 @@ async fn work_for_one_process_is_done_by_one() {
     assert_eq!(theirs.try_run(|hold| async move { hold.is_held() }).await.unwrap(), Some(true));
 }
 
-/// Two clocks are never read in the same instant.
+/// Two clocks are never read at the same instant.
 #[derive(Debug)]
 struct Noisy(Arc<TestClock>, AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Everything is finite.
+//! All limits are finite.
 
 use crate::support::{World, millis, secs};
 use lock_core::{
@@ -89,7 +89,7 @@ async fn an_outage_shorter_than_the_budget_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_no_retry_cures_is_told_at_once() {
+async fn permanent_error_is_returned_at_once() {
     let world = World::new();
     for kind in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.next(Op::Acquire, Fault::Refuse(kind));
@@ -114,7 +114,7 @@ async fn a_try_of_unknown_outcome_says_so_and_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn max_hold_ends_a_hung_holder_that_the_watchdog_would_feed_for_ever() {
+async fn max_hold_ends_the_hold_of_a_hung_holder() {
     let world = World::with(LockOptions::new().max_hold(secs(45)));
     let lock = world.locks.named("x").unwrap();
     let hung = lock.acquire().await.unwrap();
@@ -167,7 +167,7 @@ async fn a_loop_of_acquires_lets_other_tasks_run() {
     let locks = LockFactory::new(lock_core::MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let other = tokio::spawn(async {});
-    // On one thread, and never pending: only the budget makes it yield.
+    // On one thread, and never pending: only the cooperative budget makes it yield.
     for _ in 0..1_000 {
         drop(lock.acquire().await.unwrap());
     }
@@ -188,14 +188,14 @@ async fn the_smallest_options_do_not_spin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_remains_of_a_hold_is_no_more_than_its_longest_time() {
+async fn remaining_time_is_bounded_by_max_hold() {
     let world = World::with(LockOptions::new().operation_timeout(millis(50)).max_hold(secs(1)));
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     assert!(guard.remaining() <= secs(1), "it ends in 1 s, not in {:?}", guard.remaining());
 }
 
 #[tokio::test]
-async fn after_a_pause_beyond_the_longest_hold_the_first_look_tells_the_truth() {
+async fn hold_is_lost_at_the_first_check_after_a_pause_past_max_hold() {
     let options = LockOptions::new().operation_timeout(millis(50)).max_hold(millis(100));
     let locks = LockFactory::builder(MemoryBackend::new()).options(options).build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a factory logs through `tracing`: its events, and the span of each acquire.
+//! The `tracing` output of a factory: its events, and the span of each acquire.
 
 use crate::support::{World, secs};
 use lock_core::{
@@ -37,7 +37,7 @@ async fn losses_are_logged_as_errors_and_the_ordinary_as_debug() {
     assert!(line("WARN", "guard released too late"), "{text}");
 }
 
-/// Runs `work` and returns the lines of the spans of acquires that ended in it, without what stands before the span.
+/// Runs `work` and returns the lines of the acquire spans that ended in it, without the prefix before the span.
 async fn spans(work: impl Future<Output = ()>) -> Vec<String> {
     let log = ThreadLog::listen_with_spans(LevelFilter::DEBUG);
     work.instrument(tracing::info_span!("caller")).await;
@@ -94,7 +94,7 @@ async fn dropped_acquire_ends_its_span_as_cancelled() {
     let guard = lock.acquire().await.unwrap();
     let spans = spans(async {
         assert!(tokio::time::timeout(secs(3), lock.acquire()).await.is_err());
-        drop(lock.acquire()); // never polled: no acquire began
+        drop(lock.acquire()); // never polled: no acquire started
     })
     .await;
     drop(guard);
@@ -132,7 +132,7 @@ async fn span_is_disabled_below_debug() {
     assert_eq!(log.text(), "");
 }
 
-/// Counts how often it is read.
+/// Counts the readings of the clock.
 #[derive(Debug, Default)]
 struct CountingClock(AtomicU64);
 
@@ -175,7 +175,7 @@ async fn unconfirmed_release_is_not_said_to_be_late() {
     assert_eq!(log.count("guard released too late"), 0, "{}", log.text());
 }
 
-/// As an observer finds it in the result of a `GuardReleased`.
+/// Matches the result of a `GuardReleased` in an observer.
 #[test]
 fn unconfirmed_is_an_error() {
     fn told() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! A hold that ended is told to whoever asks next, also to those who asked before and before the worker gets to run.
+//! The end of a hold is visible to every later call, and to waiting futures before the worker runs.
 
 use crate::support::secs;
 use lock_core::{
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A clock that only the test moves, as a process sees it that was stopped meanwhile.
+/// A clock that only the test moves, as if the process had been stopped.
 #[derive(Debug, Default)]
 struct ManualClock(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! What the library promises, shown on its own terms: virtual time, scripted faults, real threads.
+//! Tests of the library's guarantees, with virtual time, scripted faults and real threads.
 
 #![allow(clippy::unwrap_used)]
 

@@ -15,7 +15,7 @@ struct Exported {
     exporter: InMemoryMetricExporter,
 }
 
-/// Name → (unit, attributes as text → value; of a histogram, the count).
+/// Name → (unit, attributes as text → value; for a histogram, the count).
 type Values = BTreeMap<String, (String, BTreeMap<String, f64>)>;
 
 impl Exported {
@@ -80,7 +80,7 @@ async fn every_metric_appears_and_what_goes_up_comes_down() {
     let lock = world.locks.named("x").unwrap();
     let other = world.another_process();
 
-    // Acquired, released by hand, re-entered, dropped.
+    // Acquired, released explicitly, re-entered, dropped.
     let guard = lock.acquire().await.unwrap();
     let inner = guard.reenter().await.unwrap();
     inner.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! One panic of an observer (an exporter with a poisoned mutex, a tracing layer) ends that call and nothing else.
+//! A panic of an observer (an exporter with a poisoned mutex, a tracing layer) ends that call and nothing else.
 
 use lock_core::{
     LockFactory, LockOptions, MemoryBackend,
@@ -19,7 +19,7 @@ const fn secs(n: u64) -> Duration {
 
 type Picks = fn(&LockEvent<'_>) -> bool;
 
-/// Panics once, at the first event that it picks.
+/// Panics once, at the first event that it selects.
 struct Panics(Picks, AtomicBool);
 impl std::fmt::Debug for Panics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,4 +1,4 @@
-//! Looking at locks, and freeing them by force.
+//! Inspecting locks, and releasing them by force.
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{LostReason, inspect::ForceReleaseOutcome};

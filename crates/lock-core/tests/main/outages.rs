@@ -1,4 +1,4 @@
-//! What an outage of the store costs: seconds, however long the leases are, and what the callers are told meanwhile.
+//! The cost of a store outage: seconds, however long the leases are; and the errors of callers during the outage.
 
 use crate::support::{World, millis, secs};
 use lock_core::{LockErrorKind, LockOptions};
@@ -10,7 +10,7 @@ const HOUR: std::time::Duration = secs(3_600);
 async fn a_name_with_a_long_lease_is_usable_seconds_after_an_outage() {
     let world = World::with(LockOptions::new().lease(HOUR));
     let lock = world.locks.named("x").unwrap();
-    // Each leaves an attempt of unknown outcome behind.
+    // Each leaves an attempt of unknown outcome.
     world.faulty.always_all(Fault::Hang);
     for _ in 0..20 {
         let tried = tokio::time::timeout(millis(500), lock.try_acquire()).await;
@@ -50,9 +50,9 @@ async fn a_release_with_a_long_lease_waits_seconds_for_a_silent_store() {
     assert!(world.now() - begun <= secs(6) + millis(1), "{:?}", world.now() - begun);
 }
 
-/// Requests that wait for half a second come all the time, so that somebody always waits.
+/// Requests that wait for half a second arrive continuously, so that there is always a waiter.
 #[tokio::test(start_paused = true)]
-async fn waiters_are_told_of_an_outage_although_the_store_said_busy_before() {
+async fn waiters_learn_of_an_outage_after_earlier_busy_answers() {
     let world = World::new();
     let _held = world.another_process().named("x").unwrap().acquire().await.unwrap();
     let lock = world.locks.named("x").unwrap();
@@ -78,7 +78,7 @@ async fn waiters_are_told_of_an_outage_although_the_store_said_busy_before() {
             wrong.push(at);
         }
     }
-    // The last answer is no older than 5 s: until then, others hold the lock as far as anybody knows.
+    // The latest answer is at most 5 s old: until then, others are assumed to hold the lock.
     assert!(wrong.iter().all(|at| *at < 60), "told `Timeout` in an outage: {wrong:?}");
 }
 
@@ -91,7 +91,7 @@ async fn a_waiter_without_an_answer_at_the_end_is_told_of_the_outage() {
     let (front, behind) = (tokio::spawn(front), tokio::spawn(behind));
     tokio::time::sleep(secs(1)).await;
     world.faulty.always_all(Fault::Hang);
-    // The message of this release makes the waiter ask, and nobody answers.
+    // The message of this release makes the waiter send a request, which is not answered.
     held.release().await.unwrap();
     let error = front.await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.is_ambiguous()), (LockErrorKind::Unavailable, true));
@@ -111,7 +111,7 @@ async fn the_error_of_another_operation_is_not_the_cause() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
-    // The release fails for good while the acquire behind it is answered by nobody.
+    // The release fails for good while the acquire after it is not answered.
     world.faulty.always(Op::Release, Fault::Refuse(lock_core::backend::BackendErrorKind::Denied));
     world.faulty.always(Op::Acquire, Fault::ApplyThenPanic);
     let release = guard.release();

@@ -1,4 +1,5 @@
-//! A store with a pipeline that answers late, never, after the shutdown, or from another thread: one event for each operation.
+//! A store with a pipeline that answers late, never, after the shutdown, or from another thread: one event per
+//! operation.
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// The world whose driver submits.
+/// Returns the world whose driver submits to a pipeline.
 fn submitting() -> World {
     let [_, world] = World::both();
     world
@@ -96,7 +97,7 @@ async fn answer_behind_the_shutdown_wakes_nobody() {
     assert!(world.store.held().is_empty());
 }
 
-/// The operations wait in the store until somebody else answers them.
+/// Keeps the operations until another thread answers them.
 #[derive(Debug, Default)]
 struct Kept(Mutex<Vec<Operation>>);
 
@@ -120,7 +121,7 @@ async fn operation_of_a_caller_that_left_is_still_wanted() {
     drop(operations.remove(0));
 }
 
-/// Answers in a thread of its own.
+/// Answers in a separate thread.
 #[derive(Debug)]
 struct Threads {
     backend: Arc<dyn Backend>,
@@ -153,7 +154,7 @@ async fn answers_come_from_any_thread() {
     let store = MemoryBackend::new();
     let threads = Arc::new(Threads { backend: Arc::new(store.clone()), answered: AtomicUsize::new(0) });
     let faulty = FaultyBackend::new(store.clone());
-    // Each hold is asked for in the store.
+    // Each hold is requested from the store.
     let options = LockOptions::default().hand_off(0, Duration::ZERO);
     let store_of_locks = Store::from(faulty).pipelined(threads.clone());
     let locks = LockFactory::builder(store_of_locks).options(options).build().unwrap();

@@ -12,7 +12,7 @@ async fn stored_depth(world: &World) -> Option<u32> {
     world.locks.inspect(&name("x")).await.unwrap().stored.map(|stored| stored.depth)
 }
 
-/// Goes down `depth` calls, each of which acquires for the owner it was given.
+/// Recurses `depth` times; each call acquires for the given owner.
 fn go_down<'a>(
     world: &'a World,
     lock: &'a Lock,
@@ -79,7 +79,7 @@ async fn inside_a_scope_every_acquire_re_enters() {
         drop((outer, second, third));
     })
     .await;
-    // The future may also be made outside and polled inside.
+    // The future may also be created outside and polled inside.
     let guard = lock.with_owner(&me).unwrap().acquire().await.unwrap();
     let again = me.scope(lock.acquire()).await.unwrap();
     assert_eq!(guard.fencing_token(), again.fencing_token());
@@ -197,7 +197,7 @@ async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
     assert!(format!("{error:#}").contains("lower `token_floor`"), "{error:#}");
     assert!(outer.is_held());
 
-    // The same for one that waited in line when its owner was granted.
+    // The same for a waiter in line when its owner was granted.
     outer.release().await.unwrap();
     let owner = world.locks.owner();
     let both = [lock.clone(), lock.with_options(lock.options().token_floor(floor)).unwrap()];

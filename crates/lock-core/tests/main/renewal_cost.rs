@@ -1,4 +1,4 @@
-//! The work that renewals take, counted in readings of the clock.
+//! The cost of renewals, counted in readings of the clock.
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{
@@ -27,7 +27,7 @@ impl Clock for Counting {
     }
 }
 
-/// For so many locks, in 15 seconds of failing renewals.
+/// Returns the readings for this many locks, in 15 seconds of failing renewals.
 async fn readings_in_an_outage(locks: u64) -> u64 {
     let world = World::new();
     let clock = Arc::new(Counting(world.clock.clone(), AtomicU64::new(0)));

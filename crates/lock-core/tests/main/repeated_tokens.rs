@@ -1,5 +1,5 @@
-//! The stated residual, a counter that is lost while the clock is behind, may cost the order of tokens and nothing
-//! more: a guard of a lost hold must not free the hold of somebody else with the same token.
+//! In the documented residual case, a counter lost while the clock is behind, only the order of tokens may suffer: a
+//! guard of a lost hold must not release another hold with the same token.
 
 use lock_core::{LockFactory, LostReason, MemoryBackend, clock::TestClock};
 use std::{sync::Arc, time::Duration};
@@ -14,14 +14,14 @@ async fn an_old_guard_does_not_free_the_hold_of_another_owner() {
     let lock = locks.named("x").unwrap();
     let old = lock.acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    server.step_wall(-1_000_000); // to the microsecond; a plain Java counter needs no luck at all: it restarts at 1
+    server.step_wall(-1_000_000); // exact to the microsecond; a plain Java counter repeats without any luck: it restarts at 1
     store.clear();
     assert_eq!(old.lost().await, LostReason::Gone);
     server.step_wall(-clock_micros(&server, &old));
     let new = lock.acquire().await.unwrap();
     assert_eq!(new.fencing_token(), old.fencing_token(), "the residual");
     assert!(new.is_held());
-    drop(old); // somebody else's guard, of a hold that was lost long ago
+    drop(old); // the guard of a hold that was lost long ago
     tokio::time::sleep(Duration::from_millis(10)).await;
     let taken = other.named("x").unwrap().try_acquire().await.unwrap();
     assert!(new.is_held() && taken.is_none());

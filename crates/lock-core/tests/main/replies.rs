@@ -11,7 +11,7 @@ use lock_core::{
 use lock_testkit::{Fault, FaultyBackend, Kept, Op, Seed, Stream};
 use std::sync::{Arc, Mutex};
 
-/// What can happen to an operation that is carried out, or may be.
+/// Returns the faults of an operation that is executed, or may be.
 fn faults() -> [Fault; 7] {
     [
         Fault::ApplyThenLose,
@@ -36,7 +36,7 @@ async fn a_lost_or_late_acquire_is_repeated_and_taken_once() {
             "{fault:?}"
         );
         assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released, "{fault:?}");
-        // A first attempt that is still on its way must not find the lock free and take it for nobody.
+        // A delayed first attempt must not find the lock free and take it without a holder.
         tokio::time::sleep(secs(6)).await;
         world.assert_nothing_left();
     }
@@ -56,7 +56,7 @@ async fn a_lost_or_late_renewal_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_or_late_release_is_repeated_and_does_not_claim_what_nobody_knows() {
+async fn lost_or_late_release_is_repeated_and_never_misreported() {
     // A client that resends by itself and keeps the second answer would hide the first: the contract forbids it.
     let faults = faults().into_iter().filter(|fault| *fault != Fault::Twice(Kept::Second));
     for (fault, world) in faults.flat_map(|fault| World::both().map(|world| (fault, world))) {
@@ -77,10 +77,10 @@ async fn a_lost_or_late_release_is_repeated_and_does_not_claim_what_nobody_knows
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_was_lost_long_before_its_release_is_not_told_that_it_was_held() {
+async fn release_after_a_forced_release_is_not_reported_held() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
-    // Freed by force from another process: this one has not heard of it yet. Another one is in.
+    // Released by force from another process, which this one has not noticed yet. Another process holds it.
     let other = world.another_process();
     other.force_release(&name("x")).await.unwrap();
     let usurper = other.named("x").unwrap().acquire().await.unwrap();
@@ -91,7 +91,7 @@ async fn a_hold_that_was_lost_long_before_its_release_is_not_told_that_it_was_he
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_keeps_the_value_of_work_whose_release_nobody_confirmed_and_no_other() {
+async fn run_returns_the_value_unless_the_store_reports_a_loss() {
     let run = async |fault: Option<Fault>| {
         let world = World::new();
         let (other, faulty) = (world.another_process(), world.faulty.clone());
@@ -152,7 +152,7 @@ async fn a_release_nobody_confirms_says_so_in_time_and_is_undone_later() {
     world.assert_nothing_left();
 }
 
-/// Every hold that was ever granted, by whichever process.
+/// Every hold that was ever granted, by any process.
 #[derive(Debug, Default, Clone)]
 struct Losses(Arc<Mutex<Vec<LostReason>>>);
 
@@ -208,7 +208,7 @@ impl Schedule {
 
     fn took(&mut self, guard: LockGuard) {
         if !guard.is_held() {
-            return; // granted, and over before anybody looked
+            return; // granted, and over before it was observed
         }
         let token = guard.fencing_token();
         if let Some(last) = self.granted.last().map(Hold::fencing_token) {
@@ -276,7 +276,7 @@ impl Schedule {
             !losses.contains(&LostReason::Gone),
             "the store kept its data, so no lease was gone: {losses:?}"
         );
-        // A hold ends by its deadline only when every renewal of two thirds of a lease failed.
+        // A hold expires by its deadline only if every renewal during two thirds of a lease failed.
         let expired = losses.len();
         assert!(expired <= self.granted.len());
     }
@@ -305,7 +305,7 @@ async fn two_thousand_random_schedules_of_faults() {
 
 #[tokio::test(start_paused = true)]
 async fn no_hold_is_lost_while_its_lease_is_safe() {
-    // Every second renewal fails in one way or another; the lease is never in danger.
+    // Every second renewal fails in some way; the lease is never at risk.
     for fault in [
         Fault::ApplyThenLose,
         Fault::LoseRequest,
@@ -347,18 +347,19 @@ async fn a_re_entry_that_is_stuck_on_the_way_does_not_keep_a_lost_lease_alive() 
     let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(10)).unwrap(); // operation timeout 1 s
     let guard = lock.acquire().await.unwrap();
     tokio::time::sleep(millis(1_000)).await;
-    store.next(Op::Acquire, Fault::Late(millis(8_000))); // a frozen proxy: carried out at 9 s, `not_after` was 2 s
+    store.next(Op::Acquire, Fault::Late(millis(8_000))); // a frozen proxy: executed at 9 s, `not_after` was 2 s
     store.always(Op::Release, Fault::FailBefore(BackendErrorKind::Unavailable));
     let _ = tokio::time::timeout(millis(500), guard.reenter()).await;
-    tokio::time::sleep_until(tokio::time::Instant::now() + millis(11_000)).await; // 12.5 s: lost at 9.9 s, undone in vain until 12 s
-    store.heal(); // the store is healthy again
+    // Until 12.5 s: the hold is lost at 9.9 s, and its undos fail until 12 s.
+    tokio::time::sleep_until(tokio::time::Instant::now() + millis(11_000)).await;
+    store.heal(); // the store works again
     tokio::time::sleep(millis(2_000)).await;
     drop(guard);
     assert_eq!(memory.held(), Vec::<LockName>::new());
 }
 
-/// The answer to a release that was sent in time comes after the lease is over: what was done under the lock was
-/// protected, and nobody may say that it was not.
+/// The answer to a release that was sent in time arrives after the lease is over: the work under the lock was
+/// protected, and must not be reported as unprotected.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_overtaken_by_the_end_of_its_lease_is_unconfirmed_and_not_lost() {
     for fault in [Fault::Delay(millis(50)), Fault::FailBefore(BackendErrorKind::Unavailable)] {

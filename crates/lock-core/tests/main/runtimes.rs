@@ -12,18 +12,18 @@ fn multi() -> tokio::runtime::Runtime {
 fn current() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
-/// Renewed every second, also on a busy machine.
+/// Renewed every second, even on a busy machine.
 const LEASE: Duration = Duration::from_secs(3);
 fn locks() -> LockFactory {
     let options = LockOptions::new().lease(LEASE);
     LockFactory::builder(MemoryBackend::new()).options(options).build().unwrap()
 }
 
-/// For two leases.
+/// Checks that the hold lasts for two leases.
 fn stays_held(guard: &lock_core::LockGuard, lost: &tokio::task::JoinHandle<lock_core::LostReason>) {
     let begin = Instant::now();
     while begin.elapsed() < 2 * LEASE {
-        // `remaining` only looks; `is_held` would start a worker itself.
+        // `remaining` has no side effect; `is_held` would start a worker itself.
         assert!(!lost.is_finished(), "the watchdog keeps it");
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -34,7 +34,7 @@ fn stays_held(guard: &lock_core::LockGuard, lost: &tokio::task::JoinHandle<lock_
 fn a_hold_whose_worker_died_with_another_runtime_is_kept() {
     let locks = locks();
     let (first, second) = (multi(), multi());
-    // The first worker is started in the runtime that goes.
+    // The first worker is started in the runtime that ends.
     drop(first.block_on(locks.named("y").unwrap().acquire()).unwrap());
     let guard = second.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let lost = second.spawn(guard.lost());
@@ -85,16 +85,16 @@ fn a_hold_is_kept_although_the_runtime_of_the_worker_is_not_driven() {
     stays_held(&guard, &lost);
 }
 
-/// Timers inside a call belong to the runtime in which it was polled first; elsewhere they panic when that one goes.
+/// Timers inside a call belong to the runtime that polled it first; elsewhere they panic when that runtime ends.
 #[test]
-fn a_call_stays_in_the_runtime_of_who_began_it() {
+fn call_stays_in_the_runtime_that_polled_it_first() {
     let (store, locks) = store_and_locks();
     let (home, guest) = (multi(), multi());
     drop(home.block_on(locks.named("warm").unwrap().acquire()).unwrap());
     let gate = store.gate(Op::Acquire, Phase::Before);
     let first = guest.spawn(locks.named("x").unwrap().acquire());
     until("the attempt is under way", || gate.is_reached());
-    // A second waiter of the same name, in the runtime that stays; the attempt in flight is its, too.
+    // A second waiter of the same name, in the runtime that stays; it also owns the attempt in flight.
     let second = home.spawn(locks.named("x").unwrap().acquire());
     drop(guest);
     drop((first, gate));
@@ -102,7 +102,7 @@ fn a_call_stays_in_the_runtime_of_who_began_it() {
     assert!(guard.is_held());
 }
 
-/// A runtime that lives, and that nobody drives between two `block_on`s, carries a call.
+/// A runtime that lives but is not driven between two `block_on`s carries a call.
 #[test]
 fn an_attempt_begun_in_a_runtime_that_is_idle_now_does_not_block_the_name() {
     let (store, locks) = store_and_locks();
@@ -128,7 +128,7 @@ fn a_release_begun_in_a_runtime_that_is_idle_now_is_repeated() {
     assert!(next.is_ok(), "the lease of ten minutes had to end by itself");
 }
 
-/// A lease that nobody can wait for, with an operation timeout of 1 s.
+/// A long lease, with an operation timeout of 1 s.
 fn store_and_locks() -> (FaultyBackend, LockFactory) {
     let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
     let options = LockOptions::new().lease(secs(600)).operation_timeout(secs(1));
@@ -136,9 +136,9 @@ fn store_and_locks() -> (FaultyBackend, LockFactory) {
     (store, locks)
 }
 
-/// `Handle::block_on` polls on in a runtime that has ended, where no worker can be.
+/// `Handle::block_on` continues to poll in a runtime that has ended, where no worker can run.
 #[test]
-fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
+fn acquire_in_an_ended_runtime_fails_without_spinning() {
     let store = MemoryBackend::new();
     let backend = FaultyBackend::new(Arc::new(store.clone()));
     let (locks, others) = (LockFactory::new(backend.clone()), LockFactory::new(store));
@@ -162,7 +162,7 @@ fn in_a_runtime_that_has_ended_an_acquire_says_so_and_does_not_spin() {
     backend.next(Op::Release, Fault::Hang);
     let error = handle.block_on(guard.release()).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
-    // And who lives goes on.
+    // The living runtime continues.
     drop(living.block_on(lock.acquire()).unwrap());
     assert!(living.block_on(locks.shutdown()).is_clean());
 }

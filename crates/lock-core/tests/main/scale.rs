@@ -1,4 +1,4 @@
-//! Many names, many waiters, many failures: costs stay in proportion.
+//! Many names, many waiters, many failures: costs stay proportional.
 
 use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -26,7 +26,7 @@ async fn tries_against_a_store_that_fails_do_not_pile_up() {
     assert!(lock.try_acquire().await.unwrap().is_some());
 }
 
-/// How long this thread has worked. What others do on a busy machine does not count.
+/// Returns the CPU time of this thread, which excludes the load of other processes.
 fn worked() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
@@ -39,7 +39,7 @@ async fn shutdown_of(names: u64) -> (Duration, usize) {
     for n in 0..names {
         guards.push(locks.named(format!("order:{n}")).unwrap().acquire().await.unwrap());
     }
-    // Answers arrive one by one, as they do on a connection: spread over 500 ms.
+    // Answers arrive one by one, as on a connection: spread over 500 ms.
     store.script(
         Op::Release,
         (0..names).map(|n| Fault::SlowAnswer(Duration::from_micros(500_000 * n / names))),
@@ -57,7 +57,7 @@ async fn a_shutdown_takes_time_in_proportion() {
         took.push((time, left));
     }
     assert!(took.iter().all(|(_, left)| *left == 0), "a healthy store, and locks are left behind");
-    // Forty times the names. If each answer looked at all of them, it would be 1,600 times the work.
+    // Forty times the names. If each answer iterated over all of them, it would be 1,600 times the work.
     assert!(took[1].0 < took[0].0 * 240, "{took:?}");
 }
 

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// Shuts the factory down exactly between the check and the entering, as another thread may.
+/// Shuts the factory down exactly between the check and the enter, as another thread might.
 #[derive(Default)]
 struct ShutsDown(OnceLock<LockFactory>, AtomicBool);
 impl std::fmt::Debug for ShutsDown {
@@ -63,7 +63,7 @@ async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
     assert_eq!(locks.active_locks(), 0);
 }
 
-/// No race at all: a guard released where no runtime is, after the one of the worker went.
+/// Without any race: a guard is released outside of a runtime, after the runtime of the worker ended.
 #[test]
 fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
     let memory = MemoryBackend::new();
@@ -76,7 +76,7 @@ fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
     {
         let mut release = std::pin::pin!(guard.release());
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        // There is nobody who could carry it on.
+        // There is no worker that could continue it.
         let Poll::Ready(Err(error)) = release.as_mut().poll(&mut cx) else { panic!("it is not confirmed") };
         assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     }

@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Keeps what is submitted until the test carries it out.
+/// Keeps the submitted operations until the test executes them.
 #[derive(Debug)]
 struct Queued {
     memory: MemoryBackend,
@@ -88,7 +88,7 @@ async fn drain(queued: &Arc<Queued>) {
     }
 }
 
-/// Carries out all that is queued, from a thread without a runtime.
+/// Executes all queued operations, from a thread without a runtime.
 fn drain_elsewhere(queued: &Arc<Queued>) {
     let queued = queued.clone();
     std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn piped(world: &World, options: LockOptions) -> (Arc<Queued>, LockFactory) {
     (queued, locks)
 }
 
-/// Until this is done, carries out what is submitted, at once.
+/// Executes submitted operations at once, until `done` completes.
 async fn with_answers<T>(queued: &Arc<Queued>, done: impl Future<Output = T>) -> T {
     let mut done = pin!(done);
     loop {
@@ -189,7 +189,7 @@ async fn late_answers_change_nothing_and_are_undone() {
     carry_out(&world.store, late).await;
     with_answers(&queued, tokio::time::sleep(secs(10))).await;
     assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
-    // And one that is past its time.
+    // And one that has timed out.
     let waiter = tokio::spawn(lock.acquire());
     tokio::time::sleep(secs(1)).await;
     let late = queued.next().unwrap();

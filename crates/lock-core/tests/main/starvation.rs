@@ -1,11 +1,11 @@
-//! A process that never stops taking a lock leaves it to other processes now and then.
+//! A process that repeatedly acquires a lock regularly leaves it to other processes.
 
 use crate::support::{World, millis, secs};
 use lock_core::LockOptions;
 use lock_testkit::{Fault, Op};
 use std::time::Duration;
 
-/// One task takes the lock, works, releases it and takes it again, closer to the store than the other process.
+/// One task acquires the lock, works, releases it and acquires it again, closer to the store than the other process.
 async fn lone_task_lets_another_process_in(options: LockOptions) {
     let world = World::with(options);
     let near = lock_core::LockFactory::builder(world.store.clone()).clock(world.clock.clone());

@@ -1,4 +1,4 @@
-//! Answers of a store that must not make the library spin, or one lock suffer from another.
+//! Answers of a store that must not make the library spin, or make one lock affect another.
 
 use crate::support::{HANGS, World, millis, secs};
 use lock_core::{
@@ -33,7 +33,7 @@ impl LockObserver for Suspects {
     }
 }
 
-/// A quorum whose every round is a split vote, "try again at once".
+/// A quorum in which every round is a split vote with "retry at once".
 #[derive(Debug)]
 struct Contends(MemoryBackend);
 #[async_trait::async_trait]
@@ -112,7 +112,7 @@ async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
     let lock = world.locks.named("x").unwrap();
     let other = world.another_process();
     let held = other.named("x").unwrap().acquire().await.unwrap();
-    // Somebody waits all the time, so the name is never forgotten.
+    // There is always a waiter, so the name is never removed.
     let waiting = tokio::spawn(lock.acquire());
     world.settle().await;
     world.faulty.next(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
@@ -120,7 +120,7 @@ async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
     held.release().await.unwrap();
     let guard = waiting.await.unwrap().unwrap();
     tokio::time::sleep(secs(3_600)).await;
-    // An hour later the store is merely slow, for the next one in line.
+    // An hour later the store is merely slow, for the next waiter.
     world.faulty.always(Op::Acquire, Fault::Hang);
     let next = tokio::spawn(lock.acquire_timeout(millis(100)));
     world.settle().await;

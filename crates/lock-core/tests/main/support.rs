@@ -1,4 +1,4 @@
-//! What the tests share: a store on a clock that follows tokio's, and factories on it.
+//! Helpers of the tests: a store on a clock that follows tokio's, and factories on it.
 
 use lock_core::{
     LockFactory, LockName, LockOptions, MemoryBackend, Store,
@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends what hangs, in tests in real time. It is no bound on anything: a busy machine needs a small part of it.
+/// The limit after which a test in real time is considered hanging. It checks no bound: even a busy machine needs a
+/// small part of it.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
 pub(crate) const fn secs(n: u64) -> Duration {
@@ -34,7 +35,7 @@ impl World {
         Self::with(LockOptions::new())
     }
 
-    /// Two worlds: the driver calls the futures of the store, or submits to its pipeline.
+    /// Creates two worlds: in one the driver calls the futures of the store, in the other it submits to its pipeline.
     pub(crate) fn both() -> [Self; 2] {
         [FaultyBackend::into, |faulty: FaultyBackend| faulty.pipelined()]
             .map(|store| Self::over(LockOptions::new(), store))
@@ -46,7 +47,7 @@ impl World {
 
     fn over(options: LockOptions, store_of: fn(FaultyBackend) -> Store) -> Self {
         let clock = Arc::new(TestClock::new());
-        // The store's clock is one of its own: a step of the client's wall clock is not a step of the server's.
+        // The store has its own clock: a step of the client's wall clock is not a step of the server's.
         let store = MemoryBackend::with_clock(Arc::new(TestClock::new()));
         let faulty = FaultyBackend::new(Arc::new(store.clone()));
         let locks = LockFactory::builder(store_of(faulty.clone()))
@@ -57,7 +58,7 @@ impl World {
         Self { clock, store, faulty, locks }
     }
 
-    /// Another process on the same store, with a connection that does not fail.
+    /// Creates another process on the same store, with a connection that does not fail.
     pub(crate) fn another_process(&self) -> LockFactory {
         LockFactory::builder(self.store.clone()).clock(self.clock.clone()).build().unwrap()
     }
@@ -66,7 +67,7 @@ impl World {
         self.clock.now().since(lock_core::clock::Moment::START)
     }
 
-    /// Lets everything that can happen now happen, without time passing.
+    /// Runs everything that can run now, without advancing time.
     pub(crate) async fn settle(&self) {
         for _ in 0..50 {
             tokio::task::yield_now().await;
@@ -77,7 +78,7 @@ impl World {
         self.locks.inspect(name).await.unwrap().local.map_or(0, |local| local.waiters)
     }
 
-    /// Nothing is left: no lease in the store, no subscription, no name in the process.
+    /// Asserts that nothing is left: no lease in the store, no subscription, no name in the process.
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
@@ -90,7 +91,7 @@ pub(crate) fn name(text: &str) -> LockName {
     LockName::new(text).unwrap()
 }
 
-/// Waits, in real time, until it is true.
+/// Waits, in real time, until the condition is true.
 pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_true() {

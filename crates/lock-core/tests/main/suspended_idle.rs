@@ -1,5 +1,5 @@
-//! A machine that is suspended while its factory has nothing to do, or only waits. Timers stand still meanwhile; the clock of the leases
-//! goes on.
+//! A machine that is suspended while its factory is idle or only waits. Timers stop meanwhile; the clock of the
+//! leases advances.
 
 use crate::support::{millis, secs};
 use lock_core::{
@@ -33,7 +33,7 @@ impl Clock for BootTime {
     }
 }
 
-/// Two factories on one store, the first of which was used, and idle while the machine was suspended for an hour.
+/// Returns two factories on one store. The first one was used, and idle while the machine was suspended for an hour.
 async fn resumed() -> [LockFactory; 2] {
     let clock = Arc::new(BootTime(TestClock::new(), AtomicU64::new(0)));
     let store = MemoryBackend::with_clock(clock.clone());
@@ -64,7 +64,8 @@ async fn a_wait_begun_after_it_ends_in_time() {
     assert!(begun.elapsed() <= secs(2) + millis(10), "{:?}", begun.elapsed());
 }
 
-/// The timer of the watchdog runs: it stood still with the machine, and is not yet due when the clock is long past it.
+/// The timer of the watchdog is set: it stopped with the machine, and is not yet due although the clock is long past
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_wait_begun_after_it_ends_in_time_beside_a_running_timer() {
     let clock = Arc::new(BootTime(TestClock::new(), AtomicU64::new(0)));

@@ -1,4 +1,4 @@
-//! A lock that was granted to a future that nobody polls: `select!` over `&mut acquire` whose other branch takes long.
+//! A lock granted to a future that is not polled: `select!` over `&mut acquire` whose other branch takes long.
 
 use crate::support::{World, secs};
 use lock_core::{LockGuard, LockOptions};
@@ -30,7 +30,7 @@ async fn a_grant_that_nobody_polls_goes_to_another_process() {
         let theirs = wait.await.unwrap().expect("the other process gets it");
         let took = world.now() - released;
         assert!(took <= secs(16), "after half a lease, here {took:?}");
-        // Polled at last, the future goes on waiting, and gets a hold of its own.
+        // Once polled, the future continues to wait, and gets a new hold.
         assert!(poll_now(unpolled.as_mut()).is_pending());
         theirs.release().await.unwrap();
         let ours = unpolled.await.unwrap();
@@ -52,7 +52,7 @@ async fn a_grant_that_is_polled_in_time_is_kept() {
     assert!(guard.is_held());
 }
 
-/// The guard that was taken goes; the re-entry that nobody polls must not keep the hold alive.
+/// The guard that was taken is released; the unpolled re-entry must not keep the hold alive.
 #[tokio::test(start_paused = true)]
 async fn a_re_entry_that_nobody_polls_does_not_keep_the_hold() {
     let world = World::new();

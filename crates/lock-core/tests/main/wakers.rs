@@ -1,4 +1,4 @@
-//! No mutex of ours is held while a waker is woken, replaced or dropped: wakers are other people's code.
+//! No mutex of this crate is held while a waker is woken, replaced or dropped: wakers are foreign code.
 
 use crate::support::{HANGS, World, millis, secs};
 use lock_core::{Lock, LockFactory, LockName, LockOptions, MemoryBackend, future::AcquireFuture};
@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// Runs `f` in a thread of its own with a current-thread runtime; `false` if it hangs.
+/// Runs `f` in its own thread with a current-thread runtime; returns `false` if it hangs.
 fn ends(f: impl Future<Output = ()> + Send + 'static) -> bool {
     let (done, end) = mpsc::channel();
     std::thread::spawn(move || {
@@ -23,7 +23,7 @@ fn poll_once<F: Future>(f: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     f.poll(&mut Context::from_waker(waker))
 }
 
-/// On a wake-up, asks the factory what it knows of the lock.
+/// When woken, asks the factory for the state of the lock.
 struct Looks(LockFactory, LockName);
 impl Wake for Looks {
     fn wake(self: Arc<Self>) {
@@ -46,7 +46,7 @@ fn a_waker_of_ended_may_inspect_the_lock() {
     );
 }
 
-/// On a wake-up, tries to take the lock.
+/// When woken, tries to acquire the lock.
 struct Tries(Lock);
 impl Wake for Tries {
     fn wake(self: Arc<Self>) {
@@ -90,7 +90,7 @@ fn a_replaced_waker_of_an_acquire_may_own_another_acquire() {
             let mut outer = Box::pin(lock.acquire());
             let waker = Waker::from(Arc::new(OwnsTask(Mutex::new(Some(inner)))));
             assert!(poll_once(outer.as_mut(), &waker).is_pending());
-            drop(waker); // the seat has the last one
+            drop(waker); // the slot has the last one
             assert!(poll_once(outer.as_mut(), Waker::noop()).is_pending());
         }),
         "deadlock: the old waker is dropped under the mutex of the cell"
@@ -118,7 +118,7 @@ fn a_dropped_release_may_have_a_waker_that_owns_an_acquire() {
     );
 }
 
-/// A waker whose task went away, as those of small executors do that send their tasks through a channel.
+/// A waker whose task is gone, as in small executors that send their tasks through a channel.
 struct Panics;
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
@@ -132,7 +132,7 @@ async fn a_waker_that_panics_does_not_stop_the_watchdog() {
     let kept = world.locks.named("y").unwrap().acquire().await.unwrap();
     let other = world.another_process();
     let _held = other.named("x").unwrap().acquire().await.unwrap();
-    // The wait of the one is over when the renewal of the other is due.
+    // The wait on one lock ends when the renewal of the other is due.
     let mut waiter = Box::pin(world.locks.named("x").unwrap().acquire_timeout(millis(100)));
     let waker = Waker::from(Arc::new(Panics));
     assert!(poll_once(waiter.as_mut(), &waker).is_pending());
@@ -141,7 +141,7 @@ async fn a_waker_that_panics_does_not_stop_the_watchdog() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_keeps_no_other_from_being_told_of_a_loss() {
+async fn panicking_waker_does_not_keep_others_from_learning_of_a_loss() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let waker = Waker::from(Arc::new(Panics));

@@ -1,4 +1,4 @@
-//! Trying: order, cancellation, unknown outcomes, budgets.
+//! Acquisition: order, cancellation, unknown outcomes, budgets.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn an_attempt_of_unknown_outcome_is_repeated_with_the_same_id() {
     let valid = Duration::from_millis(30_000 - 302);
     assert_eq!(grant.deadline, sent + valid, "counted from the attempt that was answered");
 
-    // The first attempt may still be carried out until its `not_after`, here second 3; the release is not late.
+    // The first attempt may still be executed until its `not_after`, here second 3; the release is not late.
     story.at(4.0).tell(Event::Drop { hold });
     story.next();
     story.releases(0);
@@ -52,7 +52,7 @@ fn giving_up_after_an_unknown_outcome_releases_until_no_late_acquire_can_leave_a
     let lease = story.tries();
     story.at(1.0).acquire_unknown(lease).tell(Event::Leave { waiter: A });
     assert_eq!(story.releases(0), lease);
-    // Carried out at second 1, but the attempt is valid until second 3.
+    // Executed at second 1, but the attempt is valid until second 3.
     story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
     assert!(!story.machine.is_drained());
     assert_eq!(story.at(3.1).releases(0), lease);
@@ -100,7 +100,7 @@ fn a_waiter_behind_takes_over_the_attempt_of_one_who_left() {
 }
 
 #[test]
-fn a_grant_under_the_terms_of_another_is_asked_for_again_under_ones_own() {
+fn grant_under_other_terms_is_requested_again_under_the_right_ones() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(1))).enters(B);
     let lease = story.tries();
@@ -113,13 +113,13 @@ fn a_grant_under_the_terms_of_another_is_asked_for_again_under_ones_own() {
         other => panic!("not a try: {other:?}"),
     }
     story.says_nothing();
-    // B leaves too: what the first answer took must be given back even if the second is busy.
+    // B leaves too: the lease of the first answer must be released even if the second answer is busy.
     story.tell(Event::Leave { waiter: B }).busy(lease, Duration::from_secs(1));
     assert_eq!(story.releases(0), lease);
 }
 
 #[test]
-fn a_grant_that_arrives_after_its_deadline_is_given_back_and_asked_for_anew() {
+fn grant_after_its_deadline_is_released_and_requested_again() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -149,7 +149,7 @@ fn a_grant_that_arrives_after_max_hold_is_given_back_with_back_off() {
 }
 
 #[test]
-fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
+fn late_acquire_is_retried_at_once_a_bounded_number_of_times() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -165,7 +165,7 @@ fn late_is_not_contention_and_is_tried_again_at_once_but_not_for_ever() {
     );
 }
 
-/// The undo of one round of a quorum would delete the grant of the next.
+/// The undo of one quorum round would delete the grant of the next.
 #[test]
 fn quorum_draws_an_id_for_each_attempt() {
     let mut story = Story::with(MachineConfig { lease_per_attempt: true, ..MachineConfig::default() });
@@ -212,9 +212,9 @@ fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
     story.says_nothing();
 }
 
-/// The wait of another ends in the very moment at which the try comes: its acquisition is left, and its pause with it.
+/// The wait of another ends at the moment of the try: its acquisition remains, and so does its pause.
 #[test]
-fn one_try_is_not_held_up_by_the_pause_of_a_wait_that_ended_just_now() {
+fn single_try_ignores_the_pause_of_a_wait_that_just_ended() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.wait_policy = WaitPolicy::Deadline(at(1.0)));
     let lease = story.tries();
@@ -301,7 +301,7 @@ fn callers_that_give_up_do_not_hammer_a_dead_backend() {
 }
 
 #[test]
-fn a_refusal_that_no_retry_can_cure_is_told_to_everybody_at_once() {
+fn permanent_error_refuses_every_waiter_at_once() {
     let mut story = Story::begins();
     story.enters(A).enters(B);
     let lease = story.tries();
@@ -335,7 +335,7 @@ fn a_late_answer_is_no_proof_that_no_other_delivery_was_carried_out() {
 }
 
 #[test]
-fn a_longer_lease_of_one_who_left_is_given_back_and_not_taken_over() {
+fn longer_lease_of_a_waiter_that_left_is_released() {
     let long = |entry: &mut Entry| entry.terms = fixed(Duration::from_secs(3_600));
     let mut story = Story::begins();
     story.enters_with(A, long).enters(B);
@@ -347,7 +347,7 @@ fn a_longer_lease_of_one_who_left_is_given_back_and_not_taken_over() {
     story.released(lease, 0, Released::Released { listeners: None });
     assert_ne!(story.tries(), lease);
 
-    // Also if nobody knows whether it was granted.
+    // Also if the outcome of the grant is unknown.
     let mut story = Story::begins();
     story.enters_with(A, long).enters(B);
     let lease = story.tries();
@@ -374,7 +374,7 @@ fn one_try_is_not_answered_by_what_was_asked_for_another() {
 }
 
 #[test]
-fn a_lease_without_an_end_is_asked_for_less_and_less_often() {
+fn unknown_remaining_time_is_polled_with_back_off() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -387,9 +387,9 @@ fn a_lease_without_an_end_is_asked_for_less_and_less_often() {
     assert!((6..=9).contains(&tries), "{tries} in 30 s: 50 ms, 500 ms, every 5 s");
 }
 
-/// As a store may say of a key that never expires.
+/// A store may report this for a key that never expires.
 #[test]
-fn a_lease_that_lasts_for_ever_is_asked_for_at_the_poll_interval() {
+fn lease_without_expiry_is_polled_at_the_poll_interval() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();

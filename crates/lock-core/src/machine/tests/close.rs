@@ -1,9 +1,9 @@
-//! Shutdown: everything is given back, and nothing new begins.
+//! Shutdown: everything is released, and nothing new begins.
 
 use super::*;
 
 #[test]
-fn a_close_refuses_waiters_ends_the_hold_and_releases_it() {
+fn shutdown_refuses_waiters_and_releases_the_hold() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters(B).tell(Event::Shutdown);
     story.refuses(B, Refusal::ShutDown);

@@ -1,4 +1,4 @@
-//! Re-entry: depths are absolute, operations do not overlap, nobody is told *granted* about a lock that is gone.
+//! Re-entry: depths are absolute, operations do not overlap, and no waiter is granted a lock that is gone.
 
 use super::*;
 
@@ -178,7 +178,7 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
 }
 
 #[test]
-fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever() {
+fn late_re_entry_is_retried_at_once_a_bounded_number_of_times() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_with(B, |entry| (entry.owner, entry.wait_policy) = (OwnerId(A.0), WaitPolicy::NoWait));
     for _ in 0..3 {
@@ -191,7 +191,7 @@ fn late_is_no_failure_of_a_re_entry_and_is_asked_again_at_once_but_not_for_ever(
 }
 
 #[test]
-fn a_re_entry_leaves_the_end_of_a_fixed_lease_where_it_is_unless_it_asks_for_a_longer_one() {
+fn re_entry_extends_a_fixed_lease_only_on_request() {
     let seconds = |n| {
         move |entry: &mut Entry| {
             (entry.owner, entry.terms) = (OwnerId(A.0), fixed(Duration::from_secs(n)));

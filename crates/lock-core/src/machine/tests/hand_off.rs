@@ -1,16 +1,16 @@
-//! The lease passes from waiter to waiter of this process.
+//! Hand-offs of a lease between waiters of this process.
 
 use super::*;
 use crate::terms::{HandOffBudget, TermValues};
 
 const LOT: u64 = 256;
 
-/// With this budget for hand-offs.
+/// Returns terms with this budget for hand-offs.
 fn budget(passes: u32, within: Duration) -> Terms {
     TermValues { hand_off: HandOffBudget { passes, within }, ..*terms() }.into()
 }
 
-/// `A` holds with further tokens in reserve, and so many wait behind it.
+/// `A` holds with further tokens in reserve, and this many waiters wait behind it.
 fn line_of(waiters: u64, terms: &Terms) -> (Story, LeaseNumber, HoldId) {
     let mut story = Story::begins();
     for waiter in 1..=waiters + 1 {
@@ -26,7 +26,7 @@ fn next_of(hold: HoldId) -> HoldId {
     HoldId { token: hold.token.next(), ..hold }
 }
 
-/// The last guard of this hold leaves, and that waiter has the next one.
+/// The last guard of this hold is released, and that waiter gets the next hold.
 #[track_caller]
 fn passes(story: &mut Story, hold: HoldId, to: WaiterId) -> HoldId {
     story.tell(Event::Drop { hold });
@@ -37,7 +37,7 @@ fn passes(story: &mut Story, hold: HoldId, to: WaiterId) -> HoldId {
     grant.hold
 }
 
-/// The last guard of this hold leaves, and the lease goes to the store.
+/// The last guard of this hold is released, and the lease goes to the store.
 #[track_caller]
 fn goes_to_store(story: &mut Story, hold: HoldId) {
     story.tell(Event::Drop { hold });
@@ -162,7 +162,7 @@ fn renewal_from_before_a_suspicion_confirms_nothing() {
     let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
     story.at(10.0);
     let (_, before) = story.renews();
-    // The server restarts without its data; the renewal was carried out before, and its answer was on the way.
+    // The server restarts without its data; the renewal was applied before, and its answer was in transit.
     story.at(10.5).tell(Event::Suspicion).renews();
     story.renewed(lease, before, Renewed::Renewed);
     story.says(Command::Extended { hold, deadline: at(39.698) });
@@ -194,7 +194,7 @@ fn depth_that_the_store_does_not_know_sends_the_lease_to_it() {
     let (mut story, lease, hold) = line_of(1, &terms());
     story.enters_as(C, A);
     story.tries_to_keep(2);
-    // The re-entry is under way when the last guard leaves.
+    // The re-entry is in flight when the last guard is released.
     story.tell(Event::Leave { waiter: C }).tell(Event::Drop { hold });
     story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.says_nothing();
@@ -278,7 +278,7 @@ fn max_hold_counts_from_ones_own_grant() {
     assert_eq!(story.grants(B).max_hold_at, at(24.0));
 }
 
-/// `B` and everybody else enter again as soon as they have left: this process never runs out of waiters.
+/// `B` and everyone else enter again as soon as they have left: this process never runs out of waiters.
 fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
     let mut story = Story::begins();
     let mut entered = 0;
@@ -292,7 +292,7 @@ fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
     story.says(Command::Watch);
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     let (mut holds, mut now) = (0, 0.0);
-    // From here on a waiter of another process listens.
+    // From here on a waiter of another process is subscribed.
     while let Some(command) = story.said.pop_front() {
         match command {
             Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, reserve_of(&command).into())),

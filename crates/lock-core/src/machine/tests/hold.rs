@@ -9,7 +9,7 @@ fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
     let (renewed_lease, sent) = story.at(10.0).renews();
     assert_eq!((renewed_lease, sent), (lease, at(10.0)));
 
-    // The answer takes two seconds; the deadline counts from second 10 all the same.
+    // The answer takes two seconds; the deadline still counts from second 10.
     story.at(12.0).renewed(lease, sent, Renewed::Renewed);
     story.says(Command::Extended { hold, deadline: at(40.0 - 0.302) });
 
@@ -75,7 +75,7 @@ fn a_renewal_never_revives_a_lost_hold() {
 }
 
 #[test]
-fn whoever_saw_the_deadline_pass_is_right_even_if_an_extension_was_under_way() {
+fn deadline_seen_to_pass_wins_over_an_extension_in_flight() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Renewed);
@@ -122,7 +122,7 @@ fn a_fixed_lease_is_never_renewed_and_ends_when_it_said() {
 }
 
 #[test]
-fn a_hung_holder_that_the_watchdog_would_feed_for_ever_is_ended_by_max_hold() {
+fn max_hold_ends_a_renewed_hold() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = bounded(Duration::from_secs(15)));
     let lease = story.tries();
@@ -136,7 +136,7 @@ fn a_hung_holder_that_the_watchdog_would_feed_for_ever_is_ended_by_max_hold() {
 }
 
 #[test]
-fn waiting_longer_than_a_lease_for_oneself_is_noticed_once() {
+fn self_deadlock_is_reported_once() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.at(1.0).enters(B);
     let mut notices = Vec::new();

@@ -1,4 +1,4 @@
-//! Stories: a machine, a virtual clock, and what it says at each moment.
+//! Stories: a machine, a virtual clock, and its commands at each moment.
 
 mod acquisition;
 mod close;
@@ -35,7 +35,7 @@ fn fixed(lease: Duration) -> Terms {
     crate::options::LockOptions::new().fixed_lease(lease).terms().unwrap()
 }
 
-/// With a `max_hold` that may be shorter than the options allow.
+/// Returns terms with a `max_hold` that may be shorter than the options allow.
 fn bounded(max_hold: Duration) -> Terms {
     crate::terms::TermValues { max_hold: Some(max_hold), ..*terms() }.into()
 }
@@ -48,17 +48,17 @@ struct Story {
     machine: Machine,
     now: Moment,
     said: VecDeque<Command>,
-    /// What it reported about drops and renewals.
+    /// Its reports about drops and renewals.
     reports: Vec<Command>,
     world: World,
     next_token: u64,
 }
 
-/// Its random numbers are all different and always the same.
+/// Its random numbers are distinct and the same in every run.
 struct World {
     drawn: u64,
     server: ServerTime,
-    /// Guards that nobody takes, and since when they are granted.
+    /// The grant times of guards that are not taken.
     unclaimed: Vec<Moment>,
 }
 
@@ -92,7 +92,7 @@ impl Story {
         }
     }
 
-    /// Time goes on to that second; every wake-up that the machine asked for happens on its way.
+    /// Advances to that second; every wake-up that the machine requested happens in between.
     fn at(&mut self, seconds: f64) -> &mut Self {
         let to = at(seconds);
         while let Some(wake) = self.machine.wake_at().filter(|wake| *wake <= to && *wake > self.now) {
@@ -103,7 +103,7 @@ impl Story {
         self
     }
 
-    /// Time goes on without any wake-up: the process was paused.
+    /// Advances without any wake-up: the process was paused.
     fn paused_until(&mut self, seconds: f64) -> &mut Self {
         self.jump(at(seconds));
         self
@@ -157,7 +157,7 @@ impl Story {
         self.granted_with(lease, 0)
     }
 
-    /// With so many further tokens in reserve.
+    /// Grants with this many further tokens in reserve.
     fn granted_with(&mut self, lease: LeaseNumber, reserve: u64) -> HoldId {
         let token = FencingToken::new(self.next_token + 1);
         self.next_token += 1 + reserve;
@@ -191,7 +191,7 @@ impl Story {
         self.tell(Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) })
     }
 
-    /// The next thing it said.
+    /// Returns its next command.
     fn next(&mut self) -> Command {
         self.said.pop_front().expect("the machine said something")
     }
@@ -256,7 +256,7 @@ impl Story {
         self.says(Command::Ended { hold, how: HoldEnd::Lost(reason) });
     }
 
-    /// `A` holds since second 0.
+    /// Starts a story in which `A` holds since second 0.
     fn with_a_holding() -> (Self, LeaseNumber, HoldId) {
         let mut story = Self::begins();
         story.enters(A);
@@ -266,7 +266,7 @@ impl Story {
         (story, lease, hold)
     }
 
-    /// `A` waits for the lock of another process, whose lease lasts for 20 s, and subscribes.
+    /// Starts a story in which `A` waits for the lock of another process, whose lease lasts 20 s, and subscribes.
     fn with_a_waiting() -> (Self, LeaseNumber) {
         let mut story = Self::begins();
         story.enters(A);
@@ -281,7 +281,7 @@ impl Story {
         assert!(self.machine.is_drained(), "something is left: {:#?}", self.machine);
     }
 }
-/// Each is moved several times for every step of every lock, so its size is a cost of the hot path.
+/// Each is moved several times for every step of every lock, so the size affects the hot path.
 #[test]
 fn events_and_commands_stay_small() {
     let sizes = [size_of::<Terms>(), size_of::<Entry>(), size_of::<Event>(), size_of::<Command>()];

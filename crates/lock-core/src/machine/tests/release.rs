@@ -1,4 +1,4 @@
-//! What a release says, whatever became of its answer.
+//! Results of releases, for every possible answer.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn a_repeated_release_that_finds_nothing_does_not_claim_that_the_lock_was_held()
         let (mut story, lease, _) = release_by_hand();
         story.at(4.0).release_unknown(lease, 0).says_nothing();
         assert_eq!(story.at(4.1).releases(0), lease);
-        // Freed by the first one, or lost before it: nobody knows.
+        // Freed by the first release, or lost before it: unknown.
         story.released(lease, 0, Released::Gone { held_by_other });
         answered(&mut story, Err(Unconfirmed));
         story.ends_idle();
@@ -45,7 +45,7 @@ fn a_repeated_release_that_finds_nothing_does_not_claim_that_the_lock_was_held()
 }
 
 #[test]
-fn an_inner_guard_that_left_in_time_is_not_told_lost_because_the_hold_ends_afterwards() {
+fn inner_guard_released_in_time_is_not_reported_lost_later() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -100,7 +100,7 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    // The connection breaks at once; the attempt may be carried out until second 3.
+    // The connection breaks at once; the attempt may be executed until second 3.
     story.acquire_unknown(lease);
     story.at(0.06).tries();
     let hold = story.granted(lease);
@@ -127,7 +127,7 @@ fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
     answered(&mut story, Err(Unconfirmed));
 }
 
-/// Takes the lock for the front waiter and releases it, as a process with many local waiters does.
+/// Acquires the lock for the front waiter and releases it, like a process with many local waiters.
 fn turn(story: &mut Story, listeners: Option<u32>) {
     let lease = story.tries();
     let hold = story.granted(lease);

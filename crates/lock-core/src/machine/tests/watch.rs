@@ -1,4 +1,4 @@
-//! Waiting: subscribe, try again, sleep; and wake-ups at the worst moment.
+//! Waiting: subscribe, retry, sleep; and wake-ups at the worst moment.
 
 use super::*;
 
@@ -43,7 +43,7 @@ fn missed_wake_ups_are_followed_by_a_try_within_half_a_second() {
 }
 
 #[test]
-fn waiters_that_come_and_go_ask_again_when_the_last_answer_is_old() {
+fn next_waiter_retries_when_the_last_answer_is_old() {
     let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();
@@ -86,7 +86,7 @@ fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
     story.at(2.9).says_nothing();
     assert!(!story.machine.is_removable());
     story.at(3.0).says(Command::Unwatch);
-    // A waiter that comes now must not have its new subscription undone by the old Unwatch.
+    // The new subscription of a waiter that arrives now must not be undone by the old Unwatch.
     story.enters(B);
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20)).says_nothing();

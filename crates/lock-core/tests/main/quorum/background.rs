@@ -1,4 +1,4 @@
-//! What a quorum leaves to the background comes to an end, also where a node never answers.
+//! Background work of a quorum ends, even if a node never answers.
 
 use super::{Fleet, node::Mode, pass, take};
 use lock_core::{
@@ -15,7 +15,7 @@ fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// The next release of a node does not wait for the answer to one that was lost.
+/// The next release of a node does not wait for the answer to a lost one.
 #[tokio::test(start_paused = true)]
 async fn release_without_an_answer_is_repeated() {
     let fleet = Fleet::of(3);
@@ -28,7 +28,7 @@ async fn release_without_an_answer_is_repeated() {
     assert_eq!(fleet.held(), [] as [usize; 0], "long before the lease ends");
 }
 
-/// A clock that was corrected leaves stamps that are far ahead. The undo of such a request ends with its lease all the same.
+/// A corrected clock leaves stamps that are far ahead. The undo of such a request still ends with its lease.
 #[tokio::test(start_paused = true)]
 async fn undo_of_a_far_stamp_ends_with_its_lease() {
     let fleet = Fleet::of(3);
@@ -59,7 +59,7 @@ impl WakeListener for Deaf {
     fn server_restarted(&self) {}
 }
 
-/// A node acknowledges a subscription that has ended meanwhile. It is taken back, and the answer to that never comes.
+/// A node acknowledges a subscription that has ended meanwhile. It is withdrawn, and that is never answered.
 #[tokio::test(start_paused = true)]
 async fn late_subscription_is_taken_back_within_a_bound() {
     let (fleet, name) = (Fleet::of(3), LockName::new("x").unwrap());

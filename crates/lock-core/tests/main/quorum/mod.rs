@@ -29,7 +29,7 @@ impl Fleet {
         Self { nodes: (0..nodes).map(|_| TestNode::new()).collect(), is_durable: true }
     }
 
-    /// Nodes that have to prove that they kept their data, and have.
+    /// Creates nodes that had to prove that they kept their data, and did.
     async fn proven(nodes: usize) -> Self {
         let fleet = Self { is_durable: false, ..Self::of(nodes) };
         tokio::time::sleep(MAX_LEASE).await;
@@ -48,12 +48,12 @@ impl Fleet {
         QuorumBackend::builder(self.members()).clock(Arc::new(TestClock::new())).build().unwrap()
     }
 
-    /// Another process.
+    /// Creates another process.
     fn process(&self) -> LockFactory {
         LockFactory::builder(self.quorum()).clock(Arc::new(TestClock::new())).build().unwrap()
     }
 
-    /// The nodes that hold something.
+    /// Returns the nodes with a held lock.
     fn held(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|node| !self.nodes[*node].memory.held().is_empty()).collect()
     }
@@ -71,7 +71,7 @@ async fn tries(process: &LockFactory) -> bool {
     process.named("x").unwrap().try_acquire().await.unwrap().is_some()
 }
 
-/// Lets background work go on for this time.
+/// Lets background work run for this time.
 async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
@@ -89,7 +89,7 @@ async fn minority_that_is_down_is_not_missed() {
     assert!(next.is_held());
 }
 
-/// A decision needs a majority, and waits for nobody else.
+/// A decision needs a majority and waits for no other node.
 #[tokio::test(start_paused = true)]
 async fn stopped_node_delays_no_decision() {
     let fleet = Fleet::of(5);
@@ -110,7 +110,7 @@ async fn majority_that_is_down_is_an_error_with_votes() {
     assert_eq!(error.kind(), LockErrorKind::Unavailable);
     let votes = error.backend_error().unwrap().votes();
     let words: Vec<_> = votes.iter().map(|vote| vote.kind.as_str()).collect();
-    // The round is lost with the third failure; the last node had not answered.
+    // The third failure decides the round; the last node had not answered.
     assert_eq!(words, ["failed", "failed", "granted", "failed", "no_answer"]);
     let text = format!("{error:#}");
     assert!(text.contains("no majority of 3 nodes") && text.contains("node-0: failed"), "{text}");
@@ -131,7 +131,7 @@ async fn majority_that_is_stopped_is_an_error_with_votes() {
     assert_eq!(fleet.held(), [] as [usize; 0]);
 }
 
-/// A grant whose answer is lost is released when the node can be heard again.
+/// A grant whose answer was lost is released once the node is reachable again.
 #[tokio::test(start_paused = true)]
 async fn lost_answers_leave_no_orphan() {
     let fleet = Fleet::of(3);
@@ -163,7 +163,7 @@ async fn restarted_node_does_not_vote_until_leases_are_over() {
     assert!(tries(&b).await, "the quarantine has ended with the lease");
 }
 
-/// The same, of nodes that are declared durable and are not: the test above can fail.
+/// The same with nodes that are wrongly declared durable, which shows that the test above can fail.
 #[tokio::test(start_paused = true)]
 async fn false_declaration_of_durability_gives_two_holders() {
     let fleet = Fleet::of(5);
@@ -215,7 +215,7 @@ async fn majority_that_lost_the_lease_ends_the_hold() {
     assert!(!guard.is_held(), "long before its deadline");
 }
 
-/// A round that is lost wakes nobody: here two processes wait while a third holds a bare majority.
+/// A lost round wakes no waiter: here two processes wait while a third holds a bare majority.
 #[tokio::test(start_paused = true)]
 async fn undo_of_a_lost_round_wakes_nobody() {
     let fleet = Fleet::of(3);
@@ -271,7 +271,7 @@ async fn contenders_all_take_their_turn() {
     assert_eq!(fleet.held(), [] as [usize; 0]);
 }
 
-/// Its lease may have ended long ago: the answer of a majority is awaited all the same.
+/// Its lease may have expired long ago; the answer of a majority is awaited anyway.
 #[tokio::test(start_paused = true)]
 async fn release_of_an_unknown_lease_waits_for_its_answer() {
     let fleet = Fleet::of(3);
@@ -298,7 +298,7 @@ async fn forced_release_needs_a_majority() {
     assert_eq!(fleet.held(), [] as [usize; 0]);
 }
 
-/// The words of the votes, one text for each decision.
+/// The votes, as one line per decision.
 #[derive(Debug, Default)]
 struct Votes(Mutex<Vec<String>>);
 

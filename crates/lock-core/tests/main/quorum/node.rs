@@ -1,4 +1,4 @@
-//! A node of a quorum that a test takes down, silences or empties.
+//! A quorum node that a test can take down, silence or empty.
 
 use async_trait::async_trait;
 use lock_core::{
@@ -22,11 +22,11 @@ pub(super) enum Mode {
     Up,
     /// Refuses connections.
     Down,
-    /// Executes nothing and answers nothing, as a stopped process.
+    /// Executes and answers nothing, like a stopped process.
     Stopped,
     /// Executes everything; its answers are lost.
     Mute,
-    /// Takes this time for everything.
+    /// Delays every operation by this time.
     Slow(Duration),
 }
 

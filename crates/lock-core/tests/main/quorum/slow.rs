@@ -1,4 +1,4 @@
-//! The conformance suite over nodes that take time, one more than the other: decisions are taken before all have answered.
+//! The conformance suite over nodes of different delays: decisions are made before all have answered.
 
 use super::{Fleet, Mode};
 use lock_core::{
