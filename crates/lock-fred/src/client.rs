@@ -1,4 +1,4 @@
-//! fred as a client: it dials one endpoint and never reconnects.
+//! The fred client. It dials one endpoint and never reconnects.
 
 use crate::{connection::FredConnection, error};
 use fred::types::{
@@ -8,16 +8,16 @@ use fred::types::{
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
 use std::{fmt, time::Duration};
 
-/// More requests than that under way are refused: a factory has one for each name at most.
+/// The maximum number of requests under way; more are refused. A factory has at most one per name.
 const REQUESTS: usize = 200_000;
-/// Wake-ups that may wait for their reader; those beyond count as "all names". fred makes room for as many in each of its
-/// channels at once: eight times as many were 10 MB for each backend.
+/// The maximum number of messages that wait for their reader. Further ones count as a wake-up of all names. fred
+/// allocates this many in each of its channels: eight times as many took 10 MB per backend.
 const MESSAGES: usize = 1_024;
 
-/// The client library `fred`, as [`lock_redis`] uses it.
+/// The client library `fred`, as used by [`lock_redis`].
 #[derive(Clone, Default)]
 pub struct Fred {
-    /// The beginning of every dial: TLS, and the rest of a configuration that the program gave.
+    /// The base of every dial: TLS, and the other settings of a configuration that the program supplied.
     template: Config,
 }
 
@@ -39,22 +39,23 @@ impl Fred {
         config.database = endpoint.database;
         config.username.clone_from(&credentials.username);
         config.password.clone_from(&credentials.password);
-        // It logs in with AUTH, which every server knows; one that does not know HELLO quotes the password.
+        // Without HELLO, fred logs in with AUTH, which every server knows. A server that does not know HELLO quotes
+        // the password.
         config.version = RespVersion::RESP2;
-        // Without it, fred would want a policy for its first attempt.
+        // Otherwise fred would apply a reconnection policy to its first attempt.
         config.fail_fast = true;
         let mut builder = Builder::from_config(config);
         builder
             .with_performance_config(|c| {
-                // Each request has a limit already.
+                // Each request already has a limit.
                 c.default_command_timeout = Duration::ZERO;
                 c.broadcast_channel_capacity = MESSAGES;
             })
             .with_connection_config(|c| {
-                // A command that may have run is never sent again behind our back.
+                // A command that may have been executed is never sent again.
                 c.max_command_attempts = 1;
                 c.max_command_buffer_len = REQUESTS;
-                // Each dial has a limit already.
+                // Each dial already has a limit.
                 c.connection_timeout = Duration::ZERO;
                 c.internal_command_timeout = Duration::ZERO;
                 c.tcp.nodelay = Some(true);
@@ -73,7 +74,7 @@ impl Fred {
         }
     }
 
-    /// A configuration of one's own may have another name for the certificate than for the address.
+    /// A supplied configuration may use a name in the certificate that differs from the address.
     #[cfg(feature = "tls")]
     fn keep_tls_name(&self, server: &mut FredServer) {
         if let ServerConfig::Centralized { server: own } = &self.template.server {
@@ -117,7 +118,7 @@ impl Client for Fred {
 
 impl fmt::Debug for Fred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the configuration: it may have a password.
+        // The configuration is left out because it may contain a password.
         f.debug_struct("Fred").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A configuration of fred that a program has already.
+//! Conversion of an existing fred configuration.
 
 use crate::{RedisBackendBuilder, client::Fred};
 use fred::types::config::{Config, Server as FredServer, ServerConfig};
@@ -7,12 +7,12 @@ use lock_redis::{
     client::{Credentials, Endpoint, Server},
 };
 
-/// The settings of a backend whose server, user, password, database and TLS are those of a configuration of fred.
+/// Creates a builder with the server, user, password, database and TLS of a fred configuration.
 ///
-/// A login at sentinels is not part of it: give it to [`Address`] by a URL.
+/// A login for sentinels is not taken from it. Use a URL with [`Address`] for that.
 ///
-/// Policies for retries, timeouts and reconnection are not part of it; locks need their own: a client of yours cannot be
-/// shared, since it may send a command twice.
+/// Policies for retries, timeouts and reconnection are ignored, because locks need their own. A client of the program
+/// cannot be shared either, since it may send a command twice.
 ///
 pub fn from_config(config: Config) -> RedisBackendBuilder {
     let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };

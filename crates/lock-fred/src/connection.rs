@@ -1,4 +1,4 @@
-//! One connection of fred.
+//! A connection of fred.
 
 use crate::{
     error,
@@ -24,23 +24,24 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A connection of fred, which closes when it is dropped.
+/// A connection of fred. It closes when dropped.
 pub struct FredConnection {
     client: Client,
     carrier: JoinHandle<()>,
 }
 
 impl FredConnection {
-    /// Connects a client that was only configured so far.
+    /// Connects a configured client.
     pub(crate) async fn open(client: Client, events: Events) -> Result<Self, Error> {
-        // Before it is connected, so that nothing is missed.
+        // Subscribed before the connect, so that no message is missed.
         let messages = client.message_rx();
         let task = connect(&client).await?;
         Ok(Self { client, carrier: tokio::spawn(supervise(task, messages, events)) })
     }
 
-    /// fred keeps no account of the answers to `SUBSCRIBE`: a refusal goes to whatever command is next in line. So a
-    /// `PING` goes behind it in one piece, and brings either that refusal, or what it was sent with.
+    /// Changes subscriptions and waits for the acknowledgement. fred does not match answers to `SUBSCRIBE`: a refusal
+    /// goes to whichever command is next. A `PING` is therefore pipelined behind it, and returns either that refusal
+    /// or its own argument.
     async fn acknowledged(&self, change: Change) -> Result<(), CallError> {
         static NONCE: AtomicU64 = AtomicU64::new(0);
         let nonce = format!("barrier {}", NONCE.fetch_add(1, Ordering::Relaxed));
@@ -66,7 +67,7 @@ impl FredConnection {
     }
 }
 
-/// A change of the subscriptions.
+/// A change of subscriptions.
 enum Change {
     Subscribe(Vec<String>),
     Unsubscribe(Vec<String>),
@@ -86,7 +87,7 @@ impl Connection for FredConnection {
         for command in commands {
             let name = CustomCommand::new_static(command.name(), ClusterHash::FirstKey, false);
             let arguments: Vec<Argument> = command.into_arguments().into_iter().map(Argument).collect();
-            // Nothing is sent yet.
+            // This only queues; nothing is sent yet.
             pipeline.custom::<(), _>(name, arguments).await.map_err(|error| error::of_call(&error))?;
         }
         pipeline.try_all::<Value>().await.into_iter().map(piped).collect()
@@ -95,7 +96,7 @@ impl Connection for FredConnection {
     async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         match kind {
             PubSub::Plain => self.acknowledged(Change::Subscribe(channels)).await,
-            // Of this command alone fred waits for the answer.
+            // This is the only such command whose answer fred awaits.
             PubSub::Sharded => {
                 let each = channels.into_iter().map(|channel| self.client.ssubscribe(channel));
                 let all = try_join_all(each).await;
@@ -118,7 +119,7 @@ impl Drop for FredConnection {
     }
 }
 
-/// Sent without a copy.
+/// A command argument that is sent without a copy.
 struct Argument(Cow<'static, str>);
 
 impl TryFrom<Argument> for Value {
@@ -132,10 +133,10 @@ impl TryFrom<Argument> for Value {
     }
 }
 
-/// Opens the connection. Dropping this, or what it gives, ends it; fred's own `init` would leave a task behind.
+/// Opens the connection. Dropping the future or its result ends it; fred's own `init` would leave a task behind.
 async fn connect(client: &Client) -> Result<ConnectionTask, Error> {
     let mut made = pin!(client.wait_for_connect());
-    // It listens from its first poll on; the news may come before a second one.
+    // It listens from its first poll on. The event may arrive before the second one.
     let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
     let task = ConnectionTask(client.connect());
     match early {
@@ -145,7 +146,7 @@ async fn connect(client: &Client) -> Result<ConnectionTask, Error> {
     Ok(task)
 }
 
-/// The task of fred that carries a connection; aborted with this.
+/// The fred task that carries a connection. Dropping it aborts the task.
 struct ConnectionTask(ConnectHandle);
 
 impl Drop for ConnectionTask {
@@ -154,8 +155,8 @@ impl Drop for ConnectionTask {
     }
 }
 
-/// Reports the messages and the end. Without a policy fred ends its task with the connection, or when it takes an error
-/// for fatal.
+/// Reports the messages and the end of the connection. Without a reconnection policy, fred ends its task with the
+/// connection, or on an error that it considers fatal.
 async fn supervise(mut task: ConnectionTask, mut messages: Receiver<Message>, events: Events) {
     let reason = loop {
         tokio::select! {

@@ -1,13 +1,14 @@
-//! Errors of fred in the terms of lock-redis: not sent, refused, or unknown; and the reason why a connection was not made.
+//! Mapping of fred's errors to those of lock-redis: not sent, refused or unknown, and the reason for a failed dial.
 
 use fred::error::{Error, ErrorKind};
 use lock_redis::client::{CallError, DialError, DialErrorKind};
 
-/// Of a command. The servers' own errors are replies, and no errors here, but for those that fred takes for fatal.
+/// Classifies the error of a command. Error replies of servers are not errors here, except those that fred considers
+/// fatal.
 pub(crate) fn of_call(error: &Error) -> CallError {
     let details = error.details();
     let variant = match error.kind() {
-        // fred gave it back before it wrote anything.
+        // fred returned it before writing anything.
         ErrorKind::Config
         | ErrorKind::Url
         | ErrorKind::InvalidArgument
@@ -15,13 +16,13 @@ pub(crate) fn of_call(error: &Error) -> CallError {
         | ErrorKind::Routing
         | ErrorKind::Backpressure
         | ErrorKind::Sentinel => CallError::NotSent,
-        // The server's words, to this command or, if it is fatal, perhaps to another.
+        // An error reply to this command or, if it is fatal, possibly to another one.
         ErrorKind::Auth | ErrorKind::Cluster => CallError::Refused,
         ErrorKind::IO | ErrorKind::Timeout | ErrorKind::Canceled => CallError::Lost,
         #[cfg(feature = "tls")]
         ErrorKind::Tls => CallError::Lost,
         ErrorKind::Protocol | ErrorKind::Parse | ErrorKind::NotFound => CallError::Unreadable,
-        // It found no connection to write to, or its task has ended.
+        // fred found no connection to write to, or its task has ended.
         ErrorKind::Unknown
             if [
                 "Failed to route command",
@@ -33,9 +34,9 @@ pub(crate) fn of_call(error: &Error) -> CallError {
         {
             CallError::NotSent
         }
-        // A refused `SUBSCRIBE`, in the server's words, which begin with a word in capitals.
+        // A refused `SUBSCRIBE`: the server's message, which begins with a word in capitals.
         ErrorKind::Unknown if is_from_server(details) => CallError::Refused,
-        // Its task ended with this command under way, or what later versions add.
+        // fred's task ended with this command under way, or a later version added the error.
         ErrorKind::Unknown => CallError::Lost,
     };
     variant(details.to_owned())
@@ -46,13 +47,13 @@ pub(crate) fn is_from_server(details: &str) -> bool {
     word.len() > 2 && word.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// Of making a connection.
+/// Classifies the error of a dial.
 pub(crate) fn of_dial(error: &Error) -> DialError {
     let details = error.details();
     let says = |words: &[&str]| words.iter().any(|word| details.contains(word));
     let kind = match error.kind() {
         _ if says(&["Certificate"]) => DialErrorKind::Certificate,
-        // The server's answer to the login, or to the choice of the database.
+        // The server's reply to the login or to the selection of the database.
         ErrorKind::Auth | ErrorKind::Unknown | ErrorKind::Cluster => DialErrorKind::Refused,
         ErrorKind::IO if says(&["refused", "No such file"]) => DialErrorKind::NobodyListens,
         ErrorKind::IO if says(&["reset", "Connection closed", "UnexpectedEof"]) => DialErrorKind::Closed,
@@ -72,7 +73,8 @@ pub(crate) fn of_dial(error: &Error) -> DialError {
     DialError::new(kind, words_of_system(details))
 }
 
-/// fred prints errors of the system as Rust does, `Os { code: 111, … message: "Connection refused" }`: their message alone.
+/// Extracts the message of a system error, which fred formats like Rust: `Os { code: 111, … message: "Connection
+/// refused" }`.
 fn words_of_system(details: &str) -> &str {
     let between = |from: &str, to: &str| {
         let (_, rest) = details.split_once(from)?;

@@ -1,4 +1,4 @@
-//! Locks of [`lock_core`] on Redis, through the `fred` client.
+//! Redis locks for [`lock_core`], through the `fred` client.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
@@ -11,15 +11,15 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate dials, secures connections and translates errors. What is stored, when a connection is replaced, what one
-//! Redis promises and which servers will do is described in [`lock_redis`], on which it is built.
+//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`], which documents the
+//! stored data, the connections, the guarantees and the supported servers.
 //!
-//! The connections log in with `AUTH` (RESP2), which servers and proxies without `HELLO` understand as well.
+//! The connections log in with `AUTH` (RESP2), which servers and proxies without `HELLO` understand too.
 //!
 //! # Features
-//! | feature | default | gives |
+//! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `tls` | off | `rediss://`, by rustls on ring |
+//! | `tls` | off | `rediss://`, using rustls with ring |
 
 mod client;
 mod config;
@@ -31,16 +31,17 @@ mod reply;
 pub use client::Fred;
 pub use config::from_config;
 pub use connector::Redis;
-/// The client underneath, for [`from_config`].
+/// The underlying client, for [`from_config`].
 pub use fred;
 #[cfg(feature = "tls")]
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
 
-/// Locks on Redis, in the layout of Redisson: one server, the master of sentinels, or a cluster.
+/// A Redis backend in the layout of Redisson: one server, the master of sentinels, or a cluster.
 ///
-/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their connections
-/// ([how many](lock_redis#connections)), which close with the last clone; they live in the tokio runtime in which they were made.
+/// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
+/// [connections](lock_redis#connections), which close with the last clone. The connections live in the tokio runtime
+/// that created them.
 pub type RedisBackend = lock_redis::RedisBackend<Fred>;
 
 /// The settings of a [`RedisBackend`].

@@ -1,4 +1,4 @@
-//! From fred's frames to replies.
+//! Conversion of fred's frames to replies.
 
 use crate::error;
 use fred::{
@@ -7,7 +7,7 @@ use fred::{
 };
 use lock_redis::client::{CallError, Reply};
 
-/// A reply, whose own error is an error.
+/// Converts a frame. An error reply becomes an error.
 pub(crate) fn reply(frame: Frame) -> Result<Reply, CallError> {
     match part(frame)? {
         Reply::Error(text) => Err(CallError::Refused(text)),
@@ -39,7 +39,7 @@ fn part(frame: Frame) -> Result<Reply, CallError> {
     })
 }
 
-/// The reply to one command of a pipeline, of which fred gives values and errors instead of frames.
+/// Converts the reply to one command of a pipeline, for which fred returns values and errors instead of frames.
 pub(crate) fn piped(answer: Result<Value, Error>) -> Result<Reply, CallError> {
     match answer {
         Ok(value) => of_value(value),
@@ -61,7 +61,7 @@ fn of_value(value: Value) -> Result<Reply, CallError> {
     })
 }
 
-/// The text that a `PING` was sent with. A connection with subscriptions answers `["pong", …]`.
+/// Returns the argument that a `PING` echoes. A connection with subscriptions answers `["pong", …]`.
 pub(crate) fn echo(answer: Value) -> Option<String> {
     match answer {
         Value::Array(mut words) => words.pop()?.into_string(),

@@ -1,4 +1,4 @@
-//! redis-rs as a client: it gets a stream that is open, and never dials itself.
+//! The redis-rs client. It is given an open stream and never dials itself.
 
 use crate::{connection::RedisRsConnection, error};
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
@@ -6,7 +6,7 @@ use redis::{ProtocolVersion, RedisConnectionInfo};
 use std::fmt;
 use tokio::net::{TcpStream, UnixStream};
 
-/// The client library `redis`, as [`lock_redis`] uses it.
+/// The client library `redis`, as used by [`lock_redis`].
 #[derive(Clone, Default)]
 pub struct RedisRs {
     #[cfg(feature = "tls")]
@@ -72,10 +72,10 @@ async fn tcp(host: &str, port: u16) -> std::io::Result<TcpStream> {
 }
 
 fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo {
-    // Messages come as pushes, on the same connection as replies.
+    // Messages arrive as pushes, on the same connection as replies.
     let mut login = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
-        // It is not among the rights that `docs/protocol.md` lists.
+        // The command is not among the rights that `docs/protocol.md` lists.
         .set_skip_set_lib_name()
         .set_db(endpoint.database.unwrap_or_default().into());
     if let Some(username) = &credentials.username {
@@ -89,7 +89,7 @@ fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo 
 
 impl fmt::Debug for RedisRs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the settings of TLS: they may have a key.
+        // The TLS settings are left out because they may contain a key.
         f.debug_struct("RedisRs").finish_non_exhaustive()
     }
 }

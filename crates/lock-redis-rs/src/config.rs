@@ -1,4 +1,4 @@
-//! A client of redis-rs that a program has already.
+//! Conversion of an existing redis-rs client.
 
 use crate::{RedisBackendBuilder, client::RedisRs};
 use lock_core::LockError;
@@ -8,14 +8,14 @@ use lock_redis::{
 };
 use redis::{Client, ConnectionAddr};
 
-/// The settings of a backend whose server, user, password and database are those of a client of redis-rs.
+/// Creates a builder with the server, user, password and database of a redis-rs client.
 ///
-/// The backend opens connections of its own: one of yours cannot be shared, since locks need their own rules for time
-/// limits and reconnecting. `rediss://` trusts the system's authorities.
+/// The backend opens its own connections. A connection of the program cannot be shared, since locks need their own
+/// rules for time limits and reconnection. `rediss://` trusts the system's authorities.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a client that verifies no certificate, and for
-/// one with certificates of its own, which redis-rs does not give away: take
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a client that does not verify
+/// certificates, and for one with certificates of its own, which redis-rs does not expose. For those, use
 /// [`from_url`](RedisBackendBuilder::from_url) and [`tls`](RedisBackendBuilder::tls).
 pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
     let info = client.get_connection_info();

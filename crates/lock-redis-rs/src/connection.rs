@@ -1,4 +1,4 @@
-//! One connection: a stream, and the task of redis-rs that reads and writes it.
+//! A connection: a stream, and the redis-rs task that reads and writes it.
 
 use crate::{
     error,
@@ -15,17 +15,17 @@ use tokio::{
     task::{JoinHandle, coop::unconstrained},
 };
 
-/// More requests than that wait for others before they are sent: a factory has one for each name at most.
+/// The maximum number of requests under way; more wait before they are sent. A factory has at most one per name.
 const REQUESTS: usize = 200_000;
 
-/// A connection of redis-rs, which closes when it is dropped.
+/// A connection of redis-rs. It closes when dropped.
 pub struct RedisRsConnection {
     connection: MultiplexedConnection,
     carrier: JoinHandle<()>,
 }
 
 impl RedisRsConnection {
-    /// Logs in over a stream that is open.
+    /// Logs in over an open stream.
     pub(crate) async fn open<S>(
         stream: S,
         login: &RedisConnectionInfo,
@@ -36,7 +36,7 @@ impl RedisRsConnection {
     {
         let events = Arc::new(events);
         let config = AsyncConnectionConfig::new()
-            // Each dial and each request has a limit already.
+            // Each dial and each request already has a limit.
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(REQUESTS)
@@ -46,8 +46,8 @@ impl RedisRsConnection {
         Ok(Self { connection, carrier: tokio::spawn(carry(driver, events)) })
     }
 
-    /// The outcome of a request, which is sent when this is first polled: also by a task that has used up its budget of
-    /// tokio's.
+    /// Returns the outcome of a request. It is sent at the first poll, even by a task that has used up its tokio
+    /// budget.
     async fn request<T>(&self, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, CallError> {
         if self.carrier.is_finished() {
             return Err(CallError::NotSent("the connection has ended".to_owned()));
@@ -60,7 +60,7 @@ impl RedisRsConnection {
         self.request(connection.send_packed_commands(&pipeline, 0, commands)).await
     }
 
-    /// A command for each channel, with one confirmation each.
+    /// Sends one command per channel, each with its own confirmation.
     async fn for_each(&self, command: &str, channels: Vec<String>) -> Result<(), CallError> {
         let mut pipeline = redis::Pipeline::with_capacity(channels.len());
         for channel in channels {
@@ -119,7 +119,7 @@ fn packed(command: &Command) -> Cmd {
     packed
 }
 
-/// Reports messages from within the task that reads them: none waits in a queue, none is dropped.
+/// Reports messages from within the reading task: no queue delays them, and none is dropped.
 fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
     move |push| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage)
@@ -131,10 +131,10 @@ fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + 
     }
 }
 
-/// Reads and writes until the connection ends, and reports the end.
+/// Reads and writes until the connection ends, and then reports the end.
 async fn carry(driver: impl Future<Output = ()>, events: Arc<Events>) {
     driver.await;
-    // The driver has gone, and its share of the events with it.
+    // The driver has ended and dropped its reference to the events.
     if let Some(events) = Arc::into_inner(events) {
         events.ended("it was closed by the other side, or broke");
     }

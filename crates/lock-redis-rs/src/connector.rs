@@ -1,4 +1,4 @@
-//! Redis by URL, where the kind of store is a matter of configuration.
+//! Redis stores by URL, for programs that configure the kind of store.
 
 use crate::{RedisBackend, RedisBackendBuilder};
 use async_trait::async_trait;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 /// The connector for Redis: `Connectors::default().with(lock_redis_rs::Redis).connect("redis://…")`.
 ///
-/// [`Address`](crate::Address) says which URLs it takes. `rediss://` needs the feature `tls`.
+/// [`Address`](crate::Address) lists the accepted URLs. `rediss://` needs the feature `tls`.
 ///
-/// A [`Store`] can be neither pinged nor asked for its connection: for health checks, make a [`RedisBackend`] from the URL
-/// and keep a clone. A scheduler needs the ledger as well, over the same connections:
+/// A [`Store`] exposes neither a ping nor the state of its connection. For health checks, create a [`RedisBackend`]
+/// from the URL and keep a clone. A scheduler also needs the ledger, over the same connections:
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,26 +1,26 @@
-//! Errors of redis-rs in the terms of lock-redis: not sent, refused, or unknown; and the reason why a connection was not made.
+//! Mapping of redis-rs errors to those of lock-redis: not sent, refused or unknown, and the reason for a failed dial.
 
 use lock_redis::client::{CallError, DialError, DialErrorKind};
 use redis::{ErrorKind, RedisError};
 use std::{error::Error, io, sync::Arc};
 
-/// Of a request. The servers' own errors to commands are replies, and no errors here; those to `SUBSCRIBE` are.
+/// Classifies the error of a request. Error replies to commands are not errors here; those to `SUBSCRIBE` are.
 pub(crate) fn of_call(error: &RedisError) -> CallError {
     if let Some(words) = words_of_server(error) {
         return CallError::Refused(words);
     }
     match error.kind() {
-        // redis-rs gave it back before it wrote anything.
+        // redis-rs returned it before writing anything.
         ErrorKind::Client | ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported => {
             CallError::NotSent(error.to_string())
         }
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Unreadable(error.to_string()),
-        // The connection ended with this request under way, or what later versions add.
+        // The connection ended with this request under way, or a later version added the error.
         _ => CallError::Lost(error.to_string()),
     }
 }
 
-/// Of the login over a stream that was open.
+/// Classifies the error of a login over an open stream.
 pub(crate) fn of_dial(error: &RedisError) -> DialError {
     if let Some(words) = words_of_server(error) {
         return DialError::new(DialErrorKind::Refused, words);
@@ -30,7 +30,7 @@ pub(crate) fn of_dial(error: &RedisError) -> DialError {
             Some(error) => of_io(error),
             None => DialError::new(DialErrorKind::Closed, error.to_string()),
         },
-        // redis-rs has no words of the server here: some of them quote the password.
+        // redis-rs does not expose the server's message here, because some messages quote the password.
         ErrorKind::RESP3NotSupported => DialError::new(DialErrorKind::Refused, "ERR unknown command 'HELLO'"),
         ErrorKind::AuthenticationFailed => DialError::new(DialErrorKind::Refused, error.to_string()),
         ErrorKind::InvalidClientConfig => DialError::new(DialErrorKind::Settings, error.to_string()),
@@ -38,13 +38,13 @@ pub(crate) fn of_dial(error: &RedisError) -> DialError {
     }
 }
 
-/// The error of the system, which redis-rs shares with its own clones.
+/// Returns the system error, which redis-rs shares with its clones.
 fn of_system(error: &RedisError) -> Option<&io::Error> {
     let shared: &Arc<dyn Error + Send + Sync> = error.source()?.downcast_ref()?;
     shared.downcast_ref()
 }
 
-/// Of opening a stream, or of the system while it is used.
+/// Classifies the error of opening a stream, or of the system while it is used.
 pub(crate) fn of_io(error: &io::Error) -> DialError {
     let kind = match error.kind() {
         _ if let Some(kind) = of_tls(error) => kind,
@@ -73,7 +73,7 @@ fn of_tls(_: &io::Error) -> Option<DialErrorKind> {
     None
 }
 
-/// The server's answer, in its own words, which redis-rs takes apart.
+/// Restores the server's message, which redis-rs splits.
 fn words_of_server(error: &RedisError) -> Option<String> {
     let code = error.code()?;
     Some(match error.detail() {

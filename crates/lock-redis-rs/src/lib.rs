@@ -1,4 +1,4 @@
-//! Locks of [`lock_core`] on Redis, through the `redis` client (redis-rs).
+//! Redis locks for [`lock_core`], through the `redis` client (redis-rs).
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {
@@ -11,22 +11,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate dials, secures connections and translates errors. What is stored, when a connection is replaced, what one
-//! Redis promises and which servers will do is described in [`lock_redis`], on which it is built. Locks, ledger and
-//! stored bytes are those of lock-fred; both crates have the same names, so that one line of a program changes the client.
+//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`], which documents the
+//! stored data, the connections, the guarantees and the supported servers. Locks, ledger and stored bytes are those
+//! of lock-fred, and both crates use the same names: switching clients changes one line of a program.
 //!
-//! # Which client
-//! Take lock-fred unless there is a reason: it was tried for longer, and it logs in without `HELLO`. Take this crate when
-//! the program uses redis-rs already. Neither is faster at every load: `docs/performance.md` has the figures. A connection is
-//! one task. A call wakes it once, and is woken once by it; a message reaches the waiters of a lock from within that task.
+//! # Choosing a client
+//! Use lock-fred unless there is a reason not to: it has been tested for longer, and it logs in without `HELLO`. Use
+//! this crate if the program already uses redis-rs. Neither is faster at every load; `docs/performance.md` has the
+//! figures. A connection is one task. A call wakes it once and is woken once by it. A message reaches the waiters of
+//! a lock from within that task.
 //!
 //! The connections log in with `HELLO 3` (RESP3), so that requests and messages share one kind of connection. Servers and
 //! proxies without `HELLO` are refused.
 //!
 //! # Features
-//! | feature | default | gives |
+//! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `tls` | off | `rediss://`, by rustls on ring |
+//! | `tls` | off | `rediss://`, using rustls with ring |
 
 mod client;
 mod config;
@@ -43,13 +44,14 @@ pub use connector::Redis;
 #[cfg(feature = "tls")]
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
-/// The client underneath, for [`from_client`].
+/// The underlying client, for [`from_client`].
 pub use redis;
 
-/// Locks on Redis, in the layout of Redisson: one server, the master of sentinels, or a cluster.
+/// A Redis backend in the layout of Redisson: one server, the master of sentinels, or a cluster.
 ///
-/// Made by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their connections
-/// ([how many](lock_redis#connections)), which close with the last clone; they live in the tokio runtime in which they were made.
+/// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
+/// [connections](lock_redis#connections), which close with the last clone. The connections live in the tokio runtime
+/// that created them.
 pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
 
 /// The settings of a [`RedisBackend`].

@@ -1,10 +1,10 @@
-//! From values of redis-rs to replies.
+//! Conversion of redis-rs values to replies.
 
 use lock_redis::client::{CallError, Reply};
 use redis::{ServerError, Value};
 use std::str;
 
-/// A reply, whose own error is an error.
+/// Converts a value. An error reply becomes an error.
 pub(crate) fn reply(value: Value) -> Result<Reply, CallError> {
     match part(value)? {
         Reply::Error(text) => Err(CallError::Refused(text)),
@@ -12,12 +12,12 @@ pub(crate) fn reply(value: Value) -> Result<Reply, CallError> {
     }
 }
 
-/// The reply to one command of a pipeline.
+/// Converts the reply to one command of a pipeline.
 pub(crate) fn piped(value: Value) -> Result<Reply, CallError> {
     part(value)
 }
 
-/// The confirmation of a subscription, or of its end.
+/// Checks the confirmation of a subscription, or of its end.
 pub(crate) fn confirmed(value: Value) -> Result<(), CallError> {
     match value {
         Value::Push { .. } => Ok(()),
@@ -36,7 +36,7 @@ fn part(value: Value) -> Result<Reply, CallError> {
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Reply::Bytes(text.into()),
         Value::Okay => Reply::Bytes("OK".into()),
         Value::Array(parts) => Reply::List(parts.into_iter().map(part).collect::<Result<_, _>>()?),
-        // As RESP2 has it.
+        // RESP2 encodes maps like this.
         Value::Map(pairs) => {
             let parts = pairs.into_iter().flat_map(|(key, value)| [key, value]);
             Reply::List(parts.map(part).collect::<Result<_, _>>()?)
@@ -46,7 +46,7 @@ fn part(value: Value) -> Result<Reply, CallError> {
     })
 }
 
-/// The words of the server, which redis-rs takes apart.
+/// Restores the server's message, which redis-rs splits.
 fn words(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
@@ -54,7 +54,7 @@ fn words(error: &ServerError) -> String {
     }
 }
 
-/// The channel of a message.
+/// Returns the channel of a message.
 pub(crate) fn channel(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => str::from_utf8(bytes).ok(),

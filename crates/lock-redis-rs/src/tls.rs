@@ -5,7 +5,7 @@ use lock_redis::client::{DialError, DialErrorKind};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream, rustls::pki_types::ServerName};
 
-/// Shakes hands, and verifies that the other side is `host`.
+/// Performs the handshake and verifies that the peer is `host`.
 pub(crate) async fn secured(
     tls: &TlsConnector,
     host: &str,

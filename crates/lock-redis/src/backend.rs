@@ -1,4 +1,4 @@
-//! Redis as a backend.
+//! The Redis backend.
 
 use crate::{
     check::{self, ConnectWarning},
@@ -33,8 +33,8 @@ use tokio::time::Instant;
 
 /// Locks on one Redis server, in the layout of Redisson, over the client library `C`.
 ///
-/// Made by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share their two connections, which close with
-/// the last clone; they live in the tokio runtime in which they were made.
+/// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
+/// connections, which close with the last clone. The connections live in the tokio runtime that created them.
 pub struct RedisBackend<C: Client> {
     inner: Arc<Inner<C>>,
     warnings: Arc<[ConnectWarning]>,
@@ -42,28 +42,29 @@ pub struct RedisBackend<C: Client> {
 
 struct Inner<C: Client> {
     route: Route<C>,
-    /// Whether the rights that the ledger needs were tried.
+    /// Set once the commands that the ledger needs were tried.
     ledger_probed: AtomicBool,
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// The settings of the server that may lose locks some day. They were also logged when it was connected.
+    /// Returns the server settings that may lose locks one day. They were also logged on connecting.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
         &self.warnings
     }
 
-    /// Whether there is a connection for requests now, as far as is known without asking.
+    /// Returns whether a connection for requests exists, without asking the server.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.route.is_connected()
     }
 
-    /// Asks the server for a sign of life, and says how long it took: for health checks.
+    /// Pings the server and returns the round-trip time. Meant for health checks.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) without a connection, or when it is lost meanwhile.
-    /// A silent server is waited for between 2 and 3 s; set a time-out of your own for less.
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no connection or it is lost
+    /// meanwhile.
+    /// A silent server is given up after 2 to 3 s; wrap the call in a timeout of your own for less.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -78,7 +79,7 @@ impl<C: Client> RedisBackend<C> {
         Self { inner: Arc::new(inner), warnings: warnings.into() }
     }
 
-    /// Tries every command that the ledger needs, once for this backend.
+    /// Tries every command that the ledger needs, once per backend.
     pub(crate) async fn probe_ledger(&self) -> Result<(), RequestError> {
         if self.inner.ledger_probed.load(Ordering::Relaxed) {
             return Ok(());
@@ -90,17 +91,17 @@ impl<C: Client> RedisBackend<C> {
         Ok(())
     }
 
-    /// The time of the server of this key, as far as it is known.
+    /// Returns the estimated time of the server that serves this key, if known.
     pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
         self.inner.route.server_time(key)
     }
 
-    /// The only server, if it can be a node of a quorum.
+    /// Returns the only server, or an error if this backend cannot be a node of a quorum.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         self.inner.route.node()
     }
 
-    /// Runs a script and learns the server's clock from its answer.
+    /// Runs a script and updates the estimate of the server's clock from its reply.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -110,12 +111,12 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.run(script, &keys, &arguments).await
     }
 
-    /// The argument of scripts that publish which says of which kind the channels are.
+    /// Returns the argument that tells publishing scripts whether the channels are sharded.
     fn sharded(&self) -> String {
         Keys::sharded(self.inner.route.pubsub()).to_owned()
     }
 
-    /// Submits an operation, whose answer is awaited.
+    /// Submits an operation and awaits its answer.
     async fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(Completion<T>) -> Operation,
@@ -126,7 +127,7 @@ impl<C: Client> RedisBackend<C> {
     }
 }
 
-/// Many operations at once, in few calls. They are sent at once while nothing is under way.
+/// Accepts many operations at once and sends them in few calls. While nothing is under way they are sent immediately.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {
         self.inner.route.submit(operation);
@@ -192,7 +193,7 @@ impl<C: Client> From<RedisBackend<C>> for Store {
     }
 }
 
-/// A clone shares the connections.
+/// Clones share the connections.
 impl<C: Client> Clone for RedisBackend<C> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), warnings: self.warnings.clone() }
@@ -201,7 +202,7 @@ impl<C: Client> Clone for RedisBackend<C> {
 
 impl<C: Client> fmt::Debug for RedisBackend<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the configuration: it has the password.
+        // The configuration is left out because it contains the password.
         f.debug_struct("RedisBackend").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of a backend, and how its connections are made.
+//! The settings of a backend and the setup of its connections.
 
 use crate::{
     backend::RedisBackend,
@@ -20,23 +20,23 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
-/// Below it, counters in use would be lost.
+/// The minimum retention. Below it, counters in use would be lost.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
-/// Above it, servers refuse an expiry some day.
+/// The maximum retention. Servers refuse expiries that are too far ahead.
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
-/// The default time limit of a dial, and of the checks after it.
+/// The default time limit of a dial and of the checks that follow it.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// The settings of a [`RedisBackend`].
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after its latest grant |
-/// | [`connect_timeout`](Self::connect_timeout) | 5 s | how long a connection may take to be made, now and later |
-/// | [`tls`](Self::tls) | by the URL | whom to trust, which certificate to show |
-/// | [`replicas`](Self::replicas) | 0 | how many replicas must have a lease before it counts |
+/// | [`retention`](Self::retention) | 1 h | time for which the fencing counter of a name is kept after its latest grant |
+/// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
+/// | [`tls`](Self::tls) | by the URL | trusted authorities and client certificate |
+/// | [`replicas`](Self::replicas) | 0 | number of replicas that must have a lease before it counts |
 ///
-/// The crate of a client, such as lock-fred, has an alias of this with its client in the place of `C`.
+/// A client crate such as lock-fred exports an alias of this type with its own client as `C`.
 #[must_use]
 pub struct RedisBackendBuilder<C> {
     client: C,
@@ -47,11 +47,11 @@ pub struct RedisBackendBuilder<C> {
 }
 
 impl<C: Client> RedisBackendBuilder<C> {
-    /// Of a URL; [`Address`] says of which form.
+    /// Creates a builder from a URL. [`Address`] lists the accepted forms.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl); the text says what to change and never has the
-    /// URL, which may have a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text says what to change. It never
+    /// contains the URL, which may hold a password.
     pub fn from_url(url: &str) -> Result<Self, LockError> {
         let address = Address::parse(url)?;
         match C::TLS {
@@ -62,61 +62,61 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Of an address, and a client that was prepared for it.
+    /// Creates a builder from an address and a client that was prepared for it.
     pub fn new(client: C, address: Address) -> Self {
         Self { client, address, retention: Some(RETENTION), connect_timeout: CONNECT, replicas: 0 }
     }
 
-    /// Sets how long the fencing counter of a name is kept after its latest grant. The default is 1 h; from 1 s to 100
-    /// years.
+    /// Sets how long the fencing counter of a name is kept after its latest grant: 1 s to 100 years, 1 h by default.
     ///
-    /// Tokens follow the server's clock and go on rising after a counter has ended, so the retention only bounds what unused
-    /// names leave behind: about 100 bytes each. It is also set on a counter that Redisson made.
+    /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only bounds
+    /// what unused names leave behind, about 100 bytes each. It is also applied to counters that Redisson created.
     ///
-    /// `None` leaves the expiry of a counter as it is, and makes new ones without any. A fleet that shares *fenced* locks
-    /// with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then refused as old. Otherwise a
-    /// counter that is found far below the clock is logged as a warning, once for each backend.
+    /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
+    /// *fenced* locks with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then
+    /// refused as stale. Otherwise a counter far below the clock is logged as a warning, once per backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self
     }
 
-    /// Limits the time in which a connection is made, and then checked. The same limit holds for each reconnect. The
-    /// default is 5 s; zero is refused.
+    /// Sets the time limit for making a connection and checking it. It also applies to each reconnect. The default is
+    /// 5 s; zero is refused.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Secures the connections, whatever the URL says: also those of a `redis://`.
+    /// Secures the connections with TLS regardless of the URL, including those of a `redis://` URL.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.address.tls = Some(tls);
         self
     }
 
-    /// Counts a grant, a re-entry or a renewal only when so many replicas have acknowledged it (`WAIT`). The default is 0.
+    /// Requires this many replicas to acknowledge (`WAIT`) a grant, a re-entry or a renewal. The default is 0.
     ///
-    /// An operation that fewer replicas acknowledge, within half of its time-out, has an unknown outcome: an acquire is
-    /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a fail-over if
-    /// this is the number of *all* replicas that may be promoted, and if the server refuses writes that no replica follows:
-    /// connecting warns unless `min-replicas-to-write` is at least 1 and `min-replicas-max-lag` at most 10 s. With leases
-    /// shorter than 30 s, that lag has to be at most a third of a lease.
+    /// If fewer replicas acknowledge an operation within half of its timeout, its outcome is unknown: an acquire is
+    /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a
+    /// failover if two conditions hold. The number covers *all* replicas that may be promoted, and the server refuses
+    /// writes that no replica follows: connecting warns unless `min-replicas-to-write` is at least 1 and
+    /// `min-replicas-max-lag` at most 10 s. With leases shorter than 30 s, that lag must be at most a third of a
+    /// lease.
     ///
-    /// For one server and its replicas, and for Sentinel. A cluster is refused.
+    /// Supported for a single server with replicas and for Sentinel. A cluster is refused.
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// Connects, and checks what the server is and what we may do there.
+    /// Connects, and checks that the server can keep locks and that the login has the required rights.
     ///
     /// The connections live in the current tokio runtime and end with it.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if nobody answers in time;
-    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server wants another password, lacks a right
-    /// (named in the text), is too old, or is not of a kind that can keep locks. What is usable but doubtful is
-    /// logged, and kept in [`RedisBackend::warnings`].
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server answers in time.
+    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses the password, denies a
+    /// right (named in the text), is too old, or is of a kind that cannot keep locks. Usable but doubtful settings
+    /// are logged, and kept in [`RedisBackend::warnings`].
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
@@ -151,10 +151,11 @@ impl<C: Client> RedisBackendBuilder<C> {
         Ok(RedisBackend::new(Route::One(server), warnings))
     }
 
-    /// As [`connect`](Self::connect), or [`connect_quorum`](Self::connect_quorum) for the address of a quorum.
+    /// Calls [`connect_quorum`](Self::connect_quorum) for the address of a quorum, and [`connect`](Self::connect) for
+    /// any other.
     ///
     /// # Errors
-    /// As those.
+    /// Those of the called method.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
@@ -165,7 +166,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Checks the settings, and makes the client.
+    /// Validates the settings and creates the client.
     pub(crate) fn checked(&mut self) -> Result<Arc<C>, BackendError> {
         if self.retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
             let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
@@ -178,7 +179,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         self.client().map(Arc::new)
     }
 
-    /// The client, secured if it has to be.
+    /// Returns the client, with TLS if the address asks for it.
     fn client(&mut self) -> Result<C, BackendError> {
         let mut client = std::mem::take(&mut self.client);
         if let Some(tls) = &self.address.tls {
@@ -191,14 +192,14 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 }
 
-/// The settings of one server.
+/// The settings of a connection to one server.
 pub(crate) struct Settings {
     pub(crate) retention: Option<Duration>,
     pub(crate) replicas: u32,
     pub(crate) expected: Expected,
 }
 
-/// Connects to one server, or to the master of sentinels, and checks it.
+/// Connects to one server, or to the master that the sentinels name, and checks it.
 pub(crate) async fn one_server<C: Client>(
     dialer: Arc<Dialer<C>>,
     Settings { retention, replicas, expected }: Settings,
@@ -236,8 +237,8 @@ pub(crate) async fn one_server<C: Client>(
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Connects to `redis://[user:password@]host[:port][/database]`, or another form of [`Address`], with
-    /// the defaults of [`RedisBackendBuilder`].
+    /// Connects to `redis://[user:password@]host[:port][/database]`, or to another form of [`Address`], with the
+    /// defaults of [`RedisBackendBuilder`].
     ///
     /// # Errors
     /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
@@ -255,7 +256,7 @@ fn without_tls(feature: &str) -> String {
 
 impl<C> fmt::Debug for RedisBackendBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the configuration: it has the password.
+        // The configuration is left out because it contains the password.
         f.debug_struct("RedisBackendBuilder")
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)

@@ -1,4 +1,4 @@
-//! What is checked before the first lock: that the server can keep locks, and that we may do all that they need.
+//! Checks made before the first lock: the server can keep locks, and the login has every right that they need.
 
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
@@ -14,33 +14,33 @@ use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
 use std::{fmt, time::Duration};
 use tokio::time::Instant;
 
-/// The oldest server whose commands do what the scripts need: `SET … GET` is the youngest of them.
+/// The oldest supported server version. Of the commands that the scripts use, `SET … GET` is the youngest.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// Something about a server that works today and may lose locks some day.
+/// A property of the server that works today but may lose locks one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectWarning {
-    /// The server deletes keys when its memory is full, locks among them.
+    /// The server evicts keys, including locks, when its memory is full.
     Evicts {
         /// Its `maxmemory-policy`.
         policy: String,
     },
-    /// Fewer replicas follow the master than have to acknowledge: until more do, nothing is granted.
+    /// Fewer replicas follow the master than have to acknowledge. Nothing is granted until more do.
     TooFewReplicas {
-        /// How many follow it.
+        /// The number of connected replicas.
         connected: u32,
-        /// How many have to acknowledge.
+        /// The number of replicas that have to acknowledge.
         wanted: u32,
     },
-    /// A master that was cut off from its replicas goes on taking writes.
+    /// A master that is cut off from its replicas keeps accepting writes.
     WritesAlone {
-        /// What its settings are, or why they are not known.
+        /// The current settings, or the reason why they are unknown.
         reason: String,
     },
-    /// The server does not tell what it is.
+    /// `INFO` is denied to the login, so the settings of the server were not checked.
     NotChecked {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -68,33 +68,34 @@ impl fmt::Display for ConnectWarning {
     }
 }
 
-/// The kind of server that is looked for.
+/// The expected kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// A server alone, or the master of sentinels.
+    /// A standalone server, or the master of sentinels.
     Master,
     /// A master in a cluster.
     ClusterNode,
-    /// A node of a quorum: a master of its own.
+    /// A node of a quorum: an independent master.
     QuorumNode,
 }
 
-/// What a server said of itself.
+/// The result of checking a server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
     pub(crate) warnings: Vec<ConnectWarning>,
-    /// Whether its cluster has sharded channels.
+    /// `true` if its cluster has sharded channels.
     pub(crate) is_sharded: bool,
 }
 
-/// Checks what the server behind a fresh connection is. Warnings are logged.
+/// Checks the server behind a fresh connection. Warnings are logged.
 pub(crate) async fn server<C: Client>(
     connection: &ManagedConnection<C>,
     expected: Expected,
 ) -> Result<Checked, BackendError> {
     let checked = match connection.call("info", Command::info()).await {
         Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
-        // Whether channels are sharded depends on the version, and whether a node kept its data on the run.
+        // A cluster needs `INFO` for the version, which decides whether channels are sharded; a quorum needs it for
+        // the run id.
         Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
             let reason = BackendError::from(error).to_string();
             Checked { warnings: vec![ConnectWarning::NotChecked { reason }], is_sharded: false }
@@ -107,7 +108,7 @@ pub(crate) async fn server<C: Client>(
     Ok(checked)
 }
 
-/// Tries every command that locks need, on these keys. Learns the server's clock.
+/// Tries every command that locks need, on these keys, and learns the server's clock.
 pub(crate) async fn rights<C: Client>(
     connection: &ManagedConnection<C>,
     subscriptions: &Subscriptions<C>,
@@ -130,15 +131,15 @@ pub(crate) async fn rights<C: Client>(
     })
 }
 
-/// The most seconds after which a master has to notice that a replica is gone: a third of the default lease.
+/// The maximum time, in s, in which a master has to notice that a replica is gone: a third of the default lease.
 const MAX_LAG: i64 = 10;
 
-/// Checks what replicas need, so many of which have to acknowledge. Warnings are logged.
+/// Checks the requirements of acknowledgement by `wanted` replicas. Warnings are logged.
 pub(crate) async fn replicas<C: Client>(
     connection: &ManagedConnection<C>,
     wanted: u32,
 ) -> Result<Vec<ConnectWarning>, BackendError> {
-    // The right to wait, before the first lock needs it.
+    // Try the right to `WAIT` before the first lock needs it.
     connection.call("wait for replicas", Command::wait(0, Duration::from_millis(1))).await?;
     let mut warnings = Vec::new();
     if let Ok(reply) = connection.call("info", Command::info()).await {
@@ -159,7 +160,7 @@ pub(crate) async fn replicas<C: Client>(
     Ok(warnings)
 }
 
-/// The settings, names and values in turn, if they let a master go on alone.
+/// Returns the settings if they let a master go on alone. `settings` lists names and values alternately.
 fn writes_alone(settings: &Reply) -> Option<String> {
     let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
     let value = |name: &str| {
@@ -171,7 +172,7 @@ fn writes_alone(settings: &Reply) -> Option<String> {
     (!is_safe).then(|| format!("min-replicas-to-write {least}, min-replicas-max-lag {lag}"))
 }
 
-/// Keys that nobody has.
+/// Returns keys that no lock uses.
 pub(crate) fn scratch() -> Keys {
     Keys::reserved(&format!("check:{}", ProcessId::random()))
 }
@@ -188,7 +189,7 @@ const CLUSTER: &str = "this is a node of a Redis Cluster: write `redis-cluster:/
 /// The first version with sharded channels.
 const SHARDED: (u32, u32) = (7, 0);
 
-/// Returns an error if locks cannot be kept there.
+/// Returns an error if locks cannot be kept on this server.
 fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
     let refuse = |why: &str| Err(misconfigured(why));
     let in_cluster = is_in_cluster(info);
@@ -208,7 +209,7 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 
-/// Returns what is wrong if this is no server of that kind.
+/// Returns the problem if the server is not of the expected kind.
 fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     let is_sentinel = modes(info).contains(&"sentinel");
     let is_replica = info.get("role") == "slave";
@@ -235,7 +236,7 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     Some(why)
 }
 
-/// Valkey has a word of its own since version 8.
+/// Returns the values of both fields: Valkey has its own since version 8.
 fn modes<'a>(info: &Info<'a>) -> [&'a str; 2] {
     [info.get("redis_mode"), info.get("server_mode")]
 }

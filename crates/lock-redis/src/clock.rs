@@ -1,19 +1,19 @@
-//! The server's clock, estimated from its last answer.
+//! The estimate of the server's clock, from its last reply.
 
 use crate::sync::lock;
 use lock_core::clock::ServerTime;
 use std::sync::Mutex;
 use tokio::time::Instant;
 
-/// A reading of the server's clock, and the moment at which it was probably taken.
+/// A reading of the server's clock and the local moment at which it was probably taken.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     sample: Mutex<Option<(Instant, ServerTime)>>,
 }
 
 impl ServerClock {
-    /// A request sent then was executed at that server time; the middle of the way is the best guess. Every
-    /// answer counts, so that a step of the server's clock is followed at once.
+    /// Records that a request sent at `sent` was executed at server time `executed`. The middle of the round trip is
+    /// the best guess. Every reply counts, so a step of the server's clock is followed immediately.
     pub(crate) fn learn(&self, sent: Instant, executed: ServerTime) {
         let middle = sent + sent.elapsed() / 2;
         *lock(&self.sample) = Some((middle, executed));

@@ -1,4 +1,4 @@
-//! The meaning of a failure: not sent, refused, or unknown. The error texts of servers are read here and nowhere else.
+//! Classification of failures: not sent, refused, or unknown. Error texts of servers are interpreted here only.
 
 mod topology;
 
@@ -15,23 +15,23 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
 
-/// A failed request: the error for lock-core, and the condition of the server that this crate reacts to.
+/// A failed request: the error for lock-core, and the state of the server that this crate reacts to.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: BackendError,
     condition: Condition,
 }
 
-/// A condition of the server that asks for a reaction.
+/// A state of the server that requires a reaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     /// It does not know the script. Nothing was done.
     UnknownScript,
-    /// It has become a replica: another server may be behind its address by now.
+    /// It has become a replica. Its address may lead to another server by now.
     ReadOnly,
-    /// It is a member of a cluster and does not serve the key. One without all its slots says so of every key.
+    /// It is a member of a cluster and does not serve the key. Without all slots it says so for every key.
     ClusterDown,
-    /// It is a node of a cluster, and another node serves the key.
+    /// Another node of the cluster serves the key.
     Redirected(Redirection),
     Other,
 }
@@ -49,7 +49,7 @@ impl RequestError {
         self.condition == Condition::ReadOnly
     }
 
-    /// The node that serves the key instead.
+    /// Returns the redirection to the node that serves the key.
     pub(crate) fn redirection(&self) -> Option<&Redirection> {
         match &self.condition {
             Condition::Redirected(redirection) => Some(redirection),
@@ -83,16 +83,16 @@ impl From<BackendError> for RequestError {
 /// A call without a reply.
 #[derive(Clone)]
 pub(crate) enum Unanswered {
-    /// The client says why; without secrets.
+    /// The client reported an error, from which secrets were removed.
     Failed(CallError),
     /// The connection was lost meanwhile.
     ConnectionLost,
-    /// The connection lives, and this call is not answered.
+    /// The connection is alive, but this call got no answer.
     TimedOut,
 }
 
 impl Unanswered {
-    /// The error of a request for `what`.
+    /// Returns the error of a request for `what`.
     pub(crate) fn during(&self, what: &str) -> RequestError {
         match self {
             Self::Failed(CallError::Refused(text)) => server_error(what, text),
@@ -106,12 +106,12 @@ impl Unanswered {
         }
     }
 
-    /// The server does not know the script, and has done nothing.
+    /// Returns whether the server did not know the script. It then did nothing.
     pub(crate) fn is_unknown_script(&self) -> bool {
         self.refusal().is_some_and(|error| error.condition == Condition::UnknownScript)
     }
 
-    /// The server refused the whole call before it did anything.
+    /// Returns whether the server refused the whole call before doing anything.
     pub(crate) fn is_refusal(&self) -> bool {
         self.refusal().is_some_and(|error| error.error.applied() == Applied::No)
     }
@@ -124,19 +124,19 @@ impl Unanswered {
     }
 }
 
-/// The server answered with an error.
+/// Classifies an error reply of the server.
 pub(crate) fn server_error(what: &str, text: &str) -> RequestError {
     let (kind, applied) = classify(text);
     with_condition(what, kind, applied, text)
 }
 
-/// The same where nothing can have been done, whatever the error: the script says so.
+/// Classifies an error that the script reports as raised before it did anything.
 pub(crate) fn refused_by_script(what: &str, text: &str) -> RequestError {
     let (kind, _) = classify(text);
     with_condition(what, kind, Applied::No, text)
 }
 
-/// Of making a connection to `server`: nothing was asked yet.
+/// Returns the error of a failed dial to `server`. Nothing was sent yet.
 pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> BackendError {
     let details = error.message.as_str();
     let closed = match tls {
@@ -168,7 +168,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
             _ if details.contains("wrong number of arguments for 'auth'") => {
                 (Kind::Misconfigured, ": it is too old for users: use Redis 6.2 or later")
             }
-            // It does not take what we want of it.
+            // The server rejects the settings of the connection.
             Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
             kind => (kind, remedy(kind, details)),
         },
@@ -177,57 +177,57 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     BackendError::new(kind, Applied::No, message)
 }
 
-/// The same of this node of a quorum.
+/// Names the node of a quorum in its error.
 pub(crate) fn named(node: &Server, error: &BackendError) -> BackendError {
     BackendError::new(error.kind(), error.applied(), format!("node {node} of the quorum: {error}"))
 }
 
-/// No node of the cluster serves the key for now.
+/// Returns the error for a key that no node of the cluster serves at the moment.
 pub(crate) fn unserved(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name for now")
 }
 
-/// The settings cannot work.
+/// Returns the error for settings that cannot work.
 pub(crate) fn misconfigured(why: &str) -> BackendError {
     let message = format!("connect to redis: {why}");
     BackendError::new(Kind::Misconfigured, Applied::No, message)
 }
 
-/// There is no connection, and nothing was sent.
+/// Returns the error for a missing connection. Nothing was sent.
 pub(crate) fn not_connected(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "there is no connection to it now")
 }
 
-/// The time of the request was over before it was sent.
+/// Returns the error of a request whose time was over before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::No, "its time was over before it was sent")
 }
 
-/// The request is one that a single server does not serve.
+/// Returns the error of a request that a single server does not support.
 pub(crate) fn unsupported() -> RequestError {
     let message = "asked redis for a kind of acquire that it does not know";
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 
-/// The connection lives, and this request is not answered.
+/// Returns the error of a request without an answer on a connection that is alive.
 pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no answer")
 }
 
-/// The server carried it out, and too few replicas have it.
+/// Returns the error of a request that the server executed but too few replicas acknowledged.
 pub(crate) fn unacknowledged(what: &str) -> RequestError {
     let why = "too few replicas acknowledged it: are they connected to the master?";
     plain(what, Kind::Unavailable, Applied::Unknown, why)
 }
 
-/// The task that dials is gone, and no other connection will come.
+/// Returns the error of a connection whose dialling task is gone, so that no other will follow.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why =
         "the runtime in which it was connected has ended: connect in one that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
-/// The reply is none that the script gives.
+/// Returns the error of a reply that no script gives.
 pub(crate) fn unexpected_reply(what: &str) -> RequestError {
     let message = format!("{what} on redis: unexpected reply: is this address a Redis server?");
     BackendError::new(Kind::Protocol, Applied::Unknown, message).into()
@@ -249,32 +249,32 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
     RequestError { error, condition }
 }
 
-/// Followed by `User … has no permissions to run the '…' command`, or `No permissions to access a key`.
+/// Redis follows it with `User … has no permissions to run the '…' command` or `No permissions to access a key`.
 const ACL_FAILURE: &str = "ACL failure in script";
 
-/// Errors that no retry cures, by a word in the text of the server.
+/// Errors that a retry cannot cure, identified by a word in the server's text.
 const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
     ("NOPERM", BackendErrorKind::Denied),
-    // Of a command inside of a script: since Redis 7.2, and before.
+    // For a command inside a script: since Redis 7.2, and before.
     (ACL_FAILURE, BackendErrorKind::Denied),
     ("can't run this command", BackendErrorKind::Denied),
     ("can't access at least one of the keys", BackendErrorKind::Denied),
     ("can't publish to the channel", BackendErrorKind::Denied),
     ("WRONGTYPE", BackendErrorKind::WrongType),
-    // Our own scripts'.
+    // Raised by our own scripts.
     ("TOKENS", BackendErrorKind::Misconfigured),
     ("CROSSSLOT", BackendErrorKind::Misconfigured),
     ("MOVED", BackendErrorKind::Misconfigured),
 ];
 
-/// Refusals before a script has written anything, which a retry may cure, by the first word of the text. Each of our scripts
-/// meets them at its first write, if not before.
+/// Refusals before a script has written anything, identified by the first word. A retry may cure them. Each of our
+/// scripts meets them at its first write at the latest.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
-/// Without the place in a script that Redis 6 puts in front: `… @user_script: 9: -OOM command not allowed`.
+/// Removes the script position that Redis 6 prepends: `… @user_script: 9: -OOM command not allowed`.
 fn without_place(details: &str) -> &str {
     let placed = ["ERR Error running script", "@user_script"].iter().any(|start| details.starts_with(start));
     details.rsplit_once(": -").filter(|_| placed).map_or(details, |(_, text)| text)
@@ -282,15 +282,15 @@ fn without_place(details: &str) -> &str {
 
 fn classify(details: &str) -> (BackendErrorKind, Applied) {
     if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
-        // At the front, the server refused the request; further inside, a script ended midway.
+        // At the start of the text, the server refused the request. Further inside, a script failed midway.
         let applied = if details.starts_with(word) { Applied::No } else { Applied::Unknown };
         return (*kind, applied);
     }
     match without_place(details).split_whitespace().next().unwrap_or_default() {
         first if REFUSALS.contains(&first) => (Kind::Unavailable, Applied::No),
-        // A client may answer everything under way with it.
+        // A client may fail everything under way with it.
         "CLUSTERDOWN" | "ASK" => (Kind::Unavailable, Applied::Unknown),
-        // An error of a script midway, and whatever later versions add.
+        // A script failed midway, or a later version added the error.
         _ => (Kind::Protocol, Applied::Unknown),
     }
 }
@@ -298,7 +298,8 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
 const NOT_REDIS: &str = ": is it a redis, and is the database one that it has?";
 const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
 
-/// The command that the server does not know. The text goes on with its arguments, which may be a login.
+/// Returns the command that the server does not know. The rest of the text quotes its arguments, which may be a
+/// login.
 fn unknown_command(details: &str) -> Option<&str> {
     let (_, named) = details.split_once("unknown command ")?;
     let named = named.split_once(", with args").map_or(named, |(command, _)| command);
@@ -329,7 +330,7 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
     }
 }
 
-/// Enough of a text to recognise it: servers quote whole scripts and explain themselves at length.
+/// Returns enough of a text to recognise it. Servers quote whole scripts and add long explanations.
 fn first_words(details: &str) -> String {
     let line = without_place(details.lines().next().unwrap_or_default());
     if let Some(command) = unknown_command(line) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Lines of `name:value`.
+/// The `name:value` lines of the reply.
 pub(crate) struct Info<'a>(HashMap<&'a str, &'a str>);
 
 impl<'a> Info<'a> {
@@ -10,7 +10,7 @@ impl<'a> Info<'a> {
         Self(text.lines().filter_map(|line| line.trim_end().split_once(':')).collect())
     }
 
-    /// The value of a line, or nothing if there is no such line.
+    /// Returns the value of a line, or an empty string if there is no such line.
     pub(crate) fn get(&self, name: &str) -> &'a str {
         self.0.get(name).copied().unwrap_or_default()
     }

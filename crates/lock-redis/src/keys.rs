@@ -1,21 +1,21 @@
-//! What a lock is called in Redis. The layout is Redisson's, so that Java and Rust contend for one lock.
+//! Redis keys of a lock. The layout is Redisson's, so that Java and Rust contend for the same lock.
 
 use crate::client::PubSub;
 use lock_core::LockName;
 use lock_ledger::GroupName;
 
-/// The keys and the channel of one lock; all in one slot of a cluster.
+/// The keys and the channel of one lock, all in one slot of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     /// HASH `{lease id: depth}`, expiring with the lease.
     pub(crate) lock: String,
-    /// STRING, the last fencing token given out or reserved.
+    /// STRING, the last fencing token granted or reserved.
     pub(crate) counter: String,
-    /// Where `0` is published when the lock becomes free.
+    /// The channel on which `0` is published when the lock is released.
     pub(crate) channel: String,
 }
 
-/// The marker of a node of a quorum, one in each database.
+/// The key that marks a node of a quorum, one per database.
 pub(crate) const NODE_MARKER: &str = "distlock:node";
 
 impl Keys {
@@ -23,12 +23,12 @@ impl Keys {
         Self::under(name.as_str())
     }
 
-    /// Of a name that no lock can have: it begins with the reserved prefix.
+    /// Returns the keys of a name that no lock can have: it begins with the reserved prefix.
     pub(crate) fn reserved(rest: &str) -> Self {
         Self::under(&format!("distlock:{rest}"))
     }
 
-    /// The argument of scripts that publish which says of which kind the channels are.
+    /// Returns the argument that tells publishing scripts whether the channels are sharded.
     pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
         match pubsub {
             PubSub::Plain => "",
@@ -41,11 +41,12 @@ impl Keys {
     }
 }
 
-/// The keys of the run ledger that belong to one group; all in one slot of a cluster, as is what [`JobKeys`] has.
+/// The keys of the run ledger that belong to one group. They are in the same slot of a cluster as those of
+/// [`JobKeys`].
 pub(crate) struct GroupKeys {
-    /// HASH of the runs that have not ended.
+    /// HASH of the open runs.
     pub(crate) open: String,
-    /// HASH of the orders and triggers, and their revision.
+    /// HASH of the controls and triggers, and their revision.
     pub(crate) group: String,
 }
 
@@ -59,7 +60,7 @@ impl GroupKeys {
 pub(crate) struct JobKeys {
     /// HASH with the watermark.
     pub(crate) job: String,
-    /// LIST of the attempts that have ended.
+    /// LIST of the ended attempts.
     pub(crate) history: String,
 }
 
@@ -74,7 +75,7 @@ fn ledger(what: &str, group: &GroupName) -> String {
     wrap(&format!("distlock:ledger:2:{what}"), group.as_str())
 }
 
-/// The key of the fencing counter of a lock.
+/// Returns the key of a lock's fencing counter.
 pub(crate) fn counter(name: &LockName) -> String {
     counter_of(name.as_str())
 }
@@ -83,7 +84,7 @@ fn counter_of(name: &str) -> String {
     wrap("redisson_lock_token", name)
 }
 
-/// The channel on which the releases of a lock are published.
+/// Returns the channel on which the releases of a lock are published.
 pub(crate) fn channel(name: &LockName) -> String {
     channel_of(name.as_str())
 }
@@ -92,7 +93,7 @@ fn channel_of(name: &str) -> String {
     wrap("redisson_lock__channel", name)
 }
 
-/// `prefix:{name}`, or `prefix:name` if the name brings a hash tag of its own.
+/// Returns `prefix:{name}`, or `prefix:name` if the name contains a hash tag itself.
 fn wrap(prefix: &str, name: &str) -> String {
     match name.contains('{') {
         true => [prefix, ":", name].concat(),

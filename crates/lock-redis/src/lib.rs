@@ -1,39 +1,42 @@
-//! Locks of [`lock_core`] on Redis, for any client library.
+//! Redis backend for [`lock_core`], for any client library.
 //!
-//! Applications take the crate of a client, such as lock-fred, which has aliases of [`RedisBackend`] and
-//! [`RedisBackendBuilder`]. This crate has the scripts, the rules and the settings; the crate of a client implements
+//! Applications use a client crate such as lock-fred, which exports aliases of [`RedisBackend`] and
+//! [`RedisBackendBuilder`]. This crate contains the scripts, the rules and the settings. A client crate implements
 //! [`client::Client`], which dials one endpoint.
 //!
-//! # What is stored
-//! What Redisson stores (`RLock`, and `RFencedLock` for the token), so that Rust and Java contend for one lock: a hash
-//! `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, a channel for wake-ups. Every
-//! operation is one Lua script in one round trip, and repeating it is harmless. Operations that are under way together share
-//! a call: up to 32 in one script, each answered for itself.
+//! # Stored data
+//! The layout is that of Redisson (`RLock`, and `RFencedLock` for the token), so Rust and Java can contend for the
+//! same lock: a hash `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, and a channel
+//! for wake-ups. Every operation is one Lua script in one round trip and is safe to repeat. Operations that are under
+//! way at the same time share a call: one script carries up to 32, and each is answered individually.
 //!
 //! # Connections
-//! A backend has two connections, whatever the number of locks: one for requests, one for wake-ups.
-//! - Behind Sentinel they lead to the master, and a third one to a sentinel.
-//! - With [`replicas`](RedisBackendBuilder::replicas) there is one more, for requests that need not wait for replicas.
-//! - In a cluster each master has two.
+//! A backend has two connections regardless of the number of locks: one for requests and one for wake-ups.
+//! - Behind Sentinel, both lead to the master, and a third one leads to a sentinel.
+//! - With [`replicas`](RedisBackendBuilder::replicas), one more carries requests that need not wait for replicas.
+//! - In a cluster, each master has two.
 //!
-//! Each is replaced
-//! - when it ends, after a random pause of 150 to 250 ms; a dial that the server refuses is repeated after 0.5 to 1 s;
+//! Each connection is replaced
+//! - when it ends, after a random pause of 150 to 250 ms; if the server refuses the dial, it is repeated after 0.5 to
+//!   1 s;
 //! - when requests were under way for 2 to 2.5 s without any answer;
-//! - when the server says that it is read-only, or the sentinels have another master, with random pauses that grow to 2 s.
+//! - when the server reports that it is read-only, or the sentinels name another master, with random pauses that grow
+//!   to 2 s.
 //!
-//! A request is never sent twice; without a connection it waits up to 300 ms for one, and is then not sent at all. The
-//! connection for wake-ups gives a sign of life every 5 s, the other one every 10 s.
+//! A request is never sent twice. Without a connection it waits up to 300 ms for one, and then fails without being
+//! sent. The connection for wake-ups is pinged every 5 s, the one for requests every 10 s.
 //!
-//! # What one Redis promises
-//! At most one valid holder per name while the server keeps its data and its clock does not step. A failover to a
-//! replica that missed the last write, an eviction or a restart without data can grant a lock that somebody still
-//! believes to hold. The fencing token tells such holders apart, and the resource has to check it. A quorum of independent
-//! servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) promises the same while a minority of them is lost.
+//! # Guarantees of one Redis
+//! At most one valid holder exists per name while the server keeps its data and its clock does not step. A failover
+//! to a replica that missed the last write, an eviction or a restart without data can grant a lock that another
+//! holder still believes to hold. The fencing token tells such holders apart, and the resource has to check it. A
+//! quorum of independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) gives the same guarantee
+//! while a minority of them is lost.
 //!
 //! # Servers
-//! Redis 6.2 or later, and Valkey: alone, the master of sentinels, a cluster, or as the nodes of a
-//! [quorum](lock_core::quorum); `docs/topologies.md` says what each survives, `docs/protocol.md` lists the versions that were
-//! tried. An answer about a lease comes from a master only: a replica behind the address refuses it.
+//! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of a
+//! [quorum](lock_core::quorum). `docs/topologies.md` says what each survives; `docs/protocol.md` lists the tested
+//! versions. Replies about a lease come from a master only; a replica behind the address refuses the request.
 
 mod backend;
 mod builder;
@@ -68,7 +71,7 @@ pub use client::Tls;
 pub use topology::{QuorumAddress, SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
-/// Reading of replies and naming of keys, for fuzzers and trials. Not covered by any promise of stability.
+/// Readers of replies and names of keys, for fuzzers and trials. Not covered by any promise of stability.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model;

@@ -1,15 +1,15 @@
-//! Whether anything is heard from the other side: how long requests were under way without any answer.
+//! Detection of dead connections by how long requests went unanswered.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-/// A connection on which requests were under way for that long in all, without one answer in between, is taken for
-/// dead. TCP itself would need a quarter of an hour to notice that the other side is gone.
+/// The total time with requests under way and no answer after which a connection counts as dead. TCP itself would
+/// need a quarter of an hour to notice that the peer is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
-/// The looks at the silence in that time: so it is noticed at most a quarter later.
+/// The number of checks in that time. Death is thus noticed at most a quarter of it later.
 const LOOKS: u32 = 4;
 
 /// The silence of one connection. Time in which nothing was under way does not count.
@@ -20,13 +20,13 @@ pub(crate) struct Liveness {
 }
 
 impl Liveness {
-    /// A request is sent now.
+    /// Records that a request is being sent.
     pub(crate) fn sent(&self) -> Sent<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         Sent(self)
     }
 
-    /// Returns when the connection is to be taken for dead. What happens before the first poll does not count.
+    /// Returns once the connection counts as dead. Time before the first poll does not count.
     pub(crate) async fn died(&self) {
         let (mut answers, mut silent) = (self.answers.load(Ordering::Relaxed), 0);
         while silent < LOOKS {
@@ -42,11 +42,11 @@ impl Liveness {
     }
 }
 
-/// A request under way; it ends unheard if it is dropped, as it is when its caller loses patience.
+/// A request under way. Dropping it, as an impatient caller does, ends it without an answer.
 pub(crate) struct Sent<'a>(&'a Liveness);
 
 impl Sent<'_> {
-    /// The other side answered.
+    /// Records that the peer answered.
     pub(crate) fn heard(self) {
         self.0.answers.fetch_add(1, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ mod tests {
         assert!(timeout(time, liveness.died()).await.is_err());
     }
 
-    /// Two seconds, and at most one look more.
+    /// Asserts that the silence lasted 2 s, plus at most one interval between checks.
     fn is_noticed_in_time(silence: Duration) {
         assert!((DEAD_AFTER..=DEAD_AFTER + DEAD_AFTER / LOOKS).contains(&silence), "{silence:?}");
     }

@@ -1,4 +1,4 @@
-//! What fuzzers and trials may reach.
+//! Internals exposed to fuzzers and trials.
 
 use crate::{
     client::Reply,
@@ -9,20 +9,20 @@ use crate::{
 };
 use lock_core::{LockName, backend::BackendError};
 
-/// Lock, counter and channel.
+/// Returns the keys of the lock and its counter, and its channel.
 #[must_use]
 pub fn keys(name: &LockName) -> [String; 3] {
     let Keys { lock, counter, channel } = Keys::of(name);
     [lock, counter, channel]
 }
 
-/// The hashes of the scripts of acquire, renew and release, by which a proxy tells them apart.
+/// Returns the hashes of the acquire, renew and release scripts, by which a proxy tells them apart.
 #[must_use]
 pub fn hashes() -> [&'static str; 3] {
     [script::ACQUIRE.hash(), script::RENEW.hash(), script::RELEASE.hash()]
 }
 
-/// Reads a reply in every way, and says how that failed.
+/// Reads a reply in every possible way and returns the errors.
 #[must_use]
 pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
     fn failure<T>(answer: Result<T, RequestError>) -> Option<BackendError> {

@@ -1,4 +1,5 @@
-//! Pauses between attempts. They are random within bounds, so that processes that lost one server do not come back in step.
+//! Pauses between attempts. They are random within bounds, so that processes that lost a server do not return in
+//! step.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -18,7 +19,7 @@ impl Pauses {
         Self { first, max, next: first }
     }
 
-    /// The next pause, with jitter.
+    /// Returns the next pause, with jitter.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.next;
         self.next = (2 * pause).min(self.max);
@@ -29,18 +30,18 @@ impl Pauses {
         self.next = self.first;
     }
 
-    /// Whether two attempts so far apart belong to one trouble.
+    /// Returns whether two attempts this far apart belong to the same outage.
     pub(crate) fn belong_together(&self, apart: Duration) -> bool {
         apart < 2 * self.max
     }
 }
 
-/// Between half of a pause and the whole of it.
+/// Returns a random duration between half of `pause` and `pause`.
 pub(crate) fn jittered(pause: Duration) -> Duration {
     between(pause / 2, pause)
 }
 
-/// At random within these bounds.
+/// Returns a random duration within these bounds.
 pub(crate) fn between(min: Duration, max: Duration) -> Duration {
     let random = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or(u32::MAX);
     min + (max - min).mul_f64(f64::from(random) / f64::from(u32::MAX))

@@ -1,4 +1,4 @@
-//! The way of a request to its server: there is one, or the slot of a name says which of a cluster.
+//! Routing of requests: to the only server, or to the node of a cluster that serves the slot of the name.
 
 use crate::{
     client::{Client, PubSub},
@@ -24,11 +24,11 @@ pub(crate) enum Route<C: Client> {
     Cluster(ClusterHandle<C>),
 }
 
-/// One server, with its pipeline.
+/// One server with its pipeline.
 pub(crate) struct OneServer<C: Client> {
     shared: Arc<Shared<C>>,
     pipeline: RequestPipeline<C>,
-    /// Of sentinels.
+    /// Set if the server is the master of sentinels.
     follower: Option<Follower>,
 }
 
@@ -40,7 +40,7 @@ impl<C: Client> OneServer<C> {
 }
 
 impl<C: Client> Route<C> {
-    /// Takes an operation over. It is answered later, never in this call.
+    /// Accepts an operation. It is answered later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         match self {
             Self::One(server) => server.pipeline.submit(operation),
@@ -48,7 +48,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Runs a script, whose keys are of one slot, and learns the server's clock from its answer.
+    /// Runs a script, whose keys share one slot, and learns the server's clock from its reply.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -61,7 +61,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// The time of the server of a key as far as it is known.
+    /// Returns the estimated time of the server that serves this key, if known.
     pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
         match self {
             Self::One(server) => server.shared.clock.now(),
@@ -69,7 +69,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// The only server, if it can be a node of a quorum.
+    /// Returns the only server, or an error if it cannot be a node of a quorum.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         let why = match self {
             Self::Cluster(_) => "a cluster",
@@ -84,7 +84,7 @@ impl<C: Client> Route<C> {
         )))
     }
 
-    /// The kind of the channels.
+    /// Returns the kind of the wake-up channels.
     pub(crate) fn pubsub(&self) -> PubSub {
         match self {
             Self::One(server) => server.shared.pubsub,
@@ -92,7 +92,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Whether every server is connected.
+    /// Returns whether every server is connected.
     pub(crate) fn is_connected(&self) -> bool {
         match self {
             Self::One(server) => server.shared.connection.is_up() && server.shared.direct().is_up(),
@@ -100,7 +100,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Asks every server for a sign of life.
+    /// Pings every server.
     pub(crate) async fn ping(&self) -> Result<(), RequestError> {
         match self {
             Self::One(server) => server.shared.direct().ping("ping").await,
@@ -115,7 +115,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Returns when the server has acknowledged the subscription.
+    /// Subscribes, and returns once the server has acknowledged it.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         match self {
             Self::One(server) => server.shared.subscriptions.watch(subscriber, name).await,

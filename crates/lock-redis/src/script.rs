@@ -1,4 +1,4 @@
-//! The scripts, and how one is run: by its hash, and by its text where the server does not know it yet.
+//! The Lua scripts. Each runs by its hash, or by its text if the server does not know the hash yet.
 
 use crate::{
     client::{Client, Command, Connection},
@@ -9,14 +9,14 @@ use crate::{
 use sha1::{Digest, Sha1};
 use std::{borrow::Cow, fmt::Write, sync::LazyLock};
 
-/// A script file.
+/// A Lua script.
 pub(crate) struct Script {
     pub(crate) name: &'static str,
     text: &'static str,
     hash: LazyLock<String>,
 }
 
-/// The words of a command. Those that are the same every time are not copied.
+/// The words of a command. Constant ones are not copied.
 pub(crate) type Words = Vec<Cow<'static, str>>;
 
 macro_rules! nothing {
@@ -55,7 +55,7 @@ macro_rules! ledger {
     };
 }
 
-/// The constants of a list of scripts, each after what they share.
+/// Defines one constant per script, each prefixed with the shared Lua code.
 macro_rules! scripts {
     ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal)*) => {
         $(pub(crate) static $constant: Script = {
@@ -67,8 +67,9 @@ macro_rules! scripts {
     };
 }
 
-/// The constants of the operations that are batched. The file of each has a function, which returns what follows the server's
-/// time in a reply: a script of its own calls it once, and the batch calls the functions of all.
+/// Defines the scripts of the operations that can be batched. Each file has a function, which returns what follows
+/// the server's time in a reply. The operation's own script calls it once, and the batch script calls the functions
+/// of all.
 macro_rules! operations {
     ($($constant:ident $what:literal $file:literal ($arguments:literal))*) => {
         $(pub(crate) static $constant: Script = {
@@ -138,15 +139,16 @@ scripts! {
 }
 
 impl Script {
-    /// The hash by which the server knows it.
+    /// Returns the SHA-1 hash by which the server knows the script.
     pub(crate) fn hash(&'static self) -> &'static str {
         &self.hash
     }
 
-    /// Runs it with this number of keys; `write` writes the keys, and then the arguments.
+    /// Runs the script with this number of keys. `write` writes the keys followed by the arguments.
     ///
-    /// After a restart or `SCRIPT FLUSH` the server does not know the hash; it has then done nothing, and the text is sent,
-    /// which it remembers. That is rare, so the words are written again for it instead of being copied every time.
+    /// After a restart or `SCRIPT FLUSH` the server does not know the hash and does nothing. The text is then sent,
+    /// and the server remembers it. As this is rare, the words are written a second time instead of being copied for
+    /// every call.
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,
@@ -172,7 +174,7 @@ impl Script {
         }
     }
 
-    /// Runs it on the connection that stands. It is not sent while there is none.
+    /// Runs the script on the current connection. Without one it is not sent.
     pub(crate) async fn run_on<C: Client>(
         &'static self,
         connection: &ManagedConnection<C>,
@@ -187,7 +189,7 @@ impl Script {
     }
 }
 
-/// As `EVALSHA` wants it: in lower-case hex.
+/// Computes the hash in lower-case hex, as `EVALSHA` expects it.
 fn sha1(text: &str) -> String {
     Sha1::digest(text).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
@@ -235,7 +237,7 @@ mod tests {
                 _ => used.extend(calls),
             }
         }
-        // It needs the time itself.
+        // The probe itself needs the time.
         tried.insert("TIME".to_owned());
         assert!(used.len() >= 8, "the scripts were read: {used:?}");
         assert_eq!(used, tried);

@@ -1,4 +1,4 @@
-//! Replies of the scripts, read strictly: whatever is not in a script's header is an error, not a guess.
+//! Strict decoding of script replies. A reply that the header of a script does not list is an error.
 
 use crate::{
     client::Reply as RawReply,
@@ -14,17 +14,17 @@ use lock_core::{
 };
 use std::{str, time::Duration};
 
-/// A reply on its way to an answer: the server's time, a word, and what follows.
+/// A decoded reply: the server's time, a word, and the parts that follow it.
 pub(crate) struct ScriptReply {
     pub(crate) what: &'static str,
     pub(crate) now: ServerTime,
     parts: Vec<RawReply>,
 }
 
-/// The time and the word.
+/// The number of leading parts: the time and the word.
 const HEAD: usize = 2;
 
-/// The parts of a grant, of which there are most.
+/// The number of parts of a grant, the longest reply.
 const MAX_PARTS: usize = HEAD + 3;
 
 impl ScriptReply {
@@ -34,14 +34,15 @@ impl ScriptReply {
         let reply = Self { what, now: ServerTime::from_micros(now), parts };
         match reply.part(1).and_then(RawReply::text) {
             Some("refused") => Err(refused_by_script(what, reply.text(0)?)),
-            // Perhaps after a write: what it means is said by its words, as for an error that is the whole reply.
+            // The script may have written before it failed, so its text is classified like an error that is the whole
+            // reply.
             Some("error") => Err(server_error(what, reply.text(0)?)),
             Some(_) => Ok(reply),
             None => Err(unexpected_reply(what)),
         }
     }
 
-    /// The same, unless it gives or extends a lease that too few replicas have: nobody knows whether it outlives a fail-over.
+    /// Fails if too few replicas have a grant or an extension: it is unknown whether the lease outlives a failover.
     pub(crate) fn kept_by_replicas(self, is_acknowledged: bool) -> Result<Self, RequestError> {
         match self.word() {
             "granted" | "renewed" | "reentered" if !is_acknowledged => Err(unacknowledged(self.what)),
@@ -53,17 +54,17 @@ impl ScriptReply {
         self.parts.get(at)
     }
 
-    /// The word, which says what follows it.
+    /// Returns the word, which determines the parts that follow.
     pub(crate) fn word(&self) -> &str {
         self.part(1).and_then(RawReply::text).unwrap_or_default()
     }
 
-    /// The number of parts after the word.
+    /// Returns the number of parts after the word.
     pub(crate) fn len(&self) -> usize {
         self.parts.len() - HEAD
     }
 
-    /// A text; the first after the word is number 0.
+    /// Returns a text part. The first part after the word is number 0.
     pub(crate) fn text(&self, at: usize) -> Result<&str, RequestError> {
         self.part(HEAD + at).and_then(RawReply::text).ok_or_else(|| unexpected_reply(self.what))
     }
@@ -76,12 +77,12 @@ impl ScriptReply {
         self.part(HEAD + at).and_then(RawReply::integer).ok_or_else(|| unexpected_reply(self.what))
     }
 
-    /// A PTTL; negative is unknown.
+    /// Returns a PTTL. A negative one is unknown.
     pub(crate) fn remaining(&self, at: usize) -> Result<Option<Duration>, RequestError> {
         Ok(u64::try_from(self.signed(at)?).ok().map(Duration::from_millis))
     }
 
-    /// `true` if the lock was granted and its counter was far below the clock, as Redisson counts.
+    /// Returns `true` if the lock was granted and its counter was far below the clock, as Redisson counts.
     pub(crate) fn has_foreign_counter(&self) -> bool {
         self.word() == "granted" && self.number(2).is_ok_and(|foreign| foreign > 0)
     }
@@ -164,7 +165,7 @@ impl ScriptReply {
     }
 }
 
-/// The replies of a batch, each on its own. `asked` names its operations.
+/// Decodes the replies of a batch individually. `asked` names its operations.
 pub(crate) fn batch(
     asked: &[&'static str],
     reply: RawReply,
@@ -181,7 +182,7 @@ pub(crate) fn batch(
         if matches!(word, "refused" | "error") {
             parts.push(bytes(lines.next()?));
         }
-        // No word is a number.
+        // A word is never a number.
         while let Some(number) = lines.peek().and_then(|line| line.parse().ok()) {
             parts.push(RawReply::Integer(number));
             lines.next();
@@ -198,7 +199,7 @@ fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {
     }
 }
 
-/// Whether this is a holder as [`StoredHold`] promises it: `uuid:number`, where Redisson's number may be negative.
+/// Returns whether this is a holder as [`StoredHold`] defines it: `uuid:number`; Redisson's number may be negative.
 fn is_holder(text: &str) -> bool {
     let hyphen = |at| matches!(at, 8 | 13 | 18 | 23);
     let is_uuid = |text: &str| {
@@ -214,7 +215,7 @@ fn no_lock(what: &'static str) -> RequestError {
     refused_by_script(what, "WRONGTYPE the key is a hash that is no lock")
 }
 
-/// Numbers come as integers, and those of the run ledger as text, in which it keeps them.
+/// Decodes a number: an integer, or text as the run ledger stores it.
 fn number(part: &RawReply) -> Option<u64> {
     match part {
         RawReply::Integer(number) => u64::try_from(*number).ok(),

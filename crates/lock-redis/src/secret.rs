@@ -1,9 +1,9 @@
-//! Secrets of the configuration, taken out of every text that comes from the server.
+//! Removal of the configured secrets from every text that comes from a server.
 
 use crate::client::{CallError, Credentials, DialError};
 use std::sync::Arc;
 
-/// Shorter passwords are left: taking them out would garble every text, and they protect nothing.
+/// The minimum length of a hidden password. Hiding shorter ones would garble every text, and they protect nothing.
 const MIN_LENGTH: usize = 4;
 
 /// The passwords with which a backend logs in.
@@ -15,7 +15,7 @@ impl Secrets {
         Self(credentials.password.iter().filter(|password| password.len() >= MIN_LENGTH).cloned().collect())
     }
 
-    /// The same text without secrets. Servers and proxies may quote what they were sent.
+    /// Returns the text without secrets. Servers and proxies may quote what was sent to them.
     pub(crate) fn hide(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
             true => text.replace(secret, "…"),

@@ -1,4 +1,4 @@
-//! What the requests to one server share: its connections, its clock, and what is said once about it.
+//! State shared by the requests to one server: its connections, its clock, and warnings that are logged once.
 
 use crate::{
     client::{Client, PubSub, Server},
@@ -14,20 +14,20 @@ use lock_core::{LockName, backend::Operation};
 use std::{sync::Once, time::Duration};
 use tokio::time::Instant;
 
-/// One server, as the backend and the task of its requests know it.
+/// One server, as the backend and its request task use it.
 pub(crate) struct Shared<C: Client> {
     pub(crate) connection: ManagedConnection<C>,
     pub(crate) subscriptions: Subscriptions<C>,
     pub(crate) clock: ServerClock,
-    /// For requests that must not wait behind replicas, where operations do.
+    /// The connection for requests that must not wait behind replicas, if operations wait for them.
     direct: Option<ManagedConnection<C>>,
-    /// So many replicas have to acknowledge a grant or a renewal.
+    /// The number of replicas that have to acknowledge a grant or a renewal.
     pub(crate) replicas: Option<u32>,
     pub(crate) retention: Option<Duration>,
     pub(crate) pubsub: PubSub,
-    /// Of a node, its cluster.
+    /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
-    /// Said once: in a fleet that shares fenced locks with Redisson it concerns every name.
+    /// Logged once, because in a fleet that shares fenced locks with Redisson it concerns every name.
     foreign_counters: Once,
 }
 
@@ -54,22 +54,22 @@ impl<C: Client> Shared<C> {
         }
     }
 
-    /// The same where so many replicas have to acknowledge grants and renewals. Other requests go over `direct`.
+    /// Requires this many replicas to acknowledge grants and renewals. Other requests use `direct`.
     pub(crate) fn acknowledged_by(self, replicas: u32, direct: ManagedConnection<C>) -> Self {
         Self { replicas: Some(replicas), direct: Some(direct), ..self }
     }
 
-    /// The connection for requests that no replica acknowledges.
+    /// Returns the connection for requests that no replica acknowledges.
     pub(crate) fn direct(&self) -> &ManagedConnection<C> {
         self.direct.as_ref().unwrap_or(&self.connection)
     }
 
-    /// The same as a node of this cluster.
+    /// Makes this server a node of a cluster.
     pub(crate) fn node_of(self, cluster: Membership<C>) -> Self {
         Self { cluster: Some(cluster), ..self }
     }
 
-    /// Hands over an operation that another node of the cluster serves, or gives it back.
+    /// Hands over an operation that another node of the cluster serves, or returns it.
     pub(crate) fn redirect(
         &self,
         operation: Operation,
@@ -98,7 +98,7 @@ impl<C: Client> Shared<C> {
         reply
     }
 
-    /// Learns the server's clock from the replies to one call, and its role from the errors in them.
+    /// Learns the server's clock from the replies to one call, and its role from their errors.
     pub(crate) fn observe(&self, sent: Instant, replies: &[Result<ScriptReply, RequestError>]) {
         if let Some(reply) = replies.iter().find_map(|reply| reply.as_ref().ok()) {
             self.clock.learn(sent, reply.now);
@@ -109,7 +109,7 @@ impl<C: Client> Shared<C> {
         {
             cluster.look();
         }
-        // A master that has become a replica: replaces both connections, since the address may lead elsewhere by now.
+        // The master has become a replica. All connections are replaced, since the address may lead elsewhere by now.
         if replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_read_only)) {
             self.connection.replace(ReplaceReason::ReadOnly);
             self.direct().replace(ReplaceReason::ReadOnly);
@@ -117,14 +117,14 @@ impl<C: Client> Shared<C> {
         }
     }
 
-    /// Leaves a server that is not the master any more.
+    /// Leaves a server that is no longer the master.
     pub(crate) fn follow(&self, master: &Server) {
         self.connection.follow(master);
         self.direct().follow(master);
         self.subscriptions.follow(master);
     }
 
-    /// Warns if the counter of a name was found far below the clock, once for each backend. Without a retention there is
+    /// Warns, once per backend, if the counter of a name was found far below the clock. Without a retention there is
     /// nothing to change.
     pub(crate) fn warn_of_foreign_counter(&self, name: &LockName, reply: &ScriptReply) {
         if self.retention.is_some() && reply.has_foreign_counter() {

@@ -1,4 +1,4 @@
-//! Mutexes of plain data: what a panic left in them is still plain data.
+//! Mutexes of plain data, which stays valid after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The kinds of deployments: one server, a master that sentinels watch, a cluster, a quorum.
+//! Deployments: one server, a master with sentinels, a cluster, a quorum.
 
 use crate::client::{Credentials, Endpoint, Server};
 use std::time::Duration;
@@ -9,36 +9,36 @@ use std::time::Duration;
 pub enum Topology {
     /// One server.
     Standalone(Endpoint),
-    /// The master that sentinels watch; it is followed by name when another server is promoted.
+    /// The master that the sentinels name. It is followed by name when another server is promoted.
     Sentinel(SentinelAddress),
-    /// The cluster of which these are some nodes; the others are found by them.
+    /// A cluster, given by some of its nodes. They lead to the others.
     Cluster(Vec<Server>),
-    /// Independent servers of which a majority decides; see
+    /// Independent servers that decide by majority; see
     /// [`connect_quorum`](crate::RedisBackendBuilder::connect_quorum).
     Quorum(QuorumAddress),
 }
 
-/// The nodes of a quorum, and its settings.
+/// The nodes of a quorum and its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuorumAddress {
-    /// The nodes, each a master of its own.
+    /// The nodes, each an independent master.
     pub nodes: Vec<Endpoint>,
-    /// The longest lease, which has to be the same on all clients; without one it is 30 s.
+    /// The longest lease, which must be the same on all clients. `None` means 30 s.
     pub max_lease: Option<Duration>,
-    /// Declares that no node ever loses an answered write; see
+    /// Declares that no node ever loses a write that it has answered; see
     /// [`Member::durable`](lock_core::quorum::Member::durable).
     pub durable: bool,
 }
 
-/// Sentinels, and the master that they watch.
+/// Sentinels and the master that they monitor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentinelAddress {
     /// The sentinels.
     pub sentinels: Vec<Server>,
-    /// The name of the master, as in the line `sentinel monitor` of their configuration.
+    /// The name of the master, as in the `sentinel monitor` line of their configuration.
     pub master: String,
-    /// The login at the sentinels, which is not that at the master.
+    /// The login for the sentinels. The master has its own.
     pub credentials: Credentials,
-    /// The database of the master; without one it is database 0.
+    /// The database on the master. `None` means database 0.
     pub database: Option<u8>,
 }

@@ -1,5 +1,5 @@
-//! Addresses: a URL becomes a server, a login and settings of TLS, or one sentence that says what is wrong with it. The
-//! sentence never repeats the URL, which may have a password.
+//! Parsing of addresses. A URL becomes a server, a login and TLS settings, or an error that says what is wrong with
+//! it. The error never repeats the URL, which may hold a password.
 
 mod several;
 
@@ -14,7 +14,7 @@ use url::{Host, Url};
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// The schemes that [`Address::parse`] reads.
+/// The schemes that [`Address::parse`] accepts.
 pub const SCHEMES: [&str; 11] = [
     "redis",
     "rediss",
@@ -29,16 +29,16 @@ pub const SCHEMES: [&str; 11] = [
     "redlocks",
 ];
 
-/// Where a Redis is, and how to log in there.
+/// The address of a Redis deployment, and the login.
 ///
-/// | URL | is |
+/// | URL | meaning |
 /// | --- | --- |
 /// | `redis://[user:password@]host[:port][/database]` | TCP; port 6379 and database 0 by default |
 /// | `rediss://…` | the same over TLS, if the client was built with it |
 /// | `redis+unix:///path/of/socket[?db=database&user=user&pass=password]` | a Unix socket |
-/// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master of that name, as the sentinels say; port 26379 by default |
+/// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master that these sentinels name; port 26379 by default |
 /// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
-/// | `redis-cluster://[user:password@]host[:port],…` | the cluster of which these are some nodes |
+/// | `redis-cluster://[user:password@]host[:port],…` | the cluster to which these nodes belong |
 /// | `rediss-cluster://…` | the same over TLS |
 /// | `redlock://[user:password@]host[:port],…[/database]` | a [quorum](lock_core::quorum) of these independent masters |
 /// | `redlocks://…` | the same over TLS |
@@ -48,38 +48,38 @@ pub const SCHEMES: [&str; 11] = [
 /// A password without a user is written `:password@`. Special characters in user and password are percent-encoded
 /// (`%40` for `@`, `%2F` for `/`).
 ///
-/// User and password of a `redis-sentinel://` are those of the master. Sentinels that want a login of their own get it by
+/// User and password in a `redis-sentinel://` URL are those of the master. The login for the sentinels themselves is
 /// `?sentinel_user=user&sentinel_pass=password`.
 ///
-/// A `redlock://` takes `?max_lease=30s`, the longest lease, which has to be the same on all clients (a whole number of `ms`,
-/// `s`, `m` or `h`; 30 s by default), and `&durable=true`, which [declares](lock_core::quorum::Member::durable) that no node
-/// ever loses an answered write.
+/// A `redlock://` URL accepts two options. `?max_lease=30s` sets the longest lease, which must be the same on all
+/// clients (a whole number of `ms`, `s`, `m` or `h`; 30 s by default). `&durable=true`
+/// [declares](lock_core::quorum::Member::durable) that no node ever loses a write that it has answered.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
-/// `&certificate=/client.pem&key=/client.key` shows a client certificate.
+/// `&certificate=/client.pem&key=/client.key` presents a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// The servers.
+    /// The deployment.
     pub topology: Topology,
     /// The login.
     pub credentials: Credentials,
-    /// The settings of TLS; without them the connections are not secured.
+    /// The TLS settings. Without them the connections are not encrypted.
     pub tls: Option<Tls>,
 }
 
 impl Address {
-    /// Reads a URL, and the PEM files that it names.
+    /// Parses a URL and reads the PEM files that it names.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl); the text says what to change and never has the
-    /// URL, which may have a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text says what to change. It never
+    /// contains the URL, which may hold a password.
     pub fn parse(url: &str) -> Result<Self, LockError> {
         parse(url)
     }
 }
 
 fn parse(text: &str) -> Result<Address, LockError> {
-    // The parser's own error may quote the text.
+    // The error of the URL parser may quote the text.
     if text.trim().is_empty() {
         return Err(refused("it is empty: write `redis://host:port`"));
     }
@@ -112,7 +112,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
     }
 }
 
-/// A URL with one host.
+/// Parses a URL with one host.
 fn single(text: &str) -> Result<Url, LockError> {
     let url = Url::parse(text).map_err(|_| {
         refused("it is no URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, `#` is `%23`)")
@@ -198,11 +198,11 @@ fn decoded(text: &str) -> Result<String, LockError> {
     Ok(text.map_err(|_| refused("what is percent-encoded in it is not UTF-8"))?.into_owned())
 }
 
-/// The values of the options that this scheme knows, in their order; others are refused, or a typing error would
-/// silently connect without what it asked for.
+/// Returns the values of the options that this scheme knows, in order. Others are refused, since a misspelt option
+/// would otherwise connect without the setting that it asks for.
 fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N], LockError> {
     let mut values = [const { None }; N];
-    // Percent-decoding alone: in the form encoding of web pages a `+` would become a blank.
+    // Only percent-decoding is applied: form decoding would turn a `+` into a blank.
     for option in url.query().unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let Some(at) = known.iter().position(|known| *known == name) else {

@@ -1,15 +1,15 @@
-//! What servers say of themselves: excerpts of their `INFO`, in the files of `info/`. Servers that were run gave all sections
-//! that are read here; of the others, only the section of the server was published.
+//! Checks against excerpts of real `INFO` replies, in the files of `info/`. Servers that were run gave all sections
+//! that are read here. For the others, only the server section was published.
 
 use super::*;
 
-/// The sections that are read here and that every version writes in the same words.
+/// The sections that every version writes in the same words.
 const OTHER_SECTIONS: &str = "\n# Memory\nmaxmemory:0\nmaxmemory_policy:noeviction\n\n# Replication\nrole:master\n\
     connected_slaves:0\n\n# Cluster\ncluster_enabled:0\n";
 
 const REDIS_6_2: &str = include_str!("info/redis-6.2.14.txt");
 
-/// Those that were run here, and then those that were not.
+/// Servers that were run, followed by those that were not.
 const RUN: [&str; 5] = [
     REDIS_6_2,
     include_str!("info/redis-7.0.15.txt"),
@@ -25,7 +25,7 @@ const NOT_RUN: [&str; 5] = [
     include_str!("info/valkey-9.0.0.txt"),
 ];
 
-/// The lines end as those of a server do.
+/// Returns the replies with the line ends of a server.
 fn servers() -> Vec<String> {
     let run = RUN.map(str::to_owned);
     let others = NOT_RUN.map(|server| server.to_owned() + OTHER_SECTIONS);

@@ -1,10 +1,10 @@
-//! A command as it is sent: a name and its arguments, all of them strings.
+//! A command: a name and its arguments, all of them strings.
 
 use std::{borrow::Cow, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
 ///
-/// Owned, since the clients keep their requests; the texts that are the same every time are not copied.
+/// It owns its words, since clients keep their requests. Constant texts are not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     name: &'static str,
@@ -28,9 +28,9 @@ impl Command {
         Self::new("CLUSTER", vec!["SLOTS".into()])
     }
 
-    /// Waits until so many replicas have what was written before, but no longer than this.
+    /// Waits at most this long until this many replicas have all earlier writes.
     pub(crate) fn wait(replicas: u32, within: Duration) -> Self {
-        // Zero would be for ever.
+        // 0 would mean forever.
         let millis = within.as_millis().max(1);
         Self::new("WAIT", vec![replicas.to_string().into(), millis.to_string().into()])
     }
@@ -43,19 +43,19 @@ impl Command {
         Self::new("INFO", Vec::new())
     }
 
-    /// One word, such as `EVALSHA`.
+    /// Returns the name of the command, one word such as `EVALSHA`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The words after the name.
+    /// Returns the words after the name.
     #[must_use]
     pub fn arguments(&self) -> &[Cow<'static, str>] {
         &self.arguments
     }
 
-    /// The arguments, to be sent without copying them.
+    /// Returns the arguments so that they can be sent without a copy.
     #[must_use]
     pub fn into_arguments(self) -> Vec<Cow<'static, str>> {
         self.arguments

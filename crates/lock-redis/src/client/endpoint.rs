@@ -2,28 +2,28 @@
 
 use std::{fmt, path::PathBuf};
 
-/// One server and a database of it.
+/// One server and one of its databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The server.
     pub server: Server,
-    /// The database to select; without one nothing is selected, which is database 0.
+    /// The database to select. `None` selects nothing, which leaves database 0.
     pub database: Option<u8>,
 }
 
 /// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Server {
-    /// A port of a host.
+    /// A host and a port.
     Tcp {
-        /// A name or an IP address, without brackets.
+        /// A host name or an IP address, without brackets.
         host: String,
         /// The port.
         port: u16,
     },
     /// A Unix socket.
     Unix {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
     },
 }
@@ -37,12 +37,12 @@ impl fmt::Display for Server {
     }
 }
 
-/// A user and a password. It is never printed.
+/// A user name and a password. They are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user; without one it is the default user.
+    /// The user name. `None` is the default user.
     pub username: Option<String>,
-    /// The password; without one there is no login.
+    /// The password. `None` means no login.
     pub password: Option<String>,
 }
 

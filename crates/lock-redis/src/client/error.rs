@@ -1,22 +1,22 @@
-//! Failures of a client. Their texts may quote a password, since servers do: they are printed only after this crate has taken
-//! the secrets out.
+//! Errors of a client. Their texts may quote a password, since servers do. They are printed only after this crate has
+//! removed the secrets.
 
 use std::fmt;
 
-/// A call failed.
+/// The failure of a call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError {
-    /// The command never left, for certain.
+    /// The command was certainly not sent.
     NotSent(String),
-    /// The server answered with this error, in its own words.
+    /// The server answered with this error message.
     Refused(String),
-    /// The command was sent, or perhaps it was, and no answer will come: it may have been carried out.
+    /// The command was or may have been sent, and no answer will come. It may have been executed.
     Lost(String),
-    /// An answer came that cannot be read.
+    /// The answer cannot be decoded.
     Unreadable(String),
 }
 
-/// The variant alone.
+/// Prints the variant only.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -28,45 +28,45 @@ impl fmt::Debug for CallError {
     }
 }
 
-/// A connection could not be made.
+/// The failure to open a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DialError {
     pub(crate) kind: DialErrorKind,
     pub(crate) message: String,
 }
 
-/// The reasons for which a connection could not be made.
+/// The reason why a connection could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DialErrorKind {
-    /// Nobody listens at the address.
+    /// Connection refused: nothing listens at the address.
     NobodyListens,
-    /// The address could not be reached, for another reason.
+    /// The address could not be reached for another reason.
     Unreachable,
-    /// The connection was closed before it was ready.
+    /// The connection closed before it was ready.
     Closed,
     /// The certificate of the server is not trusted.
     Certificate,
-    /// TLS failed otherwise.
+    /// TLS failed for another reason.
     Tls,
-    /// The server answered with an error: the message is the server's own.
+    /// The server answered with an error, which is the message.
     Refused,
-    /// The other side does not speak the protocol of Redis.
+    /// The peer does not speak the Redis protocol.
     NotRedis,
-    /// The client does not take the settings.
+    /// The client rejects the settings.
     Settings,
-    /// Nobody answered in time.
+    /// No answer came in time.
     TimedOut,
 }
 
 impl DialError {
-    /// An error with a message of the server, of the system or of the client library.
+    /// Creates an error with a message of the server, of the system or of the client library.
     #[must_use]
     pub fn new(kind: DialErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 }
 
-/// The kind alone.
+/// Prints the kind only.
 impl fmt::Debug for DialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DialError").field("kind", &self.kind).finish_non_exhaustive()

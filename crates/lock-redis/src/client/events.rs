@@ -1,13 +1,13 @@
-//! Reports of a connection that nobody asked for: messages, and its end.
+//! Events of a connection that are not replies: messages, and its end.
 
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 
-/// The receiver of the messages and of the end of a connection. Dropping it reports the end as well.
+/// A sink for the messages and the end of a connection. Dropping it reports the end as well.
 ///
-/// All methods return at once.
+/// No method blocks.
 pub struct Events {
-    /// The reason.
+    /// The reason for the end.
     end: Arc<SetOnce<String>>,
     listener: Option<Arc<dyn Listener>>,
 }
@@ -23,21 +23,21 @@ impl Events {
         Self { end, listener }
     }
 
-    /// A message came on a channel. Its content does not matter.
+    /// Reports a message on a channel. Its content does not matter.
     pub fn message(&self, channel: &str) {
         if let Some(listener) = &self.listener {
             listener.message(channel);
         }
     }
 
-    /// Messages were dropped, because they came faster than they were reported.
+    /// Reports that messages were dropped because they came faster than they were read.
     pub fn missed(&self) {
         if let Some(listener) = &self.listener {
             listener.missed();
         }
     }
 
-    /// The connection has ended, for this reason.
+    /// Reports that the connection has ended, and why.
     pub fn ended(self, reason: impl Into<String>) {
         let _ = self.end.set(reason.into());
     }

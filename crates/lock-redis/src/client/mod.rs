@@ -1,7 +1,7 @@
-//! The seam to a client library, for crates that implement it.
+//! The interface to a client library, for the crates that implement it.
 //!
-//! A [`Client`] dials one endpoint. The [`Connection`] that it makes is never repaired: when it ends, it stays ended, and
-//! this crate dials again by its own rules. A client knows no script, no retry, no back-off, no URL and no topology.
+//! A [`Client`] dials one endpoint. The [`Connection`] that it returns is never repaired: once it has ended, this
+//! crate dials again by its own rules. A client knows nothing of scripts, retries, back-off, URLs or topologies.
 
 mod command;
 mod endpoint;
@@ -22,29 +22,29 @@ pub use reply::Reply;
 pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
 
-/// A client library: makes connections to Redis.
+/// A client library, which opens connections to Redis.
 ///
-/// One value serves one backend for its whole life, and is shared by all its dials.
+/// One value serves one backend for its whole life and is shared by all dials.
 pub trait Client: Default + Send + Sync + 'static {
-    /// Its connections.
+    /// The type of its connections.
     type Connection: Connection;
 
-    /// The way to secure its connections, if it was built with one.
+    /// The way to secure its connections, if TLS was built in.
     const TLS: TlsSupport<Self>;
 
     /// Returns `true` if its connections are secured.
     fn is_secured(&self) -> bool;
 
-    /// Opens one connection, logs in, and selects the database. It does not try twice.
+    /// Opens one connection, logs in and selects the database. It tries only once.
     ///
-    /// The connection reports its messages and its end to `events`. It has no time limit of its own; this crate has one.
-    /// It reports everything on the current tokio runtime, and ends with it.
+    /// The connection reports its messages and its end to `events`, on the current tokio runtime, and ends with that
+    /// runtime. The dial needs no time limit of its own, since this crate sets one.
     ///
     /// # Errors
     /// [`DialError`]. Nothing is left open.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing open.
+    /// Dropping the future closes everything that was opened.
     fn dial(
         &self,
         endpoint: &Endpoint,
@@ -58,41 +58,42 @@ pub trait Client: Default + Send + Sync + 'static {
 pub enum PubSub {
     /// `SUBSCRIBE`.
     Plain,
-    /// `SSUBSCRIBE`, in a cluster since Redis 7: each channel belongs to a slot, so each is named by a command of its own.
+    /// `SSUBSCRIBE`, in a cluster since Redis 7. Each channel belongs to a slot and therefore needs a command of its
+    /// own.
     Sharded,
 }
 
-/// One connection to one server. It closes when it is dropped.
+/// A connection to one server. It closes when dropped.
 ///
-/// Any number of calls may be under way at once; they are sent in the order in which their futures are first polled.
-/// A call is sent at most once, at its first poll, and needs no runtime for that. Dropping its future does not disturb
-/// other calls; a request that was sent may still be carried out.
+/// Any number of calls may be under way at once. They are sent in the order in which their futures are first polled.
+/// A call is sent at most once, at its first poll, and needs no runtime for that. Dropping its future does not
+/// disturb other calls; a request that was already sent may still be executed.
 pub trait Connection: Send + Sync + 'static {
     /// Sends one command and returns its reply.
     ///
     /// # Errors
-    /// [`CallError`], which says whether the command may have been carried out. After [`CallError::Lost`] the connection
-    /// is not used any more.
+    /// [`CallError`], which says whether the command may have been executed. After [`CallError::Lost`] the connection
+    /// is no longer used.
     fn call(&self, command: Command) -> impl Future<Output = Result<Reply, CallError>> + Send;
 
-    /// Sends commands with no other command between them, and returns their replies in the same order. A command that the
-    /// server refuses has a [`Reply::Error`].
+    /// Sends commands with no other command between them and returns their replies in order. A command that the
+    /// server refuses yields a [`Reply::Error`].
     ///
     /// # Errors
-    /// As [`call`](Self::call), of all commands together.
+    /// As [`call`](Self::call), for all commands together.
     fn pipeline(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Reply>, CallError>> + Send;
 
-    /// Subscribes to channels. Returns when the server has acknowledged all of them.
+    /// Subscribes to channels, and returns once the server has acknowledged all of them.
     ///
     /// # Errors
-    /// As [`call`](Self::call). What was subscribed to is unknown then.
+    /// As [`call`](Self::call). The set of subscriptions is then unknown.
     fn subscribe(
         &self,
         kind: PubSub,
         channels: Vec<String>,
     ) -> impl Future<Output = Result<(), CallError>> + Send;
 
-    /// Ends subscriptions. Returns when the server has acknowledged it.
+    /// Ends subscriptions, and returns once the server has acknowledged it.
     ///
     /// # Errors
     /// As [`subscribe`](Self::subscribe).

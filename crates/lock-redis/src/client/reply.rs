@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use std::str;
 
-/// A reply, or a part of one.
+/// A reply or a part of one.
 ///
-/// RESP2 has no other types. A client that speaks RESP3 translates what has an equivalent here, and answers
-/// [`CallError::Unreadable`](super::CallError::Unreadable) to the rest: no script returns it.
+/// RESP2 has no other types. A client that speaks RESP3 translates the types that have an equivalent here. It answers
+/// [`CallError::Unreadable`](super::CallError::Unreadable) to the rest, which no script returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing.
+    /// The null reply.
     Nil,
     /// A number.
     Integer(i64),
@@ -17,13 +17,13 @@ pub enum Reply {
     Bytes(Bytes),
     /// An array.
     List(Vec<Reply>),
-    /// An error inside of an array. An error that is the whole reply is a
+    /// An error inside an array. An error that is the whole reply is a
     /// [`CallError::Refused`](super::CallError::Refused).
     Error(String),
 }
 
 impl Reply {
-    /// The text, if this is a string of UTF-8.
+    /// Returns the text, if this is a UTF-8 string.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Bytes(bytes) => str::from_utf8(bytes).ok(),
@@ -31,7 +31,7 @@ impl Reply {
         }
     }
 
-    /// The number, which a script also gives as text where it would not survive Lua's formatting.
+    /// Returns the number. Scripts also send numbers as text, where Lua's formatting would lose digits.
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),

@@ -1,4 +1,4 @@
-//! TLS by rustls on ring. Verification cannot be turned off.
+//! TLS through rustls with ring. Verification cannot be turned off.
 
 use super::Tls;
 use lock_core::backend::{Applied, BackendError, BackendErrorKind};
@@ -10,12 +10,12 @@ use rustls::{
 use rustls_native_certs::load_native_certs;
 use std::sync::Arc;
 
-/// Returns these settings for a client that uses rustls.
+/// Converts the settings for a client that uses rustls.
 ///
 /// # Errors
-/// [`BackendErrorKind::Misconfigured`] if a certificate or the key cannot be used, or if the system trusts no authority.
+/// [`BackendErrorKind::Misconfigured`] if a certificate or the key is unusable, or if the system trusts no authority.
 pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
-    // The provider is named: a process-wide default would depend on what else is linked.
+    // The provider is explicit, because a process-wide default would depend on the other linked crates.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| refused("the TLS versions are not usable", error))?
@@ -41,7 +41,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
                 roots.add(certificate).map_err(|error| refused("the authority is not usable", error))?;
             }
         }
-        // Some systems list a certificate or two that cannot be read; the rest will do.
+        // Some systems list a few unreadable certificates; the rest are enough.
         None => drop(roots.add_parsable_certificates(load_native_certs().certs)),
     }
     match roots.is_empty() {

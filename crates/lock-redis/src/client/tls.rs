@@ -1,11 +1,11 @@
-//! Settings of TLS: the trusted authorities, and the certificate to show. The client acts on them.
+//! TLS settings: the trusted authorities and the client certificate. The client library acts on them.
 
 use lock_core::backend::BackendError;
 use std::fmt;
 
-/// Settings of a `rediss://` connection: the trusted authorities, and the certificate to show.
+/// TLS settings of a `rediss://` connection: the trusted authorities and the client certificate.
 ///
-/// The server's certificate is always verified, against its chain, its name and its dates.
+/// The server's certificate is always verified: its chain, its name and its dates.
 #[derive(Clone, PartialEq, Eq)]
 #[must_use]
 pub struct Tls {
@@ -23,29 +23,29 @@ pub struct ClientCertificate {
 }
 
 impl Tls {
-    /// Trusts the authorities that the operating system trusts.
+    /// Trusts the authorities of the operating system.
     pub fn system() -> Self {
         Self { authority: None, client: None }
     }
 
-    /// Trusts the authorities of this PEM text, and no others.
+    /// Trusts only the authorities in this PEM text.
     pub fn authority(pem: impl Into<Vec<u8>>) -> Self {
         Self { authority: Some(pem.into()), client: None }
     }
 
-    /// Shows a client certificate (with its chain) and its private key, both as PEM text.
+    /// Presents a client certificate (with its chain) and its private key, both as PEM text.
     pub fn client_certificate(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.client = Some(ClientCertificate { certificate: certificate.into(), key: key.into() });
         self
     }
 
-    /// The PEM text of the authorities that are trusted; without one, those of the system are.
+    /// Returns the PEM text of the trusted authorities. `None` means those of the system.
     #[must_use]
     pub fn trusted(&self) -> Option<&[u8]> {
         self.authority.as_deref()
     }
 
-    /// The certificate to show to the server.
+    /// Returns the client certificate.
     #[must_use]
     pub fn shown(&self) -> Option<&ClientCertificate> {
         self.client.as_ref()
@@ -54,7 +54,7 @@ impl Tls {
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the key.
+        // The key is never printed.
         let (authority, client) = (self.authority.is_some(), self.client.is_some());
         f.debug_struct("Tls").field("own_authority", &authority).field("client_certificate", &client).finish()
     }
@@ -66,12 +66,11 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// The way to secure the connections of a client, if it was built with one.
+/// The way to secure the connections of a client, if TLS was built in.
 #[derive(Debug, Clone, Copy)]
 pub enum TlsSupport<C> {
-    /// It can. The function makes all later dials secure; it reads certificates and connects to nothing.
+    /// TLS is available. The function secures all later dials; it reads certificates and connects to nothing.
     BuiltIn(fn(&mut C, &Tls) -> Result<(), BackendError>),
-    /// It cannot, until the feature of this name of this crate is turned on, for example
-    /// "the feature `tls` of lock-fred".
+    /// TLS is missing. The text names the feature that adds it, for example "the feature `tls` of lock-fred".
     Missing(&'static str),
 }

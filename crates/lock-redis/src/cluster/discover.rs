@@ -1,4 +1,4 @@
-//! Who serves which slots: by the addresses that the program gave, and later by the nodes themselves.
+//! Discovery of the slots: from the addresses that the program gave, and later from the nodes themselves.
 
 use super::{Cluster, Settings, slots::View};
 use crate::{
@@ -15,12 +15,12 @@ use lock_core::backend::{BackendError, ProcessId};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::SetOnce, time::timeout};
 
-/// The nodes that are asked at once, at most.
+/// The maximum number of nodes that are asked at once.
 const ASKED: usize = 7;
 /// The time limit of their answers.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Asks the addresses that the program gave: the first one that knows the slots will do.
+/// Asks the addresses that the program gave. The first one that knows the slots is enough.
 pub(super) async fn by_seeds<C: Client>(settings: &Settings<C>) -> Result<View, BackendError> {
     let mut answers: FuturesUnordered<_> = settings.seeds.iter().map(|seed| ask(settings, seed)).collect();
     let mut errors = Vec::new();
@@ -39,7 +39,7 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
     let question = async {
         let events = Events::new(Arc::new(SetOnce::new()), None);
         let endpoint = Endpoint { server: seed.clone(), database: None };
-        // On the heap, since it may be large.
+        // Boxed, since the future may be large.
         let dial = Box::pin(settings.client.dial(&endpoint, &settings.credentials, events));
         let connection = dial.await.map_err(|error| failed(&secrets.hide_in_dial(error)))?;
         let reply = connection.call(Command::cluster_slots()).await;
@@ -54,8 +54,8 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
     timeout(settings.limit, question).await.map_err(|_| silent())?
 }
 
-/// Asks some nodes, and returns what more than half of those that answer agree on. So a node that was away for a while, and
-/// has not heard of its successor yet, does not lead back to itself.
+/// Asks some nodes and returns the view that more than half of the answers share. A node that was away for a while
+/// and does not know its successor yet therefore cannot lead back to itself.
 pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
     let nodes = cluster.nodes();
     let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);
@@ -72,7 +72,7 @@ pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
 }
 
 impl View {
-    /// The masters, each once.
+    /// Returns the masters, each once.
     pub(super) fn servers(&self) -> impl Iterator<Item = &Server> {
         let mut servers: Vec<_> = self.ranges().map(|(_, server)| server).collect();
         servers.sort();
@@ -80,7 +80,7 @@ impl View {
         servers.into_iter()
     }
 
-    /// Keys that nobody has, in a slot of this server.
+    /// Returns keys that no lock uses, in a slot of this server.
     pub(super) fn reserved_name(&self, server: &Server) -> Keys {
         loop {
             let keys = Keys::reserved(&format!("check:{}", ProcessId::random()));

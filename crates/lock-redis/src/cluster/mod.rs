@@ -1,17 +1,17 @@
-//! A cluster: each node has a connection for requests, one for wake-ups, a pipeline and a clock of its own; the slot of a name
-//! says which node serves it.
+//! Redis Cluster. Each node has a request connection, a wake-up connection, a pipeline and a clock of its own. The
+//! slot of a name determines its node.
 //!
 //! ```text
 //!   operation ─▶ slot ─▶ node ─▶ its pipeline ─▶ answered
 //!                         ▲          │ MOVED, ASK, TRYAGAIN
 //!                         └── redirected operations, each by itself
 //!
-//!   MOVED, a lost connection, 10 s ─▶ look at the slots ─▶ names whose slot moved are watched at their new node
+//!   MOVED, a lost connection, 10 s ─▶ read the slots ─▶ subscribe to names whose slot moved at their new node
 //! ```
 //!
-//! A redirection is a refusal: nothing was done, so the operation is sent again while its caller waits, and no hold ends by
-//! it. `CLUSTERDOWN` is an error like that of a lost connection, since a client library may answer all requests under way
-//! with it: the lock repeats what may be repeated.
+//! A redirected operation was not executed, so it is sent again while its caller waits, and no hold ends because of
+//! it. `CLUSTERDOWN` is treated like a lost connection, since a client library may answer all requests under way with
+//! it. The lock repeats what is safe to repeat.
 
 mod discover;
 mod node;
@@ -59,12 +59,12 @@ pub(crate) struct Settings<C> {
     pub(crate) client: Arc<C>,
     pub(crate) seeds: Vec<Server>,
     pub(crate) credentials: Credentials,
-    /// For each dial.
+    /// The time limit of each dial.
     pub(crate) limit: Duration,
     pub(crate) retention: Option<Duration>,
 }
 
-/// A cluster, as the backend knows it. Its task ends when this is dropped.
+/// The handle of a cluster. Dropping it ends the task of the cluster.
 pub(crate) struct ClusterHandle<C: Client> {
     cluster: Arc<Cluster<C>>,
     task: JoinHandle<()>,
@@ -75,15 +75,15 @@ pub(crate) struct Cluster<C: Client> {
     settings: Settings<C>,
     pubsub: PubSub,
     routes: Mutex<Routes<C>>,
-    /// Somebody wants a look at the slots.
+    /// Notified to have the slots read again.
     look: Arc<Notify>,
     redirected: mpsc::UnboundedSender<Redirected>,
-    /// This cluster, for its nodes.
+    /// A reference to itself, for its nodes.
     me: Weak<Self>,
 }
 
 impl<C: Client> ClusterHandle<C> {
-    /// Finds the nodes, connects to all masters, and checks each of them.
+    /// Finds the nodes, connects to all masters and checks each of them.
     pub(crate) async fn connect(settings: Settings<C>) -> Result<(Self, Vec<ConnectWarning>), BackendError> {
         let view = discover::by_seeds(&settings).await?;
         let look = Arc::new(Notify::new());
@@ -138,7 +138,7 @@ impl<C: Client> Drop for ClusterHandle<C> {
 }
 
 impl<C: Client> Cluster<C> {
-    /// Takes an operation over. It is answered later, never in this call.
+    /// Accepts an operation. It is answered later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         let slot = slot(&operation);
         match self.owner(slot) {
@@ -147,15 +147,15 @@ impl<C: Client> Cluster<C> {
         }
     }
 
-    /// Takes over an operation that a node does not serve.
+    /// Accepts an operation that a node does not serve.
     pub(crate) fn redirect(&self, redirected: Redirected) {
-        // The task is gone only together with the runtime.
+        // The task ends only together with the runtime.
         if let Err(refused) = self.redirected.send(redirected) {
             fail_elsewhere(refused.0.operation);
         }
     }
 
-    /// Runs a script at the node of its keys.
+    /// Runs a script on the node of its keys.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -165,17 +165,17 @@ impl<C: Client> Cluster<C> {
         redirect::run(self, script, keys, arguments).await
     }
 
-    /// The clock of the node that serves a key.
+    /// Returns the time of the node that serves a key.
     pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
         self.owner(slot_of(key))?.shared.clock.now()
     }
 
-    /// Whether every node that serves slots is connected.
+    /// Returns whether every node that serves slots is connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.nodes().iter().all(|node| node.shared.connection.is_up())
     }
 
-    /// Asks every node that serves slots for a sign of life.
+    /// Pings every node that serves slots.
     pub(crate) async fn ping(&self) -> Result<(), RequestError> {
         let nodes = self.nodes();
         try_join_all(nodes.iter().map(|node| node.shared.connection.ping("ping"))).await.map(drop)
@@ -185,7 +185,7 @@ impl<C: Client> Cluster<C> {
         self.pubsub
     }
 
-    /// Wants a look at the slots.
+    /// Requests that the slots be read again.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }
@@ -194,7 +194,7 @@ impl<C: Client> Cluster<C> {
         lock(&self.routes).attach(listener)
     }
 
-    /// Returns when the node of the name has acknowledged the subscription.
+    /// Subscribes, and returns once the node of the name has acknowledged it.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let begun = lock(&self.routes).watch(subscriber, &name);
         let Some((node, acknowledgement)) = begun? else {
@@ -203,7 +203,7 @@ impl<C: Client> Cluster<C> {
         node.shared.subscriptions.changed();
         let answer = acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()));
         if answer.is_err() {
-            // The name may have got another node meanwhile.
+            // The name may have moved to another node meanwhile.
             self.unwatch(subscriber, &name);
         }
         answer
@@ -217,17 +217,17 @@ impl<C: Client> Cluster<C> {
         lock(&self.routes).owner(slot)
     }
 
-    /// The nodes that serve slots.
+    /// Returns the nodes that serve slots.
     fn nodes(&self) -> Vec<Arc<Node<C>>> {
         lock(&self.routes).owners()
     }
 
-    /// The node at this address, which is connected to from now on if it is a new one.
+    /// Returns the node at this address, and connects to it if it is new.
     fn node(&self, server: &Server) -> Arc<Node<C>> {
         lock(&self.routes).node(server, || self.begin(server.clone()))
     }
 
-    /// A node said that another one serves the slot.
+    /// Records that another node serves the slot, as a node reported.
     fn moved(&self, slot: u16, server: &Server) -> Arc<Node<C>> {
         let node = self.node(server);
         let changed = lock(&self.routes).assign(slot, &node);
@@ -236,16 +236,16 @@ impl<C: Client> Cluster<C> {
         node
     }
 
-    /// The majority of the nodes agrees on this.
+    /// Adopts the view that the majority of the nodes share.
     fn adopt(&self, view: &View) {
         let nodes: Vec<_> = view.ranges().map(|(slots, server)| (slots, self.node(server))).collect();
         let (changed, retired) = lock(&self.routes).adopt(&nodes);
         changed.iter().for_each(|node| node.shared.subscriptions.changed());
-        // Without the mutex: their tasks end here.
+        // Dropped outside the mutex, since their tasks end here.
         drop(retired);
     }
 
-    /// A node that is connected to from now on.
+    /// Creates a node and starts connecting to it.
     fn begin(&self, server: Server) -> Node<C> {
         let dialer = Arc::new(self.settings.dialer(&server, &self.look));
         let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
@@ -259,7 +259,7 @@ impl<C: Client> Cluster<C> {
     }
 }
 
-/// A check of a node, which takes no longer than a dial.
+/// Runs a check of a node within the time limit of a dial.
 async fn limited<C: Client, T>(
     dialer: &Dialer<C>,
     connection: &ManagedConnection<C>,

@@ -16,18 +16,18 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A node: connections, pipeline and clock of its own.
+/// A node with its own connections, pipeline and clock.
 pub(crate) struct Node<C: Client> {
     pub(super) server: Server,
     pub(crate) shared: Arc<Shared<C>>,
     pub(super) pipeline: RequestPipeline<C>,
-    /// The numbers that its subscriptions gave to the subscribers of the cluster.
+    /// Maps the subscriber ids of the cluster to those of this node's subscriptions.
     pub(super) subscribers: Mutex<HashMap<SubscriberId, SubscriberId>>,
-    /// Since when it serves no slot.
+    /// The moment since which it has served no slot.
     pub(super) unused_since: Mutex<Option<Instant>>,
 }
 
-/// Of a node, the cluster to which it belongs.
+/// The membership of a node in its cluster.
 pub(crate) struct Membership<C: Client> {
     pub(crate) cluster: Weak<Cluster<C>>,
     /// The node.
@@ -58,7 +58,7 @@ impl<C: Client> Node<C> {
         crate::sync::lock(&self.subscribers).remove(&subscriber);
     }
 
-    /// Its own number of a subscriber.
+    /// Returns the id of a subscriber on this node.
     pub(super) fn own(&self, subscriber: SubscriberId) -> Option<SubscriberId> {
         crate::sync::lock(&self.subscribers).get(&subscriber).copied()
     }

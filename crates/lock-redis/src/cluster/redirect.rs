@@ -1,4 +1,4 @@
-//! Requests that a node does not serve: they go on to the node that does, while somebody waits for them.
+//! Redirections: operations that a node does not serve move on to the node that does, while their caller waits.
 
 use super::{
     Cluster,
@@ -18,26 +18,26 @@ use lock_core::backend::Operation;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// Between two attempts while the nodes do not agree, or the keys of a slot are at two nodes.
+/// The pause between two attempts while the nodes disagree or the keys of a slot are on two nodes.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
-/// The redirections that are followed at once: two nodes that name each other are not asked without a pause.
+/// The number of redirections followed without a pause. Two nodes that name each other are not asked in a tight loop.
 const AT_ONCE: usize = 2;
-/// The time limit of requests that nobody else limits.
+/// The time limit of requests without a limit of their own.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An operation, and the answer of the node that does not serve it.
+/// An operation and the redirection that a node answered.
 pub(crate) struct Redirected {
     pub(crate) operation: Operation,
     pub(crate) redirection: Redirection,
-    /// The node, if one was asked.
+    /// The node that answered, if one was asked.
     pub(crate) by: Option<Server>,
 }
 
-/// Sends an operation to the nodes that it is redirected to, until one serves it or nobody waits for it any more.
+/// Sends an operation to the nodes that it is redirected to, until one serves it or nobody waits for it.
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
     let Redirected { operation, mut redirection, mut by } = redirected;
     let (slot, begin) = (slot(&operation), Instant::now());
-    // If this is dropped, it is answered as unknown.
+    // Dropping this answers the operation with an unknown outcome.
     let mut operations = Operations::new(vec![operation]);
     for followed in 0.. {
         let next = cluster.next(slot, &redirection, by.as_ref(), followed).await;
@@ -63,7 +63,7 @@ pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirect
     }
 }
 
-/// Runs a script at the node of its keys, and follows redirections for a while.
+/// Runs a script on the node of its keys, and follows redirections until the time limit.
 pub(super) async fn run<C: Client>(
     cluster: &Cluster<C>,
     script: &'static Script,
@@ -93,7 +93,7 @@ pub(super) async fn run<C: Client>(
 }
 
 impl<C: Client> Cluster<C> {
-    /// The node to ask next, after a pause where that makes sense.
+    /// Returns the node to ask next, after a pause if needed.
     async fn next(
         &self,
         slot: u16,

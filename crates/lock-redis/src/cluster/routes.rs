@@ -1,4 +1,4 @@
-//! Which node serves which slot, and who watches which name: data, which changes under one mutex.
+//! The mapping of slots to nodes and the subscriptions: plain data under one mutex.
 
 use super::{
     node::Node,
@@ -21,19 +21,19 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A node that serves no slot any more is kept for that long: operations may still be under way there.
+/// The time for which a node without slots is kept, since operations may still be under way there.
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// Some of the nodes.
 type Nodes<C> = Vec<Arc<Node<C>>>;
 
-/// The node that was asked for a channel, and its answer to come.
+/// The node that was asked for a channel, and its pending acknowledgement.
 pub(super) type BegunWatch<C> = (Arc<Node<C>>, Acknowledgement);
 
 pub(super) struct Routes<C: Client> {
-    /// By slot.
+    /// The owners, indexed by slot.
     owners: Vec<Option<Arc<Node<C>>>>,
-    /// All of them, also those without a slot.
+    /// All nodes, including those without a slot.
     nodes: Vec<Arc<Node<C>>>,
     listeners: HashMap<SubscriberId, Weak<dyn WakeListener>>,
     next_subscriber: u64,
@@ -61,14 +61,14 @@ impl<C: Client> Routes<C> {
         self.owners[usize::from(slot)].clone()
     }
 
-    /// The nodes that serve slots.
+    /// Returns the nodes that serve slots.
     pub(super) fn owners(&self) -> Vec<Arc<Node<C>>> {
         let serves =
             |node: &&Arc<Node<C>>| self.owners.iter().flatten().any(|owner| Arc::ptr_eq(owner, node));
         self.nodes.iter().filter(serves).cloned().collect()
     }
 
-    /// The node at this address, or a new one.
+    /// Returns the node at this address, creating it if it is unknown.
     pub(super) fn node(&mut self, server: &Server, begin: impl FnOnce() -> Node<C>) -> Arc<Node<C>> {
         if let Some(node) = self.nodes.iter().find(|node| node.server == *server) {
             return node.clone();
@@ -81,13 +81,13 @@ impl<C: Client> Routes<C> {
         node
     }
 
-    /// Gives one slot to a node. Returns the nodes whose subscriptions have changed.
+    /// Assigns one slot to a node. Returns the nodes whose subscriptions have changed.
     pub(super) fn assign(&mut self, slot: u16, node: &Arc<Node<C>>) -> Vec<Arc<Node<C>>> {
         self.change(&[(slot..=slot, node.clone())])
     }
 
-    /// Gives the slots to these nodes; the others keep theirs. Returns the nodes whose subscriptions have changed, and those
-    /// that have been without a slot for long.
+    /// Assigns the slots of a view; other slots keep their nodes. Returns the nodes whose subscriptions have changed,
+    /// and those that have been without a slot for long.
     pub(super) fn adopt(&mut self, view: &[(RangeInclusive<u16>, Arc<Node<C>>)]) -> (Nodes<C>, Nodes<C>) {
         let changed = self.change(view);
         let owners = self.owners();
@@ -149,7 +149,7 @@ impl<C: Client> Routes<C> {
         subscriber
     }
 
-    /// Begins to watch a name at its node, if it has one.
+    /// Begins to subscribe to a name at its node, if it has one.
     pub(super) fn watch(
         &mut self,
         subscriber: SubscriberId,

@@ -1,17 +1,17 @@
-//! The slots of a cluster: of a key, and who serves which.
+//! The slots of a cluster: the slot of a key, and the servers of the slots.
 
 use crate::client::{Reply, Server};
 use std::ops::RangeInclusive;
 
-/// The number of slots of every cluster.
+/// The number of slots in every cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// The slot of a key: by its hash tag if it has one.
+/// Returns the slot of a key, computed from its hash tag if it has one.
 pub(crate) fn slot_of(key: &str) -> u16 {
     crc16(tag(key).as_bytes()) % SLOTS
 }
 
-/// The part of a key that decides: between its first `{` and the next `}`, unless that is empty.
+/// Returns the part of a key that determines its slot: between its first `{` and the next `}`, unless that is empty.
 fn tag(key: &str) -> &str {
     match key.split_once('{').and_then(|(_, rest)| rest.split_once('}')) {
         Some((tag, _)) if !tag.is_empty() => tag,
@@ -19,7 +19,7 @@ fn tag(key: &str) -> &str {
     }
 }
 
-/// CRC-16/XMODEM, bit by bit: keys are short.
+/// Computes CRC-16/XMODEM bit by bit, since keys are short.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc: u16, _| match crc & 0x8000 {
@@ -29,13 +29,13 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Who serves which slots, as one node sees it.
+/// The servers of all slots, as one node sees them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View(Vec<(RangeInclusive<u16>, Server)>);
 
 impl View {
-    /// Reads the reply to `CLUSTER SLOTS` of the node `asked`. A node that does not know its own address is the one that was
-    /// asked.
+    /// Reads the reply of the node `asked` to `CLUSTER SLOTS`. A node that does not know its own address is replaced
+    /// by `asked`.
     pub(crate) fn read(reply: &Reply, asked: &Server) -> Option<Self> {
         let Reply::List(ranges) = reply else { return None };
         let mut view = ranges.iter().map(|range| Self::range(range, asked)).collect::<Option<Vec<_>>>()?;
@@ -43,7 +43,7 @@ impl View {
         Some(Self(view))
     }
 
-    /// First slot, last slot, master, replicas.
+    /// Reads one entry: first slot, last slot, master, replicas.
     fn range(range: &Reply, asked: &Server) -> Option<(RangeInclusive<u16>, Server)> {
         let Reply::List(parts) = range else { return None };
         let [first, last, Reply::List(master), ..] = &parts[..] else { return None };
@@ -62,7 +62,8 @@ impl View {
     }
 }
 
-/// A server as a node of the cluster names it: without a host, or with a `?` for it, it is on the host of that node.
+/// Returns a server as a node of the cluster names it. Without a host, or with `?` as the host, it is on that node's
+/// host.
 fn named(host: &str, port: u16, by: &Server) -> Server {
     match (host, by) {
         ("" | "?", Server::Tcp { host, .. }) => Server::Tcp { host: host.clone(), port },
@@ -70,19 +71,19 @@ fn named(host: &str, port: u16, by: &Server) -> Server {
     }
 }
 
-/// A node does not serve a key, and says who does.
+/// A reply of a node that does not serve a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirection {
     /// The slot belongs to another node.
     Moved { slot: u16, host: String, port: u16 },
-    /// The key was moved already, the rest of its slot was not.
+    /// The key has already moved, but not all of its slot.
     Ask { host: String, port: u16 },
-    /// The keys of the request are at two nodes for now.
+    /// The keys of the request are currently on two nodes.
     TryAgain,
 }
 
 impl Redirection {
-    /// Reads the error of a server.
+    /// Reads the error of a server. Returns `None` if it is not a redirection.
     pub(crate) fn read(error: &str) -> Option<Self> {
         let mut words = error.split_whitespace();
         let kind = words.next()?;
@@ -99,7 +100,7 @@ impl Redirection {
         }
     }
 
-    /// The server that it names. `by` is the server that answered.
+    /// Returns the server that it names. `by` is the server that answered.
     pub(crate) fn server(&self, by: &Server) -> Option<Server> {
         match self {
             Self::Moved { host, port, .. } | Self::Ask { host, port } => Some(named(host, *port, by)),
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // As `CLUSTER KEYSLOT` answers.
+        // Expected values are from `CLUSTER KEYSLOT`.
         for (key, slot) in [
             ("123456789", 12_739),
             ("foo", 12_182),

@@ -1,4 +1,4 @@
-//! The task of a cluster: it looks at the slots, and carries the operations that were redirected.
+//! The task of a cluster, which reads the slots and carries redirected operations.
 
 use super::{
     Cluster, discover,
@@ -9,9 +9,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
-/// Between two looks without a reason, at most.
+/// The maximum time between two reads of the slots.
 const LOOK: Duration = Duration::from_secs(10);
-/// Between two looks in any case, at most: a cluster that fails over is looked at that often.
+/// The minimum time between two reads. A cluster that is failing over is read this often.
 const SOON: Duration = Duration::from_millis(200);
 
 pub(super) async fn run<C: Client>(
@@ -33,7 +33,7 @@ pub(super) async fn run<C: Client>(
     }
 }
 
-/// Looks at the slots for ever.
+/// Reads the slots repeatedly, forever.
 async fn looks<C: Client>(cluster: &Cluster<C>) {
     loop {
         let is_well = match discover::by_nodes(cluster).await {

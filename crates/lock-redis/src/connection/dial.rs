@@ -1,4 +1,4 @@
-//! One dial: with the settings of the backend, and within its time limit.
+//! A single dial with the settings of the backend, within its time limit.
 
 use super::{Dialled, answered};
 use crate::{
@@ -21,25 +21,25 @@ pub(crate) struct Dialer<C> {
     pub(crate) client: Arc<C>,
     pub(crate) target: Target<C>,
     pub(crate) credentials: Credentials,
-    /// For each dial.
+    /// The time limit of each dial.
     pub(crate) limit: Duration,
-    /// Told when a connection was lost.
+    /// Notified when a connection is lost.
     pub(crate) lost: Option<Arc<Notify>>,
 }
 
-/// The server to dial, which may be another one every time.
+/// The server to dial. It may be a different one each time.
 pub(crate) enum Target<C> {
-    /// Always this one.
+    /// Always this server.
     Fixed(Endpoint),
-    /// The master of these sentinels.
+    /// The master that these sentinels name.
     Master(Arc<Sentinels<C>>),
     /// One of these sentinels.
     AnySentinel(Arc<Sentinels<C>>),
 }
 
-/// The use of a connection.
+/// The purpose of a connection.
 pub(crate) enum Purpose {
-    /// Requests. Pings keep it alive while it is quiet.
+    /// Requests. Pings keep the connection alive while it is quiet.
     Requests,
     /// Messages for this listener. The task that subscribes also sends the pings.
     Messages(Arc<dyn Listener>),
@@ -66,7 +66,7 @@ impl<C: Client> Dialer<C> {
                 Target::Fixed(_) | Target::AnySentinel(_) => pending().await,
             }
         };
-        // On the heap, since it may be large: a program that connects to many servers at once has room for it.
+        // Boxed, since the future may be large and a program may connect to many servers at once.
         let dial = timeout_at(until, Box::pin(dial));
         let dialled = tokio::select! {
             biased;
@@ -88,7 +88,7 @@ impl<C: Client> Dialer<C> {
         Ok(dialled)
     }
 
-    /// Nobody answered within the limit.
+    /// Returns the error of a dial without an answer within the limit.
     pub(crate) fn nobody_answers(&self, server: Option<&Server>) -> BackendError {
         match (server, &self.target) {
             (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
@@ -102,7 +102,7 @@ impl<C: Client> Dialer<C> {
     }
 }
 
-/// What the sentinels say may be old.
+/// Checks that the server is a master, since the answer of the sentinels may be out of date.
 async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
     match answered("info", dialled.call(question)).await {
@@ -110,14 +110,14 @@ async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result
             "slave" => Err(error::not_promoted(&dialled.server)),
             _ => Ok(()),
         },
-        // It refuses every write if it is a replica.
+        // `INFO` is denied. If the server is a replica, it refuses every write anyway.
         Err(error) if error.kind() == BackendErrorKind::Denied => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 impl DialError {
-    /// Nobody answered within this time.
+    /// Creates the error for no answer within this time.
     pub(crate) fn silent(limit: Duration) -> Self {
         Self::new(DialErrorKind::TimedOut, format!("no answer within {limit:?}"))
     }

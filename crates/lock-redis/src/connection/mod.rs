@@ -1,5 +1,5 @@
-//! The connection to one server over time: requests go to the one that stands, and another is dialled when it has ended or is
-//! of no further use.
+//! A connection that is kept up over time: requests use the current connection, and a new one is dialled when it has
+//! ended or become useless.
 
 mod dial;
 mod supervisor;
@@ -21,54 +21,54 @@ use tokio::{
     time::timeout,
 };
 
-/// The time that a request waits for a connection that is being dialled.
+/// The time for which a request waits for a connection that is being dialled.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// A request that is not answered for that long fails while others are answered: the backstop behind the operation timeouts
-/// of the locks.
+/// The time after which a request fails if it alone gets no answer while others do. It backs up the operation
+/// timeouts of the locks.
 pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
 ///
-/// The task that dials ends when this is dropped.
+/// Dropping it ends the dialling task.
 pub(crate) struct ManagedConnection<C: Client> {
     current: watch::Receiver<Current<C>>,
     supervisor: JoinHandle<()>,
 }
 
-/// The connection that stands, if there is one.
+/// The current connection, if there is one.
 pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
 
 /// One connection, from its dial to its end.
 pub(crate) struct Dialled<T> {
     connection: T,
     liveness: Liveness,
-    /// Set when it has ended, to the reason.
+    /// The reason for the end, set once it has ended.
     end: Arc<SetOnce<String>>,
-    /// Set when another connection is needed although this one stands.
+    /// Set when this connection has to be replaced although it is still open.
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
     pub(crate) server: Server,
-    /// Set once the server was accepted as a node of a quorum.
+    /// Set once the server is accepted as a node of a quorum.
     pub(crate) accepted: OnceCell<AcceptedNode>,
 }
 
 /// A server that was accepted as a node of a quorum.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AcceptedNode {
-    /// The run of the server: another one after each restart.
+    /// The run id of the server, which changes with each restart.
     pub(crate) run_id: String,
-    /// Whether it writes an append-only file, without which a crash loses data.
+    /// `true` if it writes an append-only file. Without one, a crash loses data.
     pub(crate) appends: bool,
 }
 
-/// What goes with a command.
+/// The way in which a command is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Plain,
-    /// `ASKING` before it: the node serves a slot that it does not have yet, since another node said so.
+    /// `ASKING` precedes it: another node said that this node serves the slot, which it does not own yet.
     Asking,
-    /// `WAIT` behind it: so many replicas shall have the write in this time.
+    /// `WAIT` follows it, for this many replicas within this time.
     Acknowledged {
         replicas: u32,
         within: Duration,
@@ -78,29 +78,29 @@ pub(crate) enum Delivery {
 /// The reply to a command.
 pub(crate) struct Delivered {
     pub(crate) reply: Reply,
-    /// Whether as many replicas have it as were asked for.
+    /// `true` if as many replicas acknowledged it as were required.
     pub(crate) is_acknowledged: bool,
 }
 
-/// Why a connection that stands is of no further use.
+/// The reason why an open connection has to be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplaceReason {
     /// The server has become a replica.
     ReadOnly,
-    /// The sentinels have another master.
+    /// The sentinels name another master.
     NotMaster,
-    /// A subscription failed, and what else comes may be taken for the answer to another.
+    /// A subscription failed, and later replies might be attributed to the wrong request.
     SubscriptionFailed,
 }
 
 impl<C: Client> ManagedConnection<C> {
-    /// Dials. Everything that carries the connection runs on the current runtime.
+    /// Dials a connection. Everything that it needs runs on the current runtime.
     pub(crate) async fn open(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Result<Self, BackendError> {
         let first = dialer.dial(&purpose).await?;
         Ok(Self::run(dialer, purpose, Some(Arc::new(first))))
     }
 
-    /// Begins without a connection, and dials until there is one.
+    /// Starts without a connection, and dials until there is one.
     pub(crate) fn begin(dialer: Arc<Dialer<C>>, purpose: Purpose) -> Self {
         Self::run(dialer, purpose, None)
     }
@@ -111,13 +111,13 @@ impl<C: Client> ManagedConnection<C> {
         Self { current, supervisor: tokio::spawn(supervisor.run(first)) }
     }
 
-    /// Sends one command, which is sent at most once, and not at all while there is no connection.
+    /// Sends one command at most once. Without a connection it fails and is not sent.
     pub(crate) async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
         let dialled = self.connected(what).await?;
         answered(what, dialled.call(command)).await
     }
 
-    /// Subscribes and unsubscribes. Returns when the server has acknowledged both.
+    /// Subscribes and unsubscribes, and returns once the server has acknowledged both.
     pub(crate) async fn subscribe(
         &self,
         kind: PubSub,
@@ -146,26 +146,26 @@ impl<C: Client> ManagedConnection<C> {
         answered("subscribe", dialled.answer(request)).await
     }
 
-    /// Asks for a sign of life.
+    /// Pings the server.
     pub(crate) async fn ping(&self, what: &str) -> Result<(), RequestError> {
         self.call(what, Command::ping()).await.map(drop)
     }
 
-    /// Asks for another connection, if one stands.
+    /// Replaces the current connection, if there is one.
     pub(crate) fn replace(&self, reason: ReplaceReason) {
         if let Some(dialled) = &*self.current.borrow() {
             let _ = dialled.replaced.set(reason);
         }
     }
 
-    /// Asks for another connection, if the one that stands leads to another server.
+    /// Replaces the current connection if it leads to another server.
     pub(crate) fn follow(&self, master: &Server) {
         if let Some(dialled) = self.standing().filter(|dialled| dialled.server != *master) {
             let _ = dialled.replaced.set(ReplaceReason::NotMaster);
         }
     }
 
-    /// The server of the connection that stands.
+    /// Returns the server of the current connection.
     pub(crate) fn server(&self) -> Option<Server> {
         self.current.borrow().as_ref().map(|dialled| dialled.server.clone())
     }
@@ -174,17 +174,17 @@ impl<C: Client> ManagedConnection<C> {
         self.current.borrow().is_some()
     }
 
-    /// Changes with each end of a connection and with each new one.
+    /// Returns a receiver that changes with each end of a connection and with each new one.
     pub(crate) fn changes(&self) -> watch::Receiver<Current<C>> {
         self.current.clone()
     }
 
-    /// The connection that stands.
+    /// Returns the current connection.
     pub(crate) fn standing(&self) -> Option<Arc<Dialled<C::Connection>>> {
         self.current.borrow().clone()
     }
 
-    /// The connection that stands, or one that comes soon.
+    /// Returns the current connection, or the next one if it comes soon.
     pub(crate) async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
         self.current.has_changed().map_err(gone)?;
@@ -205,12 +205,12 @@ impl<C: Client> Drop for ManagedConnection<C> {
 }
 
 impl<T: Connection> Dialled<T> {
-    /// Sends one command at the first poll. Its answer has no time limit but the end of the connection.
+    /// Sends one command at the first poll. Only the end of the connection limits the wait for the reply.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
         self.answer(self.connection.call(command)).await
     }
 
-    /// Sends one command, with what has to stand before or behind it.
+    /// Sends one command together with the commands that must precede or follow it.
     pub(crate) async fn deliver(
         &self,
         delivery: Delivery,
@@ -237,12 +237,12 @@ impl<T: Connection> Dialled<T> {
         }
     }
 
-    /// Sends commands with nothing between them.
+    /// Sends commands with no other command between them.
     async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
         self.answer(self.connection.pipeline(commands)).await
     }
 
-    /// The answer to one request, which ends with the connection.
+    /// Waits for the answer to one request, or for the end of the connection.
     async fn answer<R>(&self, request: impl Future<Output = Result<R, CallError>>) -> Result<R, Unanswered> {
         let sent = self.liveness.sent();
         let answer = tokio::select! {
@@ -252,7 +252,7 @@ impl<T: Connection> Dialled<T> {
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
-            // Other requests under way end at once as well.
+            // The other requests under way end immediately as well.
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }
@@ -260,7 +260,7 @@ impl<T: Connection> Dialled<T> {
     }
 }
 
-/// Limits the time of a request that nobody else watches.
+/// Limits the time of a request that has no other limit.
 pub(crate) async fn answered<R>(
     what: &str,
     request: impl Future<Output = Result<R, Unanswered>>,

@@ -1,4 +1,4 @@
-//! When a connection is given up, and when the next one is dialled.
+//! Supervision of a connection: when it is given up, and when the next one is dialled.
 
 use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Purpose, ReplaceReason};
 use crate::{
@@ -11,25 +11,25 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// Between the end of a connection and the dial of the next one, and between two dials that failed, at random within these
-/// bounds. A server that comes back when a third of a short lease is left has to be found in time for a renewal.
+/// The bounds of the random pause between the end of a connection and the next dial, and between two failed dials. A
+/// server that returns when a third of a short lease remains has to be found in time for a renewal.
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
-/// Between two dials that the server refused, at most: somebody has to change the login or the server.
+/// The maximum pause after a dial that the server refused, since the login or the server has to be changed first.
 const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
-/// Between two replacements of connections that stand. The address may lead to a replica for long; the requests of
-/// holders still get an answer meanwhile, and notice a promotion in place.
+/// The pauses between two replacements of open connections. The address may lead to a replica for long. Meanwhile
+/// holders still get answers from it, and notice if it is promoted in place.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
-/// Between two signs of life of a connection: NATs and firewalls forget quiet connections, and tell neither side.
+/// The interval of pings. NATs and firewalls silently forget quiet connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Watches the connection that stands, and dials the next one, for ever.
+/// Watches the current connection, and dials the next one, forever.
 pub(super) struct Supervisor<C: Client> {
     pub(super) dialer: Arc<Dialer<C>>,
     pub(super) purpose: Purpose,
     pub(super) current: watch::Sender<Current<C>>,
 }
 
-/// Why a connection is given up.
+/// The reason why a connection is given up.
 enum Reason {
     Ended(String),
     Unresponsive,
@@ -47,18 +47,18 @@ impl<C: Client> Supervisor<C> {
             }
         };
         let mut pauses = REPLACEMENTS;
-        // The first replacement is made at once.
+        // The first replacement is made immediately.
         let (mut replaced_at, mut replaceable_at) = (None::<Instant>, Instant::now());
         loop {
             let reason = self.watch(&dialled, replaceable_at).await;
             let asked_at = Instant::now();
-            // Requests wait for the next one from here on.
+            // From here on, requests wait for the next connection.
             self.current.send_replace(None);
             if let Some(lost) = &self.dialer.lost {
                 lost.notify_one();
             }
             log(&reason, &dialled);
-            // Requests under way may still be answered meanwhile: a server that became a replica answers.
+            // A server that became a replica may still answer requests under way during this pause.
             sleep(reconnect_pause()).await;
             let _ = dialled.end.set("another connection takes its place".to_owned());
             drop(dialled);
@@ -68,7 +68,7 @@ impl<C: Client> Supervisor<C> {
                     pauses.start_over();
                 }
                 let now = Instant::now();
-                // The server behind the address gets some time to become a master.
+                // Give the server behind the address some time to become a master.
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
             tracing::info!(server = %dialled.server, "connected to redis again");
@@ -76,7 +76,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Returns when the connection has ended, or is of no further use and may be replaced.
+    /// Returns once the connection has ended, or has to be replaced and may be.
     async fn watch(&self, dialled: &Dialled<C::Connection>, replaceable_at: Instant) -> Reason {
         let replaced = async {
             let reason = tokio::select! {
@@ -94,7 +94,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Asks for a sign of life now and then. The answer does not matter: silence is noticed.
+    /// Pings from time to time. The reply does not matter, since silence is detected elsewhere.
     async fn keep_alive(&self, dialled: &Dialled<C::Connection>) -> Infallible {
         match self.purpose {
             Purpose::Requests => loop {
@@ -105,7 +105,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Tries until a connection stands. A refused login may be mended while the program runs.
+    /// Dials until a connection is open. A refused login may be corrected while the program runs.
     async fn dial_until_connected(&self) -> Dialled<C::Connection> {
         let mut logged = String::new();
         loop {
@@ -114,7 +114,7 @@ impl<C: Client> Supervisor<C> {
                 Err(error) => error,
             };
             let text = error.to_string();
-            // Once for an outage, however long it is.
+            // Warn once per outage, however long it is.
             if logged == text {
                 tracing::debug!(%error, "redis still not reconnected");
             } else {

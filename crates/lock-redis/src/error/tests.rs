@@ -1,4 +1,4 @@
-//! What servers and clients say, and what it means.
+//! Error texts of servers and clients, and their classification.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn what_may_have_been_done_is_unknown() {
     }
 }
 
-/// The word must be the server's, in its place: the name of a lock or a script may have it as well.
+/// The word must be the server's and in its place: the name of a lock or a script may contain it as well.
 #[test]
 fn a_condition_is_read_from_the_first_word() {
     let conditions = |text: &str| {
@@ -79,7 +79,7 @@ fn a_condition_is_read_from_the_first_word() {
     assert_eq!(conditions("NOPERM no permissions to access the key 'READONLY'"), (false, false, false));
 }
 
-/// Only then the operations of a batch may be sent once more, each alone.
+/// Only such a call's operations may be sent again one by one.
 #[test]
 fn a_call_is_refused_only_if_nothing_was_done() {
     let refused = |text: &str| Unanswered::Failed(CallError::Refused(text.to_owned())).is_refusal();

@@ -1,10 +1,11 @@
-//! Sentinels that name no master, and addresses that lead to no cluster: each error names the node and the remedy.
+//! Errors of sentinels that name no master and of addresses that lead to no cluster. Each names the node and the
+//! remedy.
 
 use super::{classify, connecting, first_words, remedy, unknown_command};
 use crate::client::{CallError, DialError, DialErrorKind, Server};
 use lock_core::backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind};
 
-/// The sentinels name a server as master that is none.
+/// Returns the error for a server that the sentinels name as master although it is a replica.
 pub(crate) fn not_promoted(server: &Server) -> BackendError {
     let message = format!(
         "connect to redis at {server}: the sentinels name it as master, and it is a replica: a fail-over is under way"
@@ -12,7 +13,7 @@ pub(crate) fn not_promoted(server: &Server) -> BackendError {
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 
-/// The sentinels name another master by now.
+/// Returns the error for a server that the sentinels have replaced by another master.
 pub(crate) fn superseded(server: &Server) -> BackendError {
     let message = format!("connect to redis at {server}: the sentinels name another master by now");
     BackendError::new(Kind::Unavailable, Applied::No, message)
@@ -23,11 +24,11 @@ pub(crate) fn superseded(server: &Server) -> BackendError {
 pub(crate) enum NoMaster {
     Dial(DialError),
     Call(CallError),
-    /// It watches no master of that name.
+    /// It monitors no master of that name.
     Unknown,
 }
 
-/// None of the sentinels named a master. The error is that of the sentinel whose reason is the hardest to cure by waiting.
+/// Returns the error if no sentinel named a master: the first one that a retry cannot cure, or a summary.
 pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)]) -> BackendError {
     let errors: Vec<_> =
         failed.iter().map(|(sentinel, why)| sentinel_error(master, tls, sentinel, why)).collect();
@@ -74,7 +75,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
 }
 
-/// None of the addresses led to a cluster. The error is the one that is the hardest to cure by waiting.
+/// Returns the error if no address led to a cluster: the first one that a retry cannot cure, or a summary.
 pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
     match errors.iter().find(|error| !error.is_retryable()) {
         Some(error) => error.clone(),
@@ -86,7 +87,7 @@ pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
     }
 }
 
-/// A server did not say who serves which slots.
+/// Returns the error of a server that did not list its slots.
 pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
     let (kind, text) = match error {
         CallError::Refused(text) if text.contains("cluster support disabled") => {
@@ -102,7 +103,7 @@ pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendErr
     BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
 }
 
-/// A node that knows no other one.
+/// Returns the error for a node that has not joined any others.
 pub(crate) fn without_slots(server: &Server) -> BackendError {
     let message = format!(
         "ask {server} for the slots of its cluster: no slot is served: join the nodes and give them the slots"

@@ -1,4 +1,4 @@
-//! The run ledger on Redis: each operation is one script, in one round trip.
+//! The run ledger on Redis. Each operation is one script in one round trip.
 
 mod record;
 
@@ -37,7 +37,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         group: GroupName,
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
-        // A right that is missing shows here and by name, not in the middle of a claim.
+        // A missing right is thus reported here by name, not in the middle of a claim.
         self.probe_ledger().await?;
         let mut keys = vec![GroupKeys::of(&group).group];
         keys.extend(job_keys(&group, &jobs));
@@ -245,7 +245,7 @@ impl ScriptReply {
     }
 }
 
-/// The hash of the group, field by field; the revision comes first.
+/// Decodes the hash of the group, field by field. The revision comes first.
 fn changed(reply: &ScriptReply) -> Result<FleetControls, RequestError> {
     let (mut jobs, mut triggers) = (Vec::new(), Vec::new());
     for at in (1..reply.len()).step_by(2) {
@@ -270,7 +270,7 @@ fn fingerprints(jobs: &[Registration]) -> impl Iterator<Item = String> + '_ {
     jobs.iter().map(|registration| fingerprint(registration.schedule))
 }
 
-/// Of one length, so that texts are ordered as the numbers are.
+/// Formats a fingerprint with a fixed length, so that texts sort like the numbers.
 fn fingerprint(schedule: u64) -> String {
     format!("{schedule:016x}")
 }

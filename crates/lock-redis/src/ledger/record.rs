@@ -1,5 +1,5 @@
-//! The records of the ledger: JSON objects. Unknown fields are ignored, unknown words have a meaning of their own, and a record
-//! that another version wrote in an unreadable way is left out: it makes no answer unreadable.
+//! Records of the ledger: JSON objects. Unknown fields are ignored and unknown words map to a variant of their own. A
+//! record that cannot be decoded is left out, so that it does not spoil the whole answer.
 
 use lock_core::{FencingToken, LockName, clock::ServerTime};
 use lock_ledger::{Attempt, CatchUp, JobControls, OpenRun, RunId, RunOutcome, RunState, Trigger};
@@ -24,7 +24,7 @@ impl Record {
         self.text(field)?.parse().ok()
     }
 
-    /// A small number is a number, a large one a text.
+    /// Returns a count. Small numbers are stored as numbers, large ones as text.
     fn count(&self, field: &str) -> u32 {
         let number = self.0.get(field).and_then(Value::as_f64).unwrap_or_default();
         number.clamp(0.0, u32::MAX.into()) as u32

@@ -1,5 +1,5 @@
-//! A call under way: a future of the client library, polled once by its sender and from then on by the task of the
-//! connection.
+//! A call under way: a future of the client library. Its sender polls it once, and from then on the task of the
+//! connection does.
 
 use super::{
     exchange::{Answered, exchange},
@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A call under way. Dropped, each of its operations is answered as unknown.
+/// A call under way. Dropping it answers each of its operations with an unknown outcome.
 pub(super) struct Call {
     exchange: BoxFuture<'static, Vec<Answered>>,
     progress: Arc<Progress>,
@@ -27,9 +27,9 @@ pub(super) struct Call {
 
 /// The waker of a call.
 struct Progress {
-    /// It is worth polling.
+    /// Set when a poll may make progress.
     ready: AtomicBool,
-    /// The task of the connection.
+    /// The waker of the connection's task.
     task: Arc<AtomicWaker>,
 }
 
@@ -39,14 +39,14 @@ impl Wake for Progress {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Before the task is woken, which looks at it.
+        // Stored before the task is woken, since the task reads it.
         self.ready.store(true, Ordering::SeqCst);
         self.task.wake();
     }
 }
 
 impl Call {
-    /// A call of these operations. It is not sent before its first poll.
+    /// Creates a call for these operations. It is not sent before its first poll.
     pub(super) fn new<C: Client>(
         shared: &Arc<Shared<C>>,
         dialled: Arc<Dialled<C::Connection>>,
@@ -59,14 +59,14 @@ impl Call {
         Self { exchange, progress, since: Instant::now() }
     }
 
-    /// Polls if it is worth it, and returns the answers if they are there.
+    /// Polls if progress is possible, and returns the answers once they are there.
     pub(super) fn poll(&mut self) -> Option<Vec<Answered>> {
         if !self.progress.ready.swap(false, Ordering::SeqCst) {
             return None;
         }
         let waker = Waker::from(self.progress.clone());
         let mut answers = None;
-        // With a panic of the client library, the operations are dropped.
+        // If the client library panics, the operations are dropped.
         let mut panicked = true;
         contained(|| {
             let polled = self.exchange.as_mut().poll(&mut Context::from_waker(&waker));
@@ -78,7 +78,7 @@ impl Call {
         if panicked { Some(Vec::new()) } else { answers }
     }
 
-    /// Sends it from outside of the task. An answer that is there at once is left for the task.
+    /// Sends the call from outside of the task. An immediate answer is left for the task.
     pub(super) fn send_in_place(&mut self) {
         if let Some(answers) = self.poll() {
             self.exchange = Box::pin(ready(answers));
@@ -86,7 +86,7 @@ impl Call {
         }
     }
 
-    /// Whether a poll is worth it.
+    /// Returns whether a poll may make progress.
     pub(super) fn is_ready(&self) -> bool {
         self.progress.ready.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! One call to the server: a script for one operation, or the batch for several, and what it answers to each.
+//! One call to the server: a script for one operation, or the batch script for several.
 
 use super::operation::{
     Operations, function, keys, not_after, script, slot, what, write_arguments, write_keys,
@@ -16,10 +16,10 @@ use lock_core::backend::Operation;
 use std::{borrow::Cow, time::Duration};
 use tokio::time::Instant;
 
-/// An operation, and the reply to it.
+/// An operation and its reply.
 pub(super) type Answered = (Operation, Result<ScriptReply, RequestError>);
 
-/// Sends the operations in one call at the first poll. Dropped, each of them is answered as unknown.
+/// Sends the operations in one call at the first poll. Dropping the future answers each with an unknown outcome.
 pub(super) async fn exchange<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
@@ -32,7 +32,7 @@ pub(super) async fn exchange<C: Client>(
         }
         several if shared.cluster.is_none() => together(shared, dialled, several).await,
         _ => {
-            // A script has keys of one slot. What goes to one node is sent at once all the same.
+            // The keys of a script must share one slot. The scripts for one node are still sent at once.
             operations.sort_by_slot();
             let slots = operations.as_slice().chunk_by(|a, b| slot(a) == slot(b));
             let replies = slots.map(async |operations| match operations {
@@ -51,7 +51,7 @@ pub(super) async fn exchange<C: Client>(
     answered
 }
 
-/// An operation by its own script.
+/// Runs a single operation with its own script.
 pub(crate) async fn alone<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
@@ -73,7 +73,7 @@ pub(crate) async fn alone<C: Client>(
     reply
 }
 
-/// Several operations by the script of a batch.
+/// Runs several operations with the batch script.
 async fn together<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
@@ -92,8 +92,8 @@ async fn together<C: Client>(
                 None => whats().map(|what| Err(unexpected_reply(what))).collect(),
             }
         }
-        // The server looks at rights, at its role and its memory before a script runs. What is refused for one operation
-        // may be served for another.
+        // The server checks rights, role and memory before it runs a script. A batch that is refused because of one
+        // operation may still succeed for the others.
         Err(error) if error.is_refusal() => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
             let each = operations.iter().map(async |operation| {
@@ -124,12 +124,12 @@ async fn batch<C: Client>(
     BATCH.run(dialled, delivery, operations.iter().map(keys).sum(), write).await
 }
 
-/// The time that replicas have when the clock of the server is not known yet.
+/// The time that replicas get while the server's clock is unknown.
 const UNKNOWN_CLOCK: Duration = Duration::from_millis(500);
-/// The most time that they have: a connection without an answer for 2 s counts as dead.
+/// The maximum time that they get: a connection without an answer for 2 s counts as dead.
 const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
-/// Replicas acknowledge what gives or extends a lease, in half of the time that is left for it.
+/// Returns the delivery: replicas acknowledge whatever grants or extends a lease, in half of its remaining time.
 fn delivery<C: Client>(shared: &Shared<C>, operations: &[Operation]) -> Delivery {
     let Some(replicas) = shared.replicas else { return Delivery::Plain };
     let Some(until) = operations.iter().filter_map(not_after).min() else { return Delivery::Plain };

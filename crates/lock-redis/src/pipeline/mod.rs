@@ -1,15 +1,15 @@
-//! Acquires, renewals and releases over one connection: many at once, in few calls.
+//! Acquires, renewals and releases over one connection: many operations in few calls.
 //!
 //! ```text
 //!   submit ──▶ queue ──▶ call ──▶ exchange ──▶ the client library
 //!                ▲         │
-//!                └─ task ◀─┘ answered: completes the operations, and sends those that were submitted meanwhile
+//!                └─ task ◀─┘ answered: completes the operations and sends those submitted meanwhile
 //! ```
 //!
-//! When nothing is under way, `submit` sends in place: it polls the future of the client library once, which hands the
-//! command over, and leaves the call to the task. So nothing depends on the caller afterwards.
+//! When nothing is under way, `submit` sends in place: it polls the future of the client library once, which hands
+//! the command over, and leaves the call to the task. Nothing depends on the caller afterwards.
 //!
-//! The mutex of the state guards plain data. Neither the client library nor a completion runs under it.
+//! The mutex guards plain data. Neither the client library nor a completion runs while it is held.
 
 mod call;
 mod exchange;
@@ -34,29 +34,29 @@ use tokio::{
     time::Instant,
 };
 
-/// Takes operations for the task of the connection, which ends when this is dropped.
+/// Accepts operations for the task of the connection. Dropping it ends the task.
 pub(crate) struct RequestPipeline<C: Client> {
     shared: Arc<Shared<C>>,
     state: Arc<Mutex<State>>,
-    /// Of the task.
+    /// Wakes the task.
     waker: Arc<AtomicWaker>,
     runtime: Id,
     task: JoinHandle<()>,
 }
 
-/// What those who submit share with the task.
+/// The state shared by submitters and the task.
 struct State {
     queue: Queue<Operation>,
-    /// Calls that the task does not know yet.
+    /// Calls that the task has not picked up yet.
     sent_in_place: Vec<Call>,
-    /// The task is being polled, and looks at this again before it waits: nobody has to wake it.
+    /// `true` while the task is being polled. It reads this state again before it waits, so nobody has to wake it.
     in_turn: bool,
-    /// The task is gone.
+    /// The task has ended.
     closed: bool,
 }
 
 impl State {
-    /// Ends a turn of the task, unless something is left to do. `waits` says that it waits for a connection.
+    /// Ends a turn of the task unless work remains. `waits` is set if the task waits for a connection.
     fn end_turn(&mut self, connected: bool, waits: bool) -> bool {
         let left = match connected {
             true => self.queue.may_send(),
@@ -66,7 +66,7 @@ impl State {
         !self.in_turn
     }
 
-    /// Returns what was not sent, and what was.
+    /// Returns the operations that were not sent, and the calls that were.
     fn close(&mut self) -> (Vec<Operation>, Vec<Call>) {
         self.closed = true;
         (self.queue.take_all(), std::mem::take(&mut self.sent_in_place))
@@ -84,7 +84,7 @@ impl<C: Client> RequestPipeline<C> {
         Self { shared, state, waker, runtime: Handle::current().id(), task }
     }
 
-    /// Takes an operation over. It is answered later, never in this call.
+    /// Accepts an operation. It is answered later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         let mut state = lock(&self.state);
         if state.closed {
@@ -114,7 +114,7 @@ impl<C: Client> RequestPipeline<C> {
             drop(state);
             return elsewhere(move || drop(call));
         }
-        // Its waker may have been called before the task could find it here.
+        // Its waker may have fired before the task could find the call here.
         let wakes = call.is_ready();
         state.sent_in_place.push(call);
         drop(state);
@@ -123,7 +123,7 @@ impl<C: Client> RequestPipeline<C> {
         }
     }
 
-    /// Whether this is the runtime of the connection.
+    /// Returns whether the current runtime is that of the connection.
     fn is_at_home(&self) -> bool {
         Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
     }
@@ -135,7 +135,7 @@ impl<C: Client> Drop for RequestPipeline<C> {
     }
 }
 
-/// The task of the connection went with its runtime.
+/// Fails an operation because the task of the connection has ended with its runtime.
 pub(crate) fn fail_elsewhere(operation: Operation) {
     elsewhere(move || {
         let error = runtime_ended(what(&operation));
@@ -143,7 +143,7 @@ pub(crate) fn fail_elsewhere(operation: Operation) {
     });
 }
 
-/// Answers outside of the call that submitted: in the runtime of the caller, or in a thread.
+/// Answers outside of the submitting call: in the caller's runtime, or in a thread.
 fn elsewhere(answer: impl FnOnce() + Send + 'static) {
     let answer = || contained(answer);
     match Handle::try_current() {

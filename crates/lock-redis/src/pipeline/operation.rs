@@ -1,4 +1,4 @@
-//! One operation as a script runs it: its keys, its arguments, and what its reply answers.
+//! Translation of one operation into keys and arguments of its script, and of the reply into its answer.
 
 use crate::{
     client::PubSub,
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// The script that carries it out; `None` for what a single server does not serve.
+/// Returns the script of an operation, or `None` if a single server does not support it.
 pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
     match operation {
         Operation::Acquire(request, _) => match request.mode {
@@ -33,7 +33,7 @@ pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
     }
 }
 
-/// The function in the script of a batch that carries it out.
+/// Returns the function of the batch script that executes it.
 pub(super) fn function(operation: &Operation) -> &'static str {
     match operation {
         Operation::Acquire(..) if keys(operation) == 2 => "acquire",
@@ -43,12 +43,12 @@ pub(super) fn function(operation: &Operation) -> &'static str {
     }
 }
 
-/// What it is called in errors.
+/// Returns its name in errors.
 pub(super) fn what(operation: &Operation) -> &'static str {
     script(operation).map_or("acquire", |script| script.name)
 }
 
-/// The number of its keys.
+/// Returns the number of its keys.
 pub(super) fn keys(operation: &Operation) -> usize {
     match operation {
         Operation::Acquire(request, _) if matches!(request.mode, AcquireMode::New { .. }) => 2,
@@ -56,7 +56,7 @@ pub(super) fn keys(operation: &Operation) -> usize {
     }
 }
 
-/// The name of the lock.
+/// Returns the name of the lock.
 pub(crate) fn name(operation: &Operation) -> Option<&LockName> {
     match operation {
         Operation::Acquire(request, _) => Some(&request.name),
@@ -74,7 +74,7 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
     }
 }
 
-/// Its arguments. `retention` and `pubsub` are those of the backend.
+/// Writes its arguments. `retention` and `pubsub` are those of the backend.
 pub(super) fn write_arguments(
     operation: &Operation,
     retention: Option<Duration>,
@@ -108,7 +108,7 @@ pub(super) fn write_arguments(
         Operation::Release(request, _) => words.extend([
             owned(request.lease.to_string()),
             small(request.depth_left),
-            // An argument: as a key it would want a right to a key of its name.
+            // Passed as an argument, since a key would require a right to a key of its name.
             match request.notify {
                 NotifyWaiters::Yes => owned(keys::channel(&request.name)),
                 _ => Cow::Borrowed(""),
@@ -119,7 +119,7 @@ pub(super) fn write_arguments(
     }
 }
 
-/// The slot of its lock in a cluster.
+/// Returns the slot of its lock in a cluster.
 pub(crate) fn slot(operation: &Operation) -> u16 {
     name(operation).map_or(0, |name| slot_of(name.as_str()))
 }
@@ -131,12 +131,12 @@ fn small(number: u32) -> Cow<'static, str> {
     }
 }
 
-/// At least one: an expiry of 0 would be none.
+/// Formats a duration in ms, at least 1, because 0 is no valid expiry.
 pub(crate) fn millis(d: Duration) -> String {
     d.as_millis().max(1).to_string()
 }
 
-/// The server time after which it is not carried out, where it has one.
+/// Returns the server time after which it is void, if it has one.
 pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
@@ -145,17 +145,18 @@ pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
     }
 }
 
-/// Whether it is still worth sending after it waited for that long: somebody wants it, and its time did not end meanwhile.
+/// Returns whether it is still worth sending after waiting this long: its caller still waits, and its time did not
+/// end meanwhile.
 ///
-/// One that was late from the beginning is sent: the server answers *late* and what its clock shows.
+/// An operation that was late from the beginning is sent: the server answers *late* and reports its clock.
 pub(crate) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
     let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
     let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
 }
 
-/// Answers an operation with the reply of its script. It runs code of the lock, which may panic; the next operation is
-/// answered all the same.
+/// Answers an operation with the reply of its script. The completion runs code of the lock, which may panic without
+/// affecting the next operation.
 pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
     fn answer<T>(
         reply: Result<ScriptReply, RequestError>,
@@ -171,7 +172,7 @@ pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
     });
 }
 
-/// Answers operations that were not sent, since nobody waits for them or their time is over.
+/// Fails operations that were not sent, because nobody waits for them or their time is over.
 pub(crate) fn leave_out(operations: Vec<Operation>) {
     for operation in operations {
         let error = overdue(what(&operation));
@@ -179,7 +180,7 @@ pub(crate) fn leave_out(operations: Vec<Operation>) {
     }
 }
 
-/// Answers an operation with an error.
+/// Fails an operation.
 pub(super) fn fail(operation: Operation, error: RequestError) {
     contained(|| operation.fail(error.into()));
 }
@@ -190,7 +191,7 @@ pub(super) fn contained(run: impl FnOnce()) {
     }
 }
 
-/// Operations of one call. Those that are dropped here were perhaps carried out, and each is answered so.
+/// The operations of one call. Dropping it answers each of them with an unknown outcome.
 pub(crate) struct Operations(Vec<Operation>);
 
 impl Operations {
@@ -202,7 +203,7 @@ impl Operations {
         &self.0
     }
 
-    /// Puts those of one slot of a cluster side by side, each lock's in their order.
+    /// Sorts the operations by slot; those of one lock keep their order.
     pub(super) fn sort_by_slot(&mut self) {
         self.0.sort_by_cached_key(slot);
     }

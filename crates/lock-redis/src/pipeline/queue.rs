@@ -1,25 +1,25 @@
-//! What is sent when. Data only: the callers send.
+//! The queue that decides when to send. It holds data only; its callers send.
 //!
-//! An operation is sent at once when nothing or one call is under way. Each further call under way doubles the number of
-//! operations that must have gathered before the next one is sent. So few operations wait for nothing, and many share the
-//! cost of a call. No timer is involved: every answer lets others go.
+//! An operation is sent immediately while at most one call is under way. Each further call under way doubles the
+//! number of operations that must gather before the next call. So few operations never wait, and many share the cost
+//! of a call. No timer is involved: every answer lets further operations go.
 
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
-/// The most operations of a call: it blocks the server for about 0.1 ms.
+/// The maximum number of operations in a call, which blocks the server for about 0.1 ms.
 pub(super) const MAX_BATCH: usize = 32;
-/// The most calls under way.
+/// The maximum number of calls under way.
 const MAX_CALLS: usize = 8;
 
-/// The operations that wait, and the number of calls under way.
+/// The waiting operations and the number of calls under way.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     waiting: VecDeque<Queued<T>>,
     calls: usize,
 }
 
-/// An operation, and since when it waits.
+/// An operation and the time since which it waits.
 #[derive(Debug)]
 pub(super) struct Queued<T> {
     pub(super) operation: T,
@@ -33,25 +33,25 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Nothing waits and nothing is under way.
+    /// Returns whether nothing waits and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.calls == 0
     }
 
-    /// Adds an operation. Returns `true` if it is the one that lets a call be sent: the task has to be woken for it.
+    /// Adds an operation. Returns `true` if it is the one that allows a call, so that the task has to be woken.
     pub(super) fn push(&mut self, operation: T, since: Instant) -> bool {
         let before = self.may_send();
         self.waiting.push_back(Queued { operation, since });
         !before && self.may_send()
     }
 
-    /// Whether a call may be sent now.
+    /// Returns whether a call may be sent now.
     pub(super) fn may_send(&self) -> bool {
         let enough = (1 << self.calls.saturating_sub(1)).min(MAX_BATCH);
         self.calls < MAX_CALLS && self.waiting.len() >= enough
     }
 
-    /// The operations of the next call, if one may be sent now. It counts as under way.
+    /// Takes the operations of the next call if one may be sent now. The call counts as under way.
     pub(super) fn next_call(&mut self) -> Option<Vec<Queued<T>>> {
         if !self.may_send() {
             return None;
@@ -61,28 +61,28 @@ impl<T> Queue<T> {
         Some(self.waiting.drain(..size).collect())
     }
 
-    /// A call is under way whose operation was never in the queue.
+    /// Records a call whose operation was never in the queue.
     pub(super) fn begin_call(&mut self) {
         self.calls += 1;
     }
 
-    /// Calls are not under way any more.
+    /// Records that calls have ended.
     pub(super) fn end_calls(&mut self, calls: usize) {
         self.calls -= calls;
     }
 
-    /// Since when the first one waits.
+    /// Returns the time since which the oldest operation waits.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|queued| queued.since)
     }
 
-    /// Takes the operations out that have waited for that long.
+    /// Takes out the operations that have waited this long.
     pub(super) fn take_older_than(&mut self, age: Duration, now: Instant) -> Vec<T> {
         let old = self.waiting.iter().take_while(|queued| now >= queued.since + age).count();
         self.waiting.drain(..old).map(|queued| queued.operation).collect()
     }
 
-    /// Takes all operations out.
+    /// Takes out all operations.
     pub(super) fn take_all(&mut self) -> Vec<T> {
         self.waiting.drain(..).map(|queued| queued.operation).collect()
     }

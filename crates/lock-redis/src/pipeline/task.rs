@@ -24,30 +24,31 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
-/// The rounds of a turn: the other tasks of the runtime have theirs in between.
+/// The maximum number of rounds in a turn, after which the other tasks of the runtime get their turn.
 const MAX_ROUNDS: usize = 32;
 
-/// Between two looks at calls that are not answered.
+/// The interval of checks for unanswered calls.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Owns the calls under way. Dropped, it answers whatever is left: sent operations as unknown, others as not applied.
+/// Owns the calls under way. Dropping it answers the remaining operations: sent ones as unknown, others as not
+/// applied.
 pub(super) struct Task<C: Client> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) state: Arc<Mutex<State>>,
     pub(super) waker: Arc<AtomicWaker>,
     calls: Vec<Call>,
-    /// Waits for the next connection while operations are queued and there is none.
+    /// The wait for the next connection, while operations are queued and there is none.
     reconnection: Option<BoxFuture<'static, Reconnection>>,
-    /// The next look at calls that are not answered.
+    /// The next check for unanswered calls.
     look: Pin<Box<Sleep>>,
 }
 
 /// The end of a wait for a connection.
 enum Reconnection {
     Connected,
-    /// The first operation has waited for long enough.
+    /// The first operation has waited long enough.
     Over,
-    /// Nobody dials any more.
+    /// The dialling task has ended.
     Never,
 }
 
@@ -56,7 +57,7 @@ impl<C: Client> Task<C> {
         Self { shared, state, waker, calls: Vec::new(), reconnection: None, look: Box::pin(sleep(LOOK)) }
     }
 
-    /// Takes over the calls that were sent in place, and answers the operations of those that are answered.
+    /// Takes over the calls that were sent in place, and answers the operations of finished calls.
     fn finish_calls(&mut self) {
         self.calls.append(&mut lock(&self.state).sent_in_place);
         let mut answered = Vec::new();
@@ -76,7 +77,7 @@ impl<C: Client> Task<C> {
         });
     }
 
-    /// Sends what may be sent.
+    /// Sends as many calls as allowed.
     fn send(&mut self) {
         let Some(dialled) = self.shared.connection.standing() else { return };
         self.reconnection = None;
@@ -93,7 +94,7 @@ impl<C: Client> Task<C> {
         }
     }
 
-    /// Leaves out, and answers, what is not to be sent.
+    /// Returns the operations that are worth sending, and fails the others.
     fn worth_sending(&self, queued: Vec<Queued<Operation>>) -> Vec<Operation> {
         let (server, now) = (self.shared.clock.now(), Instant::now());
         let (mut operations, mut left_out) = (Vec::with_capacity(queued.len()), Vec::new());
@@ -110,8 +111,8 @@ impl<C: Client> Task<C> {
         operations
     }
 
-    /// While there is no connection: fails the operations that have waited for long enough. Returns `true` if another
-    /// connection stands.
+    /// Fails the operations that have waited long enough while there is no connection. Ready when there is a
+    /// connection again.
     fn poll_reconnection(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let reconnection = match &mut self.reconnection {
@@ -144,7 +145,7 @@ impl<C: Client> Task<C> {
         }
     }
 
-    /// Gives up calls that are not answered although the connection lives.
+    /// Gives up calls that got no answer on a connection that is alive.
     fn give_up_calls(&mut self, context: &mut Context<'_>) {
         while self.look.as_mut().poll(context).is_ready() {
             let now = Instant::now();
@@ -162,7 +163,7 @@ impl<C: Client> Future for Task<C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = &mut *self;
-        // Before anything is looked at, or a wake-up in between would be missed.
+        // Registered before any state is read, or a wake-up in between would be missed.
         task.waker.register(context.waker());
         lock(&task.state).in_turn = true;
         for _ in 0..MAX_ROUNDS {
@@ -171,7 +172,7 @@ impl<C: Client> Future for Task<C> {
             task.give_up_calls(context);
             let connected = task.shared.connection.is_up() || task.poll_reconnection(context).is_ready();
             let is_answered = task.calls.iter().any(Call::is_ready);
-            // From here on, those who submit wake the task.
+            // From here on, submitters wake the task.
             if !is_answered && lock(&task.state).end_turn(connected, task.reconnection.is_some()) {
                 return Poll::Pending;
             }

@@ -1,17 +1,17 @@
--- Takes a lock, or repeats having taken it.
+-- Takes a lock, or grants it again to a repeat by the same lease id.
 --
 -- KEYS 1 lock: HASH {lease id: depth}, expiry = lease
---      2 fencing counter: STRING, the last token given out or reserved
+--      2 fencing counter: STRING, the last token granted or reserved
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or '' to keep the counter's expiry
 --
 -- replies, each after the server's time in µs:
---   granted, first, last, foreign   the lock is ours; also the answer to a repeat, with new tokens; foreign is 1 if
---                            the counter was no time, as one that Redisson began, else 0
---   busy, pttl               another holds it; a negative pttl is "unknown"
---   late                     executed after its time: nothing was done
---   refused, error           a key holds something else, or a right is missing: nothing was done, except that a counter
---                            which is refused may lose its expiry where argument 6 is a retention
---   error, text              midway: a counter may have been written
+--   granted, first, last, foreign   the lock is held by this lease id, also after a repeat, which gets new tokens; foreign
+--                            is 1 if the counter was no time, as one that Redisson began, else 0
+--   busy, pttl               another lease holds it; a negative pttl means unknown
+--   late                     executed after `not after`: nothing was done
+--   refused, error           a key holds another type, or a right is missing: nothing was done, except that a refused
+--                            counter may lose its expiry if argument 6 is a retention
+--   error, text              failed midway: a counter may have been written
 local function acquire(lock, counter, lease, duration, not_after, reserve, floor, retention)
   if now > tonumber(not_after) then return 'late' end
 
@@ -21,7 +21,7 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
     local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
     if type(depth) == 'table' then return 'refused', depth.err end
     if not depth then
-      -- A write that changes nothing: a replica, whose data may be old, refuses it.
+      -- A write that changes nothing. A replica, whose data may be stale, refuses it.
       redis.call('HDEL', lock, lease)
       return 'busy', lasts
     end
@@ -29,8 +29,8 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
 
   reserve = tonumber(reserve)
 
-  -- The counter is mostly behind the clock, and these are the tokens then: they are written while the counter is read.
-  -- A floor, and a clock beyond the year 2255, are looked at first.
+  -- The counter is usually behind the clock, and then these are the tokens: they are written by the command that
+  -- reads the counter. A floor, or a clock beyond the year 2255, requires reading first.
   local first, last = now, now + math.min(reserve, 1000)
   local writes = floor == '' and now + 1000 < LIMIT
   local old
@@ -42,7 +42,7 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
     old = redis.pcall('SET', counter, int(last), 'KEEPTTL', 'GET')
   end
   if type(old) == 'table' then return 'refused', old.err end
-  -- Digits only: `tonumber` alone reads '1e15' as well.
+  -- Digits only, since `tonumber` alone also reads '1e15'.
   local count = old and not string.find(old, '%D') and tonumber(old)
 
   if not (writes and count and count < now) then
@@ -50,8 +50,9 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
     if old and not (count and count < LIMIT) then
       refused = 'WRONGTYPE the fencing counter is no number below 2^53'
     else
-      -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead: so tokens
-      -- grow over the loss of the counter. Only a floor puts it further ahead; then it lives until the clock has caught up.
+      -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead. Tokens
+      -- thus increase even if the counter is lost. Only a floor sets it further ahead; it then lives until the clock
+      -- has caught up.
       first = count and math.max(count + 1, now) or now + 1000
       if floor ~= '' then first = math.max(first, tonumber(floor) + 1) end
       last = math.max(first, math.min(first + reserve, now + 1000))
@@ -67,6 +68,6 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
 
   local failed = hold(lock, lasts, lease, '1', duration)
   if failed then return 'error', failed end
-  -- Ours is a time in µs.
+  -- Our counters hold a time in µs.
   return 'granted', first, last, count and count < now / 2 and 1 or 0
 end

@@ -1,16 +1,16 @@
--- Carries out operations on many locks, each for itself: the failure of one does not touch another.
+-- Carries out operations on many locks independently: the failure of one does not affect the others.
 --
--- KEYS of each operation in turn, those of its own script
--- ARGV of each operation in turn, its name, and then the arguments of its own script
+-- KEYS of each operation in turn: the keys of its own script
+-- ARGV of each operation in turn: its name, then the arguments of its own script
 --
--- reply: one text of lines, which costs Redis a third of what lists in a list do:
+-- reply: one text of lines, which costs Redis a third of nested lists:
 --   the server's time in µs
---   of each operation in turn, the word of the reply of its own script, and a line for each part behind it; `error` and
---   its text if the operation raised one
+--   for each operation in turn: the word of its own script's reply, then a line for each part that follows; `error` and
+--   the error text if the operation raised an error
 local lines, key, argument = {int(now)}, 1, 1
 
 local function add(done, word, a, b, c)
-  -- Before Redis 7, a raised error is a text.
+  -- Before Redis 7, a raised error is a string.
   if not done then word, a = 'error', type(word) == 'table' and word.err or word end
   local at = #lines + 1
   lines[at] = word

@@ -1,5 +1,5 @@
--- Frees a lock if the holder that was seen still holds it. Repeating it frees no later holder, and what is no
--- lock is not deleted.
+-- Releases a lock if the holder that was seen still holds it. A repeat does not release a later holder, and a key
+-- that is not a lock is not deleted.
 --
 -- KEYS 1 lock
 -- ARGV 1 lease id that was seen   2 channel   3 1 if the channel is sharded, or ''
@@ -12,8 +12,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local _, _, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
--- A write, also where another holds the lock: a replica, whose data may be old, refuses it. The key ends with its
--- only field.
+-- A write even if another lease holds the lock. A replica, whose data may be stale, refuses it. The key is deleted
+-- with its only field.
 local freed = redis.pcall('HDEL', KEYS[1], ARGV[1])
 if type(freed) == 'table' then return {now, 'refused', freed.err} end
 if freed == 0 then return {now, 'changed'} end

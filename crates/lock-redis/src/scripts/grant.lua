@@ -1,10 +1,10 @@
--- The writes of a grant, for the scripts that make one.
+-- Shared: the writes of a grant.
 
--- Numbers are exact below.
+-- Lua numbers are exact below this.
 local LIMIT = 9007199254740992
 
--- Sets the counter, with its retention in ms, or '' to keep its expiry. A counter that is far ahead of the clock lives until
--- the clock has caught up.
+-- Sets the counter and its retention in ms, or keeps its expiry if the retention is ''. A counter far ahead of the
+-- clock lives until the clock has caught up.
 local function raise(counter, last, retention)
   local ahead = last > now + 1000 and math.floor(last / 1000) - math.floor(now / 1000) + 2 or 0
   if retention ~= '' then
@@ -17,15 +17,15 @@ local function raise(counter, last, retention)
   end
 end
 
--- Sets a lease of a lock with this PTTL, or raises its expiry. Nothing may fail without being undone: a lock without an
--- expiry makes others wait for ever. Returns an error, or nothing.
+-- Sets a lease of a lock with this PTTL, or extends its expiry. A failure is undone, since a lock without an expiry
+-- would make others wait forever. Returns an error, or nothing.
 local function hold(lock, lasts, lease, depth, duration)
   local free = lasts == -2
   if free then redis.call('HSET', lock, lease, depth) end
   if lasts < tonumber(duration) then
     local set = redis.pcall('PEXPIRE', lock, duration)
     if type(set) == 'table' then
-      -- The key ends with its only field.
+      -- The key is deleted with its only field.
       if free then redis.call('HDEL', lock, lease) end
       return set.err
     end

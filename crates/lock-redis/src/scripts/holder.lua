@@ -1,11 +1,11 @@
--- The holder of a lock, for the scripts that look at whoever holds it.
+-- Shared: the holder of a lock.
 --
--- A lock is a hash with exactly one field of the form `uuid:number` and a positive count below 2^32.
--- Redisson's number may be negative. Any other hash belongs to another program, or is another kind of lock.
+-- A lock is a hash with exactly one field of the form `uuid:number` and a positive count below 2^32. Redisson's
+-- number may be negative. Any other hash belongs to another program or is another kind of lock.
 local HEX = '%x%x%x%x'
 local HOLDER = '^' .. HEX .. HEX .. string.rep('%-' .. HEX, 4) .. HEX .. HEX .. ':%-?%d+$'
 
--- Returns the lease id and the depth, nothing if the key is missing, or nil, nil and an error.
+-- Returns the lease id and the depth; nothing if the key is missing; or nil, nil and an error.
 local function holder(key)
   local fields = redis.pcall('HLEN', key)
   if type(fields) == 'table' then return nil, nil, fields.err end

@@ -1,11 +1,11 @@
--- Who holds a lock, at which depth, for how long.
+-- Reads the holder of a lock, its depth and the remaining lease.
 --
 -- KEYS 1 lock
 --
 -- replies, each after the server's time in µs:
 --   free
 --   held, lease id, depth, pttl
---   refused, error              the key is no lock
+--   refused, error              the key is not a lock
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local lease, depth, err = holder(KEYS[1])

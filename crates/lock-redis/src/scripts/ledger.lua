@@ -1,14 +1,14 @@
--- What the scripts of the run ledger share; it stands before each of them.
+-- Shared by the scripts of the run ledger, and placed before each of them.
 --
 -- job: HASH   mark = the watermark, ms   token = the last fencing token   open = its open runs, separated by spaces
 --             since = JSON object: fingerprint of a schedule → {from, seen}, ms; seen on the clock `led` of its group
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
--- history of a job: LIST of attempts and rows of skips, the newest first
--- group: HASH   revision   seen = the last registration, ms   led = how long it had leaders, ms
+-- history of a job: LIST of attempts and skips, newest first
+-- group: HASH   revision   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
 --
--- Attempts, controls and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are texts,
--- and no array is empty: Lua would write it as an object.
+-- Attempts, controls and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
+-- strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
 --                         failures orphanings replaced
@@ -17,12 +17,13 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
--- Numbers are formatted, never concatenated: n..'' rounds to 14 digits. Commands are given text, and the time is answered
--- as the integer that it is.
+-- Numbers are formatted, never concatenated, because n..'' rounds to 14 digits. Commands are given strings. The time
+-- is returned as an integer.
 local function int(n) return string.format('%.0f', n) end
 local function answer(...) return {now, ...} end
 
--- The next revision of a group: at least now, so that after a loss of the data it is none that a node knows from before.
+-- Returns the next revision of a group: at least the time in ms, so that a revision from before a loss of data never
+-- recurs.
 local function next_revision(revision) return math.max(tonumber(revision or 0) + 1, now_ms) end
 
 local function fields(key)
@@ -33,13 +34,13 @@ end
 
 local function decode(text) return text and cjson.decode(text) end
 
--- The time up to which nothing of a schedule is started.
+-- Returns the time up to which nothing of a schedule is started any more.
 local function decided(mark, since, schedule)
   local of = since and since[schedule]
   return math.max(tonumber(mark), of and tonumber(of.from) or 0)
 end
 
--- Fields that a later version wrote stay when a record takes the place of another.
+-- Copies fields that a later version wrote when one record replaces another.
 local function keep_unknown(before, record)
   for field, value in pairs(before) do
     if record[field] == nil then record[field] = value end
@@ -52,13 +53,13 @@ local function find_open(key, job, run) return decode(redis.call('HGET', key, jo
 
 local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
 
--- An entry of a history. One that cannot be read is like none: it stops no run.
+-- Decodes an entry of a history. An unreadable entry counts as empty, so that it stops no run.
 local function recall(text)
   local readable, entry = pcall(cjson.decode, text)
   return readable and type(entry) == 'table' and entry or {}
 end
 
--- Whether a history has an attempt of that run, of that claim if one is given.
+-- Returns whether a history has an attempt of this run, and of this claim if one is given.
 local function remembers(key, run, claim)
   for _, text in ipairs(redis.call('LRANGE', key, '0', '-1')) do
     local ended = recall(text)
@@ -80,7 +81,7 @@ local function ended(open, outcome, detail)
   return entry
 end
 
--- Skips for one reason that follow one another are one entry.
+-- Records a skip. Consecutive skips for the same reason share one entry.
 local function remember_skip(key, skip, length)
   local last = recall(redis.call('LRANGE', key, '0', '0')[1])
   local count = tonumber(last.count)

@@ -1,14 +1,14 @@
--- Decides whether a run may start. The order of the questions is the safety of the scheduler: it is explained at
--- lock-ledger's `RunLedger`, and is that of its rules. Nothing is written before everything was read.
+-- Decides whether a run may start. The order of the checks is what makes the scheduler safe: it is documented on
+-- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group
--- ARGV 1 job   2 run   3 claim   4 claim of the attempt before, or ''   5 budget of failures   6 of orphanings
+-- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
---      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum of open runs
+--      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
 --
 -- replies, each after the server's time in µs:
---   claimed, token, attempt, failures   also the answer to a repeat
+--   claimed, token, attempt, failures   also the reply to a repeat
 --   busy, others   early, ms
 --   skipped | expired | duplicate | superseded | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
@@ -49,14 +49,15 @@ local function skip(first, count, detail)
 end
 
 local function start(number, failures, orphanings)
-  -- As the tokens of a lock: never more than 1 ms ahead of the clock, so that they grow over the loss of the data.
+  -- Like the tokens of a lock: never more than 1 ms ahead of the clock, so that they increase even if the data is
+  -- lost.
   local token = int(job.token and math.max(tonumber(job.token) + 1, now) or now + 1000)
   local started = attempt(number, token)
   keep_unknown(open or {}, started)
   started.expires, started.lease, started.stage = int(now_ms + lease), int(lease), 'running'
   started.failures, started.orphanings, started.replaced = failures, orphanings, false
   local known = job.open or ''
-  -- A job whose key was lost has forgotten its open runs.
+  -- A job whose key was lost no longer knows its open runs.
   if not string.find(' ' .. known .. ' ', ' ' .. run .. ' ', 1, true) then
     job.open = known == '' and run or known .. ' ' .. run
   end

@@ -1,9 +1,9 @@
--- Carries out a command for a job. Instants that were missed under the controls before it stay missed: the watermark is raised
--- to now.
+-- Carries out a command for a job. Instants that were missed under the previous controls stay missed, since the
+-- watermark is raised to now.
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
 -- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, or trigger:<uuid>
---      4 life of a trigger, ms   5 maximum of triggers of the group   6 of the job
+--      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
@@ -15,7 +15,7 @@ local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
 if command == 'trigger' then
-  -- A command that is delivered twice, far apart, was carried out in between.
+  -- The command was delivered twice, far apart, and its trigger ran in between.
   if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
     return answer('accepted', int(revision))
   end
@@ -58,7 +58,7 @@ if command == 'replace' then controls.schedule = value end
 if command == 'restore' then controls.schedule = nil end
 redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(controls))
 if command == 'reset' then
-  -- Takes back what a clock that was ahead has put into the future.
+  -- Takes back times in the future, which a clock that was ahead has written.
   local since = decode(job.since) or {}
   for _, of in pairs(since) do
     of.from = int(math.min(tonumber(of.from), now_ms))

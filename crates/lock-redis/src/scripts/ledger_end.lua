@@ -1,5 +1,5 @@
--- Records how an attempt ended, if the claim is still its own. A repeat finds it recorded. A run that is released raises the
--- revision of the group, so that the leader looks at once.
+-- Records how an attempt ended, if it still has the claim. A repeat finds the record. If a run is given up for
+-- another node, the revision of the group is raised so that the leader looks immediately.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
@@ -10,7 +10,7 @@ local open = find_open(KEYS[2], name, run)
 if not open or open.claim ~= claim then
   return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')
 end
--- Of an attempt that has ended before, the history has the end already.
+-- The end of an attempt that had ended before is already in the history.
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
 if was_running and next ~= 'requeue' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
 if next == 'finish' then
@@ -18,7 +18,7 @@ if next == 'finish' then
   for id in string.gmatch(redis.call('HGET', KEYS[1], 'open') or '', '%S+') do
     if id ~= run then left[#left + 1] = id end
   end
-  -- Without its job it would be a job without a watermark.
+  -- A missing job is not created, because it would have no watermark.
   if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'open', table.concat(left, ' ')) end
   redis.call('HDEL', KEYS[2], name .. '\n' .. run)
   return answer('recorded')

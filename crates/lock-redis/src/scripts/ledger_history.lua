@@ -1,7 +1,7 @@
--- Lists the last entries of a job's history, the newest first.
+-- Lists the last entries of a job's history, newest first.
 --
 -- KEYS 1 history of the job
--- ARGV 1 how many
+-- ARGV 1 maximum number of entries
 --
 -- reply: the server's time in µs, `history`, then each entry (JSON)
 local reply = answer('history')

@@ -1,4 +1,4 @@
--- Lists the runs of a group that have not ended.
+-- Lists the open runs of a group.
 --
 -- KEYS 1 open runs of the group
 --

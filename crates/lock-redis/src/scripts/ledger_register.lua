@@ -1,11 +1,11 @@
--- Makes jobs known. The watermark of a new job and the beginning of a new schedule are now, and so is the beginning of a
--- schedule whose job was absent while others of its group were there.
+-- Registers jobs. The watermark of a new job and the start of a new schedule are now. The same holds for the start of
+-- a schedule whose job was absent while others of its group were present.
 --
 -- KEYS 1 group   2… jobs
--- ARGV 1 absent, ms   2 most schedules of a job   3… fingerprint of each job's schedule
+-- ARGV 1 absence, ms   2 maximum number of schedules of a job   3… fingerprint of each job's schedule
 --
 -- reply: the server's time in µs, `registered`, then for each job: new | existing, the time up to which it is decided, ms
--- `led` is the time for which the group has had leaders. An outage of all, and a step of the clock, make no job absent.
+-- `led` counts the time with leaders. An outage of all nodes, or a step of the clock, makes no job absent.
 local led = tonumber(redis.call('HGET', KEYS[1], 'led') or 0)
 local silent = math.max(now_ms - tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), 0)
 if silent <= tonumber(ARGV[1]) then led = led + silent end

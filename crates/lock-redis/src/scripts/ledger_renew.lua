@@ -1,4 +1,4 @@
--- Renews the leases of runs, each on its own. Creates and revives nothing.
+-- Renews the leases of runs independently. It creates and revives nothing.
 --
 -- KEYS 1 open runs of the group
 -- ARGV 4i-3 job   4i-2 run   4i-1 claim   4i lease, ms
@@ -10,7 +10,7 @@ for i = 1, #ARGV, 4 do
   local word = 'gone'
   if open and open.claim == ARGV[i + 2] and not is_over(open) then
     local expires = now_ms + ARGV[i + 3]
-    -- The expiry never falls.
+    -- The expiry never decreases.
     if expires > tonumber(open.expires) then
       open.expires = int(expires)
       write_open(KEYS[1], ARGV[i], open)

@@ -1,9 +1,9 @@
--- Reads up to which time jobs are decided. Writes nothing.
+-- Reads the times up to which jobs are decided. Writes nothing.
 --
 -- KEYS 1… jobs
 -- ARGV 1… fingerprint of each job's schedule
 --
--- reply: the server's time in µs, `read`, then for each job: the time in ms, or '' for one that is not known
+-- reply: the server's time in µs, `read`, then for each job: the time in ms, or '' if the job is unknown
 local reply = answer('read')
 for i, key in ipairs(KEYS) do
   local mark = redis.call('HGET', key, 'mark')

@@ -1,9 +1,9 @@
--- The server's time in µs, read once for all that a script does.
+-- The server's time in µs, read once per script.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- Commands are given text: Redis prints the numbers of Lua more slowly, and `n..''` rounds them to 14 digits. Each text is
--- made once, since the operations of a batch share the time.
+-- Commands are given strings: Redis formats Lua numbers more slowly, and `n..''` rounds them to 14 digits. Each
+-- string is made once, since the operations of a batch share the time.
 local texts = {}
 local function int(n)
   local text = texts[n]

@@ -1,11 +1,11 @@
--- Tries every command that the other scripts use, on keys of its own, and names those that are refused.
+-- Tries every command that the other scripts use, on keys of its own, and names those that are denied.
 --
--- KEYS 1 a lock that nobody has   2 its counter
--- ARGV 1 its channel   2 ledger, if what a run ledger needs is tried as well, or ''   3 1 if the channel is sharded, or ''
+-- KEYS 1 a lock that nobody uses   2 its counter
+-- ARGV 1 its channel   2 ledger, to try the commands of a run ledger as well, or ''   3 1 if the channel is sharded, or ''
 --
 -- replies, each after the server's time in µs:
 --   fit
---   lacks, names            the commands that are refused, separated by spaces
+--   lacks, names            the commands that are denied, separated by spaces
 --   failed, name, error     the first command that failed for another reason
 local time = redis.pcall('TIME')
 if time.err then return {0, 'lacks', 'TIME'} end
@@ -37,13 +37,13 @@ if ARGV[2] == 'ledger' then
   try('LTRIM', KEYS[2], '0', '0')
   try('LRANGE', KEYS[2], '0', '0')
 end
--- The second form is known since Redis 6.2.
+-- The second form requires Redis 6.2.
 if try('SET', KEYS[2], '1', 'PX', '1') then try('SET', KEYS[2], '1', 'PX', '1', 'GET') end
 if try('HDEL', KEYS[1], 'probe') then
   try('HSET', KEYS[1], 'probe', '1')
   redis.call('HDEL', KEYS[1], 'probe')
 end
--- An expiry of 0 deletes.
+-- An expiry of 0 deletes the key.
 try('PEXPIRE', KEYS[2], '0')
 
 if #lacks > 0 then return {now, 'lacks', table.concat(lacks, ' ')} end

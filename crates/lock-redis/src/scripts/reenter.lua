@@ -1,4 +1,4 @@
--- A re-entry: sets the depth of a lease that is still there. Creates nothing.
+-- A re-entry: sets the depth of a lease that still exists. Creates nothing.
 --
 -- KEYS 1 lock
 -- ARGV 1 lease id   2 lease, ms   3 depth   4 not after, µs
@@ -6,18 +6,18 @@
 -- replies, each after the server's time in µs:
 --   reentered
 --   gone
---   late             executed after its time: nothing was done
+--   late             executed after `not after`: nothing was done
 --   refused, error   nothing was done
 local function reenter(lock, lease, duration, depth, not_after)
   if now > tonumber(not_after) then return 'late' end
   local there = redis.pcall('HEXISTS', lock, lease)
   if type(there) == 'table' then return 'refused', there.err end
   if there == 0 then
-    -- A write that changes nothing: a replica, whose data may be old, refuses it.
+    -- A write that changes nothing. A replica, whose data may be stale, refuses it.
     redis.call('HDEL', lock, lease)
     return 'gone'
   end
-  -- The expiry never falls: an inner guard with a short lease does not shorten the outer one.
+  -- The expiry never decreases: an inner guard with a short lease does not shorten the outer one.
   local lasts = redis.call('PTTL', lock)
   redis.call('HSET', lock, lease, depth)
   if lasts < tonumber(duration) then redis.call('PEXPIRE', lock, duration) end

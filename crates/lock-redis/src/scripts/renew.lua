@@ -1,4 +1,4 @@
--- Extends a lease that is still there.
+-- Extends a lease that still exists.
 --
 -- KEYS 1 lock
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs
@@ -6,15 +6,15 @@
 -- replies, each after the server's time in µs:
 --   renewed
 --   gone
---   late             executed after its time: nothing was done
+--   late             executed after `not after`: nothing was done
 local function renew(lock, lease, duration, not_after)
   if now > tonumber(not_after) then return 'late' end
-  -- Each answer comes after a write: a replica, whose data may be old, refuses it.
+  -- Each reply follows a write. A replica, whose data may be stale, refuses it.
   if redis.call('HEXISTS', lock, lease) == 0 then
     redis.call('HDEL', lock, lease)
     return 'gone'
   end
-  -- The expiry never falls.
+  -- The expiry never decreases.
   local left = redis.call('PTTL', lock)
   if left >= tonumber(duration) then duration = int(left) end
   redis.call('PEXPIRE', lock, duration)

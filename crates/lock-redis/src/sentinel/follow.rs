@@ -1,9 +1,9 @@
-//! Follows the master: leaves an old one as soon as the sentinels have another, also when the old one still answers.
+//! Follows the master: leaves the old one as soon as the sentinels name another, even if the old one still answers.
 //!
 //! ```text
-//!   a sentinel says `+switch-master`  ─┐
-//!   another connection to a sentinel  ─┼─▶ ask the sentinels ─▶ another master? ─▶ replace both connections
-//!   half a minute has passed          ─┘
+//!   a sentinel publishes `+switch-master` ─┐
+//!   a sentinel was connected to again      ─┼─▶ ask the sentinels ─▶ another master? ─▶ replace the connections
+//!   30 s have passed                       ─┘
 //! ```
 
 use super::Sentinels;
@@ -16,17 +16,17 @@ use crate::{
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::JoinHandle, time::timeout};
 
-/// The channel on which a sentinel tells that it has another master.
+/// The channel on which a sentinel announces another master.
 const CHANNEL: &str = "+switch-master";
-/// Between two looks without any news, at most.
+/// The maximum time between two questions without news.
 const LOOK: Duration = Duration::from_secs(30);
-/// The time limit of a sign of life and of a subscription. Within it, a silent connection is noticed and replaced.
+/// The time limit of a ping and of a subscription, within which a silent connection is noticed and replaced.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// The task that follows the master; it ends when this is dropped.
+/// The task that follows the master. Dropping it ends the task.
 pub(crate) struct Follower(JoinHandle<()>);
 
-/// Hears the news.
+/// Receives announcements of sentinels.
 #[derive(Default)]
 struct News(Notify);
 
@@ -41,7 +41,7 @@ impl Listener for News {
 }
 
 impl Follower {
-    /// Follows the master for the connections of `shared`.
+    /// Starts following the master for the connections of `shared`.
     pub(crate) fn start<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>) -> Self {
         Self(tokio::spawn(follow(sentinels, shared)))
     }

@@ -1,8 +1,8 @@
-//! The sentinels of a master: where it is now, and the news of another one.
+//! The sentinels of a master: its current address, and announcements of another one.
 //!
-//! Several sentinels are asked at once, each over a connection of its own that lasts for one question. A master that the
-//! majority of them names is believed at once. Until then the others are waited for, so that one sentinel that was cut off
-//! from its peers does not lead back to an old master.
+//! All sentinels are asked at once, each over a connection that lasts for one question. A master named by the
+//! majority is accepted immediately. Otherwise the remaining answers are awaited, so that one sentinel that was cut
+//! off from its peers does not lead back to an old master.
 
 mod follow;
 
@@ -38,17 +38,17 @@ const CONTRADICTION: Duration = Duration::from_millis(500);
 pub(crate) struct Sentinels<C> {
     client: Arc<C>,
     address: SentinelAddress,
-    /// For each question.
+    /// The time limit of each question.
     limit: Duration,
     next: AtomicUsize,
-    /// The master when its follower looked last.
+    /// The master that the follower saw last.
     latest: watch::Sender<Option<Server>>,
 }
 
 /// The answer of one sentinel.
 enum Answer {
     Master(Server),
-    /// It watches no master of that name.
+    /// It monitors no master of that name.
     Unknown,
 }
 
@@ -57,12 +57,12 @@ impl<C: Client> Sentinels<C> {
         Self { client, address, limit, next: AtomicUsize::new(0), latest: watch::channel(None).0 }
     }
 
-    /// The login at the sentinels.
+    /// Returns the login for the sentinels.
     pub(crate) fn credentials(&self) -> &Credentials {
         &self.address.credentials
     }
 
-    /// Asks for the master.
+    /// Asks the sentinels for the master.
     pub(crate) async fn master(&self) -> Result<Endpoint, BackendError> {
         let sentinels = &self.address.sentinels;
         let mut answers: FuturesUnordered<_> =
@@ -101,8 +101,8 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Returns when the sentinels are seen to name another master than this one. A dial to a master that stands still would
-    /// otherwise take all of its time.
+    /// Returns once the follower sees the sentinels name a master other than this one. A dial to a master that hangs
+    /// would otherwise use up its whole time limit.
     pub(crate) async fn leave(&self, master: &Server) {
         let mut latest = self.latest.subscribe();
         loop {
@@ -115,7 +115,7 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Tells the dials which master was seen.
+    /// Publishes the master that was seen to the dials under way.
     fn saw(&self, master: &Server) {
         self.latest.send_if_modified(|latest| {
             let is_new = latest.as_ref() != Some(master);
@@ -124,7 +124,7 @@ impl<C: Client> Sentinels<C> {
         });
     }
 
-    /// One of the sentinels, each in its turn.
+    /// Returns one of the sentinels, in rotation.
     pub(crate) fn some_sentinel(&self) -> Endpoint {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.address.sentinels.len();
         Endpoint { server: self.address.sentinels[turn].clone(), database: None }
@@ -139,7 +139,7 @@ impl<C: Client> Sentinels<C> {
         let question = async {
             let events = Events::new(Arc::new(SetOnce::new()), None);
             let endpoint = Endpoint { server: sentinel.clone(), database: None };
-            // On the heap, since it may be large.
+            // Boxed, since the future may be large.
             let connection = Box::pin(self.client.dial(&endpoint, self.credentials(), events)).await;
             let connection = connection.map_err(|error| NoMaster::Dial(secrets.hide_in_dial(error)))?;
             let words = ["GET-MASTER-ADDR-BY-NAME".into(), Cow::Owned(self.address.master.clone())];
@@ -156,7 +156,7 @@ impl<C: Client> Sentinels<C> {
     }
 }
 
-/// The address in a reply: host and port.
+/// Decodes the address in a reply: host and port.
 fn address(reply: &Reply) -> Option<Server> {
     let Reply::List(parts) = reply else { return None };
     let [host, port] = &parts[..] else { return None };

@@ -1,4 +1,4 @@
-//! URLs with several hosts, which the URL parser does not know: it gets one host at a time.
+//! URLs with several hosts, which the URL parser does not support: it gets one host at a time.
 
 use super::{
     Address, PORT, SENTINEL_PORT, TLS_OPTIONS, credentials, database, decoded, login, options, refused,
@@ -15,7 +15,7 @@ use url::Url;
 /// The smallest quorum that survives the loss of a node.
 const MIN_NODES: usize = 3;
 
-/// `[user:password@]host[:port],…/master[/database][?options]`, after the scheme.
+/// Parses `[user:password@]host[:port],…/master[/database][?options]`, the part after the scheme.
 pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials: at_master, path, query } =
         Several::read(scheme, text, SENTINEL_PORT)?;
@@ -46,7 +46,7 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
     Ok(Address { topology: Topology::Sentinel(address), credentials: at_master, tls })
 }
 
-/// `[user:password@]host[:port],…[/][?options]`, after the scheme.
+/// Parses `[user:password@]host[:port],…[/][?options]`, the part after the scheme.
 pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
     if !path.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
     Ok(Address { topology: Topology::Cluster(servers), credentials, tls })
 }
 
-/// `[user:password@]host[:port],…[/database][?options]`, after the scheme.
+/// Parses `[user:password@]host[:port],…[/database][?options]`, the part after the scheme.
 pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
     if servers.len() < MIN_NODES {
@@ -95,7 +95,7 @@ pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
     Ok(Address { topology: Topology::Quorum(address), credentials, tls })
 }
 
-/// `30s`, `1500ms`, `2m` or `1h`.
+/// Parses `30s`, `1500ms`, `2m` or `1h`.
 fn lease(text: &str) -> Result<Duration, LockError> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -116,11 +116,11 @@ fn lease(text: &str) -> Result<Duration, LockError> {
     }
 }
 
-/// A URL that was taken apart.
+/// The parts of a URL with several hosts.
 struct Several {
     servers: Vec<Server>,
     credentials: Credentials,
-    /// Without the slash at its front.
+    /// The path without its leading slash.
     path: String,
     /// A URL that has only the options.
     query: Url,
@@ -144,7 +144,7 @@ impl Several {
             credentials = login(&url)?;
         }
         let query = single(&format!("{scheme}://options?{query}"))?;
-        // Also a `#`, which is refused.
+        // This also refuses a `#`.
         single(&format!("{scheme}://path/{path}"))?;
         Ok(Self { servers, credentials, path: path.to_owned(), query })
     }

@@ -11,7 +11,7 @@ fn tcp(host: &str, port: u16, database: Option<u8>) -> Endpoint {
     Endpoint { server: Server::Tcp { host: host.to_owned(), port }, database }
 }
 
-/// The one server behind it.
+/// Returns the only server of the address.
 fn endpoint(address: &Address) -> &Endpoint {
     match &address.topology {
         Topology::Standalone(endpoint) => endpoint,

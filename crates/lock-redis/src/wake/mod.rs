@@ -1,4 +1,4 @@
-//! Wake-ups: one connection for the messages of all names.
+//! Wake-ups: one connection receives the messages of all names.
 
 mod state;
 mod tend;
@@ -26,15 +26,16 @@ pub(crate) struct Subscriptions<C: Client> {
     task: JoinHandle<()>,
 }
 
-/// Shared by the connection, the task and the callers. The connection reports its messages here, so it is no part of this.
+/// State shared by the connection, the task and the callers. The connection reports its messages to it, so it cannot
+/// own it.
 struct Shared {
     kind: PubSub,
     /// Notified when a channel has moved to another server.
     moved: Option<Arc<Notify>>,
     watchers: SubscriptionRegistry,
-    /// Taken before the mutex of the watchers.
+    /// Locked before the mutex of the watchers.
     state: Mutex<SubscriptionState>,
-    /// Something is wanted, or not wanted any more.
+    /// Notified when the set of wanted channels has changed.
     changed: Notify,
 }
 
@@ -52,7 +53,7 @@ impl<C: Client> Subscriptions<C> {
         Ok(Self::tended(connection, shared))
     }
 
-    /// The same without waiting for the connection.
+    /// Starts without waiting for the connection.
     pub(crate) fn begin(dialer: Arc<Dialer<C>>, kind: PubSub, moved: Option<Arc<Notify>>) -> Self {
         let shared = Arc::new(Shared::new(kind, moved));
         let connection = ManagedConnection::begin(dialer, Purpose::Messages(shared.clone()));
@@ -65,7 +66,7 @@ impl<C: Client> Subscriptions<C> {
         Self { connection, shared, task }
     }
 
-    /// The kind of the channels.
+    /// Returns the kind of the channels.
     pub(crate) fn kind(&self) -> PubSub {
         self.shared.kind
     }
@@ -75,7 +76,7 @@ impl<C: Client> Subscriptions<C> {
         self.connection.replace(reason);
     }
 
-    /// Asks for another connection, if the one that stands leads to another server.
+    /// Asks for another connection if the current one leads to another server.
     pub(crate) fn follow(&self, master: &Server) {
         self.connection.follow(master);
     }
@@ -87,40 +88,41 @@ impl<C: Client> Subscriptions<C> {
         self.shared.watchers.register_listener(signals)
     }
 
-    /// Tries to subscribe at all.
+    /// Tries whether the login may subscribe at all.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), RequestError> {
         self.connection.subscribe(self.kind(), vec![channel.clone()], vec![channel]).await
     }
 
-    /// Returns when the server has acknowledged the subscription.
+    /// Subscribes, and returns once the server has acknowledged it.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let acknowledgement = self.begin_watch(subscriber, &name)?;
         self.changed();
-        // A failure has ended the watch already: by the time it is seen here, a newer watch may stand.
+        // A failure has already ended this subscription. A newer one may exist by the time it is seen here.
         acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()))
     }
 
-    /// Wants a channel. The caller says afterwards that this has [`changed`](Self::changed).
+    /// Registers a wanted channel. The caller has to call [`changed`](Self::changed) afterwards.
     pub(crate) fn begin_watch(
         &self,
         subscriber: SubscriberId,
         name: &LockName,
     ) -> Result<Acknowledgement, BackendError> {
-        // Both in one step: the end of another's watch would fall in between, and undo this one.
+        // Both happen under one lock. Otherwise the end of another subscription could fall in between and undo this
+        // one.
         let mut state = lock(&self.shared.state);
         let acknowledgement = state.want(channel(name), (subscriber, name.clone()))?;
         self.shared.watchers.subscribe(subscriber, name.clone());
         Ok(acknowledgement)
     }
 
-    /// Watches a name whose slot this server has got. When the channel stands, everybody is woken.
+    /// Takes over a name whose slot moved to this server. Everyone is woken once the channel is subscribed to.
     pub(crate) fn adopt(&self, subscriber: SubscriberId, name: &LockName) {
         let mut state = lock(&self.shared.state);
         state.adopt(channel(name), name.clone());
         self.shared.watchers.subscribe(subscriber, name.clone());
     }
 
-    /// Ends a watch of a name whose slot this server has lost, and with it the channel.
+    /// Drops a name, and its channel, whose slot has moved away from this server.
     pub(crate) fn give_up(&self, subscriber: SubscriberId, name: &LockName) {
         let mut state = lock(&self.shared.state);
         if self.shared.watchers.unsubscribe(subscriber, name) {
@@ -128,7 +130,7 @@ impl<C: Client> Subscriptions<C> {
         }
     }
 
-    /// Has the connection subscribed as it is wanted now.
+    /// Brings the subscriptions of the connection in line with the wanted channels.
     pub(crate) fn changed(&self) {
         self.shared.changed.notify_one();
     }
@@ -151,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// The server did not take a batch: the watches that waited for it are over.
+    /// Ends the subscriptions that waited for a batch which the server did not accept.
     fn fail(&self, batch: Batch, error: &RequestError) {
         let mut state = lock(&self.state);
         for (subscriber, name) in state.failed(batch, error) {
@@ -159,7 +161,7 @@ impl Shared {
         }
     }
 
-    /// Gives up what was watched by factories that are gone, and says whether anything was.
+    /// Drops the subscriptions of factories that no longer exist. Returns whether there were any.
     fn forget_gone(&self) -> bool {
         let mut state = lock(&self.state);
         let names = self.watchers.forget_gone();

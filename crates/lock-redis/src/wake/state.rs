@@ -1,4 +1,4 @@
-//! The subscriptions that are wanted, those that stand, and the watches that wait for the difference.
+//! The wanted subscriptions, the existing ones, and the callers that wait for the difference.
 
 use crate::error::{self, RequestError};
 use lock_core::{
@@ -11,45 +11,45 @@ use std::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-/// The number of channels that one batch names at most.
+/// The maximum number of channels in one batch.
 const MAX_CHANNELS: usize = 1_000;
-/// The time after which a channel that the server refused is asked for again: rights may come back, but asking costs all
-/// other names their connection.
+/// The time after which a refused channel is tried again. Rights may be granted later, but trying costs all other
+/// names their connection.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The answer to a watch.
+/// The pending answer to a subscription.
 pub(crate) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 
-/// The channels of all names that somebody of this process waits for. Every step costs what it changes, however many
-/// there are.
+/// The channels of all names that this process waits for. The cost of each step depends on what it changes, not on
+/// the number of channels.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionState {
-    /// By channel; `a` and `{a}` have the same.
+    /// The wanted names by channel; `a` and `{a}` share one.
     wanted: HashMap<String, HashSet<LockName>>,
-    /// Acknowledged by the server on the present connection.
+    /// Channels that the server has acknowledged on the current connection.
     standing: HashSet<String>,
-    /// Wanted, not standing, not refused just now.
+    /// Channels that are wanted, not acknowledged and not recently refused.
     missing: HashSet<String>,
-    /// Standing, not wanted.
+    /// Channels that are acknowledged but no longer wanted.
     unwanted: HashSet<String>,
-    /// Refused by the server: until when it is not asked for, and the error.
+    /// Channels that the server refused: the time of the next attempt, and the error.
     refused: HashMap<String, (Instant, BackendError)>,
-    /// By channel.
+    /// Subscriptions that wait for an acknowledgement, by channel.
     waiting: HashMap<String, Vec<Waiting>>,
-    /// Names were adopted.
+    /// `true` if names were adopted.
     adopted: bool,
-    /// When the server refused some channel of a batch: how many the next batch may name, to find out which.
+    /// The maximum size of the next batch, which is reduced after a refusal in order to find the refused channel.
     limit: Option<usize>,
 }
 
-/// A watch that is not acknowledged yet.
+/// A subscription that is not acknowledged yet.
 #[derive(Debug)]
 struct Waiting {
     watch: Watch,
     answer: oneshot::Sender<Result<(), BackendError>>,
 }
 
-/// Which factory watches which name.
+/// A factory and the name that it watches.
 pub(super) type Watch = (SubscriberId, LockName);
 
 /// The next request to the server.
@@ -60,10 +60,10 @@ pub(super) struct Batch {
 }
 
 impl SubscriptionState {
-    /// Wants the channel of a name; the answer comes when the server has acknowledged it, or when that failed.
+    /// Adds the channel of a name. The answer comes once the server has acknowledged it, or when that failed.
     ///
     /// # Errors
-    /// The server refused the channel just now. Nothing is wanted.
+    /// The server refused the channel recently. Nothing is added.
     pub(super) fn want(&mut self, channel: String, watch: Watch) -> Result<Acknowledgement, BackendError> {
         let (answer, acknowledgement) = oneshot::channel();
         let name = watch.1.clone();
@@ -95,8 +95,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Wants the channel of a name that was watched at another server until now. Nobody waits for the answer, so no failure
-    /// ends the watch.
+    /// Adds the channel of a name that was watched at another server until now. No caller waits for the answer, so a
+    /// failure does not end the subscription.
     pub(super) fn adopt(&mut self, channel: String, name: LockName) {
         self.refused.remove(&channel);
         if !self.unwanted.remove(&channel) && !self.standing.contains(&channel) {
@@ -106,12 +106,12 @@ impl SubscriptionState {
         self.wanted.entry(channel).or_default().insert(name);
     }
 
-    /// Whether names were adopted since the last time: their wake-ups may have been missed.
+    /// Returns whether names were adopted since the last call. Their wake-ups may have been missed.
     pub(super) fn take_adopted(&mut self) -> bool {
         std::mem::take(&mut self.adopted)
     }
 
-    /// Forgets the channel of a name that belongs to another server now, which has ended the subscription.
+    /// Removes the channel of a name that belongs to another server now, which has ended the subscription.
     pub(super) fn give_up(&mut self, channel: &str, name: &LockName) {
         let Some(names) = self.wanted.get_mut(channel) else { return };
         names.remove(name);
@@ -126,13 +126,13 @@ impl SubscriptionState {
         }
     }
 
-    /// The names whose release a message on this channel announces.
+    /// Returns the names whose release a message on this channel announces.
     pub(super) fn names(&self, channel: &str) -> Vec<LockName> {
         self.wanted.get(channel).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns the next request. A channel that is to be given up does not stand any more from here on: if it is wanted
-    /// meanwhile, a later batch subscribes to it again.
+    /// Returns the next request. A channel that is to be unsubscribed stops counting as acknowledged: if it is wanted
+    /// again meanwhile, a later batch subscribes to it.
     pub(super) fn next_batch(&mut self) -> Batch {
         let now = Instant::now();
         for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {
@@ -166,8 +166,8 @@ impl SubscriptionState {
         }
     }
 
-    /// The server did not take a batch. Answers the watches that wait for it and returns them: they are over. The channel
-    /// stays wanted for others who watched it before.
+    /// Handles a batch that the server did not accept. Answers the subscriptions that wait for it and returns them,
+    /// since they have ended. A channel stays wanted for those who had subscribed to it before.
     pub(super) fn failed(&mut self, batch: Batch, error: &RequestError) -> Vec<Watch> {
         let refused = !error.is_retryable() && error.redirection().is_none();
         let mut over = Vec::new();
@@ -190,7 +190,7 @@ impl SubscriptionState {
         over
     }
 
-    /// Another connection: nothing stands there.
+    /// Resets the state for a new connection, which has no subscriptions.
     pub(super) fn start_over(&mut self) {
         self.standing.clear();
         self.unwanted.clear();
@@ -207,7 +207,7 @@ mod tests {
         LockName::new(text).expect("a good name")
     }
 
-    /// One factory watches a name by this channel.
+    /// Subscribes one factory to a name through this channel.
     fn want(state: &mut SubscriptionState, channel: &str, text: &str) -> Acknowledgement {
         state
             .want(channel.to_owned(), (SubscriberId::new(1), name(text)))

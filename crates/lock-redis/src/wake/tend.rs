@@ -1,4 +1,4 @@
-//! Keeps the connection for messages subscribed as it is wanted: in batches, each acknowledged, one at a time.
+//! Keeps the connection subscribed to the wanted channels: in batches, one at a time, each acknowledged.
 
 use super::{Shared, state::Batch};
 use crate::{
@@ -14,14 +14,14 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The time between pings of a quiet connection: one that only listens does not notice that it is dead.
+/// The interval of pings on a quiet connection. Merely listening does not reveal that a connection is dead.
 const PING: Duration = Duration::from_secs(5);
 /// The time limit of a batch.
 const BATCH: Duration = Duration::from_secs(2);
-/// The pauses after batches that failed.
+/// The pauses after failed batches.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// Goes on until nobody dials any more.
+/// Runs until the dialling task has ended.
 pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared: Arc<Shared>) {
     let mut changes = connection.changes();
     let mut failures = 0u32;
@@ -52,9 +52,9 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
             Settled::Yes => 0,
             Settled::Refused | Settled::No => failures + 1,
         };
-        // Messages of the time without a subscription are lost. Woken before it stands again, a waiter could look, find
-        // the lock taken, and miss the release that comes then: so once more when it does. (After a refusal, only then:
-        // the next connection comes at once.)
+        // Messages that were sent without a subscription are lost. A waiter woken before the subscription exists
+        // could find the lock taken and then miss its release, so waiters are woken once more when it exists. (After
+        // a refusal, only then: the next connection comes immediately.)
         missed |= fresh || failures > 0 || adopted;
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
@@ -64,7 +64,7 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
     }
 }
 
-/// Returns when another connection stands.
+/// Returns once there is another connection.
 async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Result<(), RecvError> {
     loop {
         changes.changed().await?;
@@ -77,15 +77,15 @@ async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Resul
 /// The outcome of the batches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settled {
-    /// All is as wanted.
+    /// All wanted channels are subscribed to.
     Yes,
-    /// The server does not want something that we want. Another connection was asked for.
+    /// The server refuses a wanted channel. Another connection was requested.
     Refused,
-    /// The connection did not do its part.
+    /// The connection failed.
     No,
 }
 
-/// Batches until all is as wanted.
+/// Sends batches until all wanted channels are subscribed to.
 async fn settle<C: Client>(
     connection: &ManagedConnection<C>,
     shared: &Shared,
@@ -112,7 +112,7 @@ async fn settle<C: Client>(
                 let retryable = is_moved || error.is_retryable();
                 log(&error, logged);
                 shared.fail(batch, &error);
-                // An answer may still be on its way, and would be taken for that of the next batch.
+                // A late answer would be taken for that of the next batch.
                 connection.replace(ReplaceReason::SubscriptionFailed);
                 return if retryable { Settled::No } else { Settled::Refused };
             }
@@ -120,7 +120,7 @@ async fn settle<C: Client>(
     }
 }
 
-/// An empty batch is a sign of life.
+/// Sends a batch. An empty one is a ping.
 async fn ask<C: Client>(
     connection: &ManagedConnection<C>,
     shared: &Shared,
@@ -132,7 +132,7 @@ async fn ask<C: Client>(
     }
 }
 
-/// Once for an outage, however long it is.
+/// Logs an error once per outage, however long it is.
 fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();

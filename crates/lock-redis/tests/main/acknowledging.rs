@@ -7,7 +7,7 @@ use crate::{
 use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind, Released, Renewed};
 use lock_redis::{ConnectWarning, client::Reply};
 
-/// A backend that wants two acknowledgements.
+/// Connects a backend that requires two acknowledgements.
 async fn connected() -> (Scripted, Backed) {
     let client = Scripted::default();
     let info = "redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\nconnected_slaves:2\r\n";

@@ -1,4 +1,4 @@
-//! Batches: when operations share a call, and how the failure of one, or of the call, reaches each.
+//! Batches: when operations share a call, and how the failure of one operation or of the call affects each.
 
 use crate::{
     scripted::{Answer, Arrived, Scripted, in_one_text, refused, text},
@@ -18,8 +18,7 @@ use tokio::time::{Instant, sleep};
 const WAY: Duration = Duration::from_millis(10);
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// From now on the call for `first` takes some time, so that what is submitted meanwhile gathers. Everything else is answered
-/// by `answers`.
+/// Delays the call for `first`, so that whatever is submitted meanwhile gathers. `answers` answers everything else.
 fn gather(client: &Scripted, mut answers: impl FnMut(&Arrived) -> Answer + Send + 'static) {
     client.answer(move |asked| match asked.arguments.get(2).is_some_and(|key| key == "first") {
         true => Answer::Late(WAY),
@@ -27,7 +26,7 @@ fn gather(client: &Scripted, mut answers: impl FnMut(&Arrived) -> Answer + Send 
     });
 }
 
-/// The answers to acquires that are sent together.
+/// Returns the answers to acquires that are sent together.
 async fn acquire_together(
     client: &Scripted,
     backend: &Backed,
@@ -44,14 +43,14 @@ fn locks(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("lock:{number}")).collect()
 }
 
-/// The sizes of the calls that arrived, in their order.
+/// Returns the sizes of the calls that arrived, in order.
 fn calls(client: &Scripted) -> Vec<usize> {
     let server = client.server();
     let size = |asked: &Arrived| if asked.runs("batch") { asked.batched().len() } else { 1 };
     server.arrived.iter().map(size).collect()
 }
 
-/// A backend whose server knows all scripts.
+/// Connects a backend whose server knows all scripts.
 async fn warm() -> (Scripted, Backed) {
     let (client, backend) = connected().await;
     gather(&client, |_| Answer::Usual);
@@ -99,7 +98,7 @@ async fn lone_operation_has_its_own_script() {
     assert_eq!(client.server().arrived.len(), 10);
 }
 
-/// One of each kind of failure, and each is answered for itself.
+/// One failure of each kind. Each is reported to its own operation.
 #[tokio::test(start_paused = true)]
 async fn failed_item_does_not_fail_its_neighbours() {
     let (client, backend) = warm().await;
@@ -112,7 +111,7 @@ async fn failed_item_does_not_fail_its_neighbours() {
         Reply::List(vec![now(), text("busy"), Reply::Integer(1_500)]),
         list(&["late"]),
         list(&["refused", "WRONGTYPE Operation against a key holding the wrong kind of value"]),
-        // Midway.
+        // Failed midway.
         list(&["error", "ERR value is not an integer or out of range"]),
         list(&["error", "@user_script: 9: -OOM command not allowed when used memory > 'maxmemory'."]),
         list(&["no word of ours"]),
@@ -183,7 +182,7 @@ async fn unknown_batch_script_is_sent_as_text_once() {
     }
 }
 
-/// The server looks at the rights on all keys of a script before it runs.
+/// The server checks the rights on all keys of a script before it runs.
 #[tokio::test(start_paused = true)]
 async fn denied_key_does_not_fail_the_batch() {
     let (client, backend) = warm().await;
@@ -214,7 +213,7 @@ async fn refused_batch_is_sent_one_by_one() {
     }
 }
 
-/// What may have been carried out is not sent again.
+/// Operations that may have been carried out are not sent again.
 #[tokio::test(start_paused = true)]
 async fn failed_batch_is_unknown_for_all() {
     let (client, backend) = warm().await;
@@ -241,8 +240,8 @@ async fn unwanted_operations_are_not_sent() {
     assert!(!server.arrived.iter().any(|asked| asked.arguments.iter().any(|argument| argument == "a")));
 }
 
-/// An operation whose time ends while it waits is certainly not carried out. One that was late from the beginning is sent: the
-/// answer has the clock of the server.
+/// An operation whose time ends while it waits is certainly not carried out. One that was late from the beginning is
+/// sent, because the answer reports the server's clock.
 #[tokio::test(start_paused = true)]
 async fn operations_whose_time_ended_in_the_queue_are_not_sent() {
     let (client, backend) = warm().await;

@@ -1,4 +1,5 @@
-//! Completions: each operation is answered once, whatever happens to its connection, its runtime and its neighbours.
+//! Completions: each operation is answered exactly once, whatever happens to its connection, its runtime and other
+//! operations.
 
 use crate::{
     scripted::{Answer, Dial},
@@ -18,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 const NOBODY: Dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
 
-/// Operations that were sent, and two that wait for them.
+/// Returns operations that were sent, and two that wait behind them.
 async fn sent_and_two_queued(backend: &Backed) -> (Vec<Future<Acquired>>, [Future<Acquired>; 2]) {
     (fill_calls(backend).await, ["queued:1", "queued:2"].map(|lock| submit(backend, lock)))
 }
@@ -65,7 +66,7 @@ async fn queued_operations_wait_300_ms_for_a_connection() {
     assert_eq!(client.server().count(|asked| asked.arguments.iter().any(|word| word == "later")), 0);
 }
 
-/// The client library breaks its promise: others are answered meanwhile.
+/// The client library breaks its contract: it never answers one call, but answers others.
 #[tokio::test(start_paused = true)]
 async fn operation_that_is_never_answered_ends() {
     let (client, backend) = connected().await;
@@ -133,14 +134,14 @@ fn end_of_the_runtime_answers_all_operations() {
     for queued in [one, two] {
         assert_eq!(meaning(&other.block_on(queued)), (Kind::Misconfigured, Applied::No));
     }
-    // Outside of any runtime, and inside of another.
+    // Awaited outside of any runtime, and inside another one.
     let outside = submit(&backend, "outside");
     assert_eq!(meaning(&other.block_on(outside)), (Kind::Misconfigured, Applied::No));
     let inside = other.block_on(async { submit(&backend, "inside").await });
     assert_eq!(meaning(&inside), (Kind::Misconfigured, Applied::No));
 }
 
-/// The task of the connection sends what comes from elsewhere.
+/// The task of the connection sends operations from elsewhere.
 #[test]
 fn operations_come_from_other_runtimes_and_threads() {
     let (home, other) = (runtime(), runtime());
@@ -150,7 +151,7 @@ fn operations_come_from_other_runtimes_and_threads() {
     assert!(home.block_on(outside).is_ok() && home.block_on(inside).is_ok());
 }
 
-/// Submits another operation when it is woken, as the completion of a lock does.
+/// Submits another operation when woken, as the completion of a lock does.
 struct Submits {
     backend: Backed,
     answers: Mutex<Vec<Future<Acquired>>>,
@@ -205,7 +206,7 @@ async fn panicking_completion_loses_no_other() {
     acquire(&backend, "x").await.expect("the task goes on");
 }
 
-/// An error that is known at once is no reason to answer inside of the call.
+/// Even an error that is known immediately is not reported inside the call.
 #[tokio::test(start_paused = true)]
 async fn operation_is_never_answered_in_the_call() {
     let (client, backend) = connected().await;

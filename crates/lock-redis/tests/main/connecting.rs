@@ -1,4 +1,4 @@
-//! What is found out before the first lock, whatever the client.
+//! Checks made before the first lock, with any client.
 
 use crate::{
     scripted::{Answer, BEGIN, Dial, INFO, Scripted, WithoutTls, refused, text},
@@ -15,7 +15,7 @@ use lock_redis::{
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Connecting must fail as this kind, with these words, and leave nothing open.
+/// Asserts that connecting fails with this kind and these words, and leaves nothing open.
 async fn is_refused(client: &Scripted, kind: Kind, says: &str) {
     let error = client.builder().connect().await.map(drop).expect_err("it must not connect");
     let cause = error.backend_error().expect("the server's fault");
@@ -115,7 +115,7 @@ async fn hidden_info_is_warned_of() {
     let backend = client.builder().connect().await.unwrap();
     assert!(matches!(backend.warnings(), [ConnectWarning::NotChecked { .. }]));
     drop(backend);
-    // A member of a cluster shows all the same: it serves no key.
+    // A member of a cluster is recognised nevertheless, since it serves no key.
     client.answer(move |asked| match asked.runs("probe") {
         true => Answer::Error(refused("CLUSTERDOWN Hash slot not served")),
         false => hides(asked.name).unwrap_or(Answer::Usual),

@@ -1,5 +1,5 @@
-//! The rules of lock-redis over a client of its own, whose server is in memory and follows a script: no rule depends on a
-//! client library. Time is virtual.
+//! Tests of lock-redis with a client of its own, whose server is in memory and scripted: no rule depends on a client
+//! library. Time is virtual.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 

@@ -1,4 +1,4 @@
-//! Connections that end, go silent or lead to a replica: when the next one is dialled.
+//! Connections that end, go silent or lead to a replica, and the dials that follow.
 
 use crate::{
     scripted::{Answer, Dial, Scripted, refused, text},
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// When the server was dialled while it was out of reach. There are two connections, each of which dials for itself.
+/// Returns the times of the dials during an outage. Each of the two connections dials for itself.
 async fn dials_of_an_outage(client: &Scripted, dial: Dial, outage: Duration) -> Vec<Instant> {
     client.server().dials.clear();
     client.server().dial = dial;
@@ -20,7 +20,7 @@ async fn dials_of_an_outage(client: &Scripted, dial: Dial, outage: Duration) -> 
     client.server().dials.clone()
 }
 
-/// From now on every acquire is refused by a replica.
+/// Refuses every acquire from now on, as a replica does.
 fn is_read_only(client: &Scripted) {
     client.answer(|asked| match asked.runs("acquire") {
         true => Answer::Error(refused(READ_ONLY)),
@@ -34,7 +34,7 @@ async fn unreachable_server_is_dialled_every_200_ms() {
     let nobody = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
     let (begin, outage) = (Instant::now(), Duration::from_secs(60));
     let dials = dials_of_an_outage(&client, nobody, outage).await;
-    // Each every 150 to 250 ms.
+    // Each connection dials every 150 to 250 ms.
     assert!((2 * 240..=2 * 400).contains(&dials.len()), "{} dials", dials.len());
     let first = (dials[0] - begin).as_millis();
     assert!((150..=250).contains(&first), "{first} ms");
@@ -46,7 +46,7 @@ async fn unreachable_server_is_dialled_every_200_ms() {
     acquire(&backend, "x").await.unwrap();
 }
 
-/// The login may be mended while the program runs; the server shall not be bothered every 200 ms meanwhile.
+/// The login may be corrected while the program runs. The server must not be bothered every 200 ms meanwhile.
 #[tokio::test(start_paused = true)]
 async fn refused_login_is_repeated_after_half_a_second() {
     let (client, backend) = connected().await;
@@ -111,7 +111,7 @@ async fn quiet_connections_are_pinged() {
     assert_eq!(server.arrived.len(), 18, "and nothing else is asked");
 }
 
-/// Nobody asks anything, and the way is dead.
+/// No requests are sent, and the network path is dead.
 #[tokio::test(start_paused = true)]
 async fn idle_dead_connection_is_replaced() {
     let (client, backend) = connected().await;
@@ -123,7 +123,7 @@ async fn idle_dead_connection_is_replaced() {
     acquire(&backend, "x").await.unwrap();
 }
 
-/// A failover in good order: the address leads elsewhere, and the old server says so.
+/// An orderly failover: the address leads elsewhere, and the old server reports it.
 #[tokio::test(start_paused = true)]
 async fn read_only_server_is_left_by_both_connections() {
     let (client, backend) = connected().await;
@@ -135,7 +135,7 @@ async fn read_only_server_is_left_by_both_connections() {
     assert_eq!(client.server().dials.len(), 4);
 }
 
-/// It is a replica behind the address that says so from inside of a script.
+/// The replica behind the address reports it from inside a script.
 #[tokio::test(start_paused = true)]
 async fn replica_inside_a_script_is_noticed() {
     let (client, backend) = connected().await;
@@ -169,11 +169,11 @@ async fn ask_for(backend: &Backed, time: Duration) {
     }
 }
 
-/// The whole fleet asks all the time.
+/// The whole fleet keeps sending requests.
 #[tokio::test(start_paused = true)]
 async fn lasting_replica_is_dialled_ever_more_rarely() {
     let (client, backend) = connected().await;
-    // A trouble that comes back later begins from the beginning.
+    // A later outage starts with short pauses again.
     for _ in 0..2 {
         is_read_only(&client);
         client.server().dials.clear();
@@ -185,7 +185,7 @@ async fn lasting_replica_is_dialled_ever_more_rarely() {
         assert!(dials[0] <= Duration::from_millis(260), "at once: {dials:?}");
         let soon = dials.iter().filter(|dial| dial.as_millis() <= 1_400).count();
         assert!(soon >= 2 * 3, "again soon at first: {dials:?}");
-        // Each after a pause of 1 to 2 s, and 150 to 250 ms to reconnect.
+        // Each dial follows a pause of 1 to 2 s, plus 150 to 250 ms to reconnect.
         assert!((2 * 13..=2 * 27).contains(&within(30, 60)), "then rarely: {dials:?}");
         client.recover();
         acquire(&backend, "x").await.expect("it is a master again");

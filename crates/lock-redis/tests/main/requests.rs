@@ -1,4 +1,4 @@
-//! Requests: sent once, and an error says whether they may have been carried out.
+//! Requests: sent once, with errors that say whether they may have been carried out.
 
 use crate::{
     scripted::{Answer, Dial},
@@ -30,11 +30,11 @@ async fn request_on_an_ended_connection_is_unknown() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let unknown = (Kind::Unavailable, Applied::Unknown);
-    // The client says so.
+    // The client reports it.
     client.answer(|asked| if asked.runs("acquire") { Answer::End } else { Answer::Usual });
     assert_eq!(meaning(&acquire(&backend, "x").await), unknown);
     sleep(Duration::from_secs(1)).await;
-    // The client says nothing of the request, and the connection ends.
+    // The client reports nothing about the request, and the connection ends.
     client.answer(|asked| if asked.runs("acquire") { Answer::Never } else { Answer::Usual });
     let begin = Instant::now();
     let cut = async {
@@ -56,7 +56,7 @@ async fn request_on_an_ended_connection_is_unknown() {
     assert_eq!(client.server().count(|asked| asked.runs("acquire")), 4, "each was sent once");
 }
 
-/// Of all that are under way, the first to learn it tells the others.
+/// The first request under way to learn of it ends the others.
 #[tokio::test(start_paused = true)]
 async fn lost_request_ends_the_connection_for_all() {
     let (client, backend) = connected().await;
@@ -130,7 +130,7 @@ async fn every_answer_sets_the_clock() {
     assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "and back");
 }
 
-/// The request was carried out in the middle of its way, as far as anybody knows.
+/// The request is assumed to have been carried out in the middle of its round trip.
 #[tokio::test(start_paused = true)]
 async fn clock_assumes_the_middle_of_the_way() {
     let (client, backend) = connected().await;
@@ -142,7 +142,7 @@ async fn clock_assumes_the_middle_of_the_way() {
     assert_eq!(estimate, client.server().now() + u64::try_from(way.as_micros()).unwrap() / 2);
 }
 
-/// Its connections went with the runtime: nothing hangs, nothing panics.
+/// The connections ended with the runtime. Nothing hangs, nothing panics.
 #[test]
 fn backend_without_its_runtime_says_so() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Subscriptions: acknowledged when they stand, made again when they do not, each for itself.
+//! Subscriptions: acknowledged by the server, renewed after a loss, and independent of each other.
 
 use crate::{
     scripted::{Answer, Arrived, Dial, refused},
@@ -17,7 +17,7 @@ fn channel(lock: &str) -> String {
     format!("redisson_lock__channel:{{{lock}}}")
 }
 
-/// Whether this asks for the channel of that lock.
+/// Returns whether this subscribes to the channel of that lock.
 fn subscribes(asked: &Arrived, lock: &str) -> bool {
     asked.name == "SUBSCRIBE" && asked.arguments.contains(&channel(lock))
 }
@@ -64,7 +64,7 @@ async fn simultaneous_watches_are_one_request() {
     assert!(server.count(|asked| asked.name == "SUBSCRIBE") <= 2, "{:?}", server.arrived.len());
 }
 
-/// Both names have one channel; each is woken, and neither takes it from the other.
+/// Both names share one channel. Each is woken, and neither takes it from the other.
 #[tokio::test(start_paused = true)]
 async fn name_in_braces_shares_the_channel() {
     let (client, backend) = connected().await;
@@ -126,7 +126,7 @@ async fn panicking_listener_silences_no_other_of_its_name() {
     let (client, backend) = connected().await;
     let (_bad, bad_id) = Listener::panicking(&backend);
     let (good, good_id) = Listener::attached(&backend);
-    // Which of two listeners is called first is another one for each name.
+    // The order in which two listeners are called differs by name.
     let names: Vec<_> = (0..16).map(|number| format!("lock:{number}")).collect();
     for lock in &names {
         backend.subscribe(bad_id, name(lock)).await.unwrap();
@@ -145,7 +145,7 @@ async fn refused_channel_costs_the_others_nothing() {
     let watches = names.iter().map(|name| backend.subscribe(id, name.clone()));
     let mut answers = futures_util::future::join_all(watches).await;
     assert_eq!(meaning(&answers.remove(100)), (Kind::Denied, Applied::No));
-    // It is found by halves: the others wait a little longer.
+    // It is found by bisection, so the others wait a little longer.
     for watch in answers {
         watch.unwrap();
     }
@@ -155,7 +155,7 @@ async fn refused_channel_costs_the_others_nothing() {
     let dials = client.server().dials.len();
     assert!(dials > 2, "what else the server answered may be taken for answers to later requests");
     client.server().arrived.clear();
-    // For a minute it is answered without asking.
+    // For a minute the refusal is answered locally.
     for _ in 0..10 {
         assert_eq!(meaning(&backend.subscribe(id, name("no")).await), (Kind::Denied, Applied::No));
         sleep(Duration::from_secs(5)).await;
@@ -168,7 +168,7 @@ async fn refused_channel_costs_the_others_nothing() {
     assert_eq!(client.server().dials.len(), dials);
 }
 
-/// A server that is busy refuses to subscribe as well.
+/// A busy server refuses to subscribe as well.
 #[tokio::test(start_paused = true)]
 async fn busy_server_is_asked_again() {
     let (client, backend) = connected().await;
@@ -205,7 +205,7 @@ async fn unanswered_watch_fails_after_2_s() {
     assert_eq!(client.server().subscribed(), Vec::<String>::new(), "the watch is over");
 }
 
-/// The first watch is not polled while its batch fails and a second one is acknowledged.
+/// The first subscription is not polled while its batch fails and a second one is acknowledged.
 #[tokio::test(start_paused = true)]
 async fn late_failure_does_not_undo_a_newer_watch() {
     let (client, backend) = connected().await;
@@ -225,7 +225,7 @@ async fn late_failure_does_not_undo_a_newer_watch() {
     assert_eq!(listener.take(), ["x"], "the newer watch hears");
 }
 
-/// Of a factory that ends with its runtime nobody hears otherwise.
+/// A factory that ends with its runtime is reported in no other way.
 #[tokio::test(start_paused = true)]
 async fn dropped_factory_gives_up_its_channels() {
     let (client, backend) = connected().await;

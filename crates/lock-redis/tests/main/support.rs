@@ -1,4 +1,4 @@
-//! What the tests share: backends over a scripted server, requests, listeners.
+//! Shared helpers: backends over a scripted server, requests, listeners.
 
 use crate::scripted::Scripted;
 use lock_core::{
@@ -18,7 +18,7 @@ use std::{
 
 pub(crate) type Backed = RedisBackend<Scripted>;
 
-/// A server, and a backend that is connected to it.
+/// Returns a server and a backend that is connected to it.
 pub(crate) async fn connected() -> (Scripted, Backed) {
     let client = Scripted::default();
     let backend = client.builder().connect().await.expect("all is well");
@@ -33,7 +33,7 @@ fn lease() -> LeaseId {
     LeaseId::new(ProcessId::random(), LeaseNumber::new(1))
 }
 
-/// One acquire, sent once.
+/// Acquires once, without retries.
 pub(crate) async fn acquire(backend: &Backed, lock: &str) -> Result<Reply<Acquired>, BackendError> {
     backend.acquire(acquisition(lock)).await
 }
@@ -53,19 +53,19 @@ pub(crate) fn release_request(lock: &str) -> ReleaseRequest {
     ReleaseRequest { name: name(lock), lease: lease(), depth_left: 0, notify: NotifyWaiters::Yes }
 }
 
-/// Submits an acquire, and returns the future of its answer.
+/// Submits an acquire and returns the future of its answer.
 pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
     let (completion, answer) = Completion::channel();
     backend.submit(Operation::Acquire(acquisition(lock), completion));
     answer
 }
 
-/// Sends as many calls as may be under way: whatever is submitted now has to wait. The server must not answer meanwhile.
+/// Fills the maximum number of calls, so that later operations have to wait. The server must not answer meanwhile.
 pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
     let mut sent = Vec::new();
     for size in [1, 1, 2, 4, 8, 16, 32, 32] {
         sent.extend((0..size).map(|number| submit(backend, &format!("sent:{number}"))));
-        // The task of the connection has its turn.
+        // Let the task of the connection run.
         tokio::task::yield_now().await;
     }
     sent
@@ -76,13 +76,13 @@ pub(crate) fn renewal(lock: &str) -> RenewRequest {
     RenewRequest { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
 }
 
-/// What a failed request says.
+/// Returns the kind and the outcome of a failed request.
 pub(crate) fn meaning<T: std::fmt::Debug>(answer: &Result<T, BackendError>) -> (BackendErrorKind, Applied) {
     let error = answer.as_ref().expect_err("it must fail");
     (error.kind(), error.applied())
 }
 
-/// Remembers its wake-ups, in their order; may panic at them.
+/// Records its wake-ups in order. Optionally panics on them.
 #[derive(Debug, Default)]
 pub(crate) struct Listener {
     pub(crate) heard: Mutex<Vec<String>>,
@@ -106,7 +106,7 @@ impl Listener {
         (listener, id)
     }
 
-    /// What it heard since the last time.
+    /// Returns the wake-ups since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.heard.lock().unwrap())
     }

@@ -1,4 +1,4 @@
-//! The client of the server in memory.
+//! The client of the in-memory server.
 
 use super::{Answer, Arrived, Dial, Open, Server};
 use lock_core::backend::BackendError;
@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The client, and the way to its server. Clones have the same server.
+/// The client and its access to the server. Clones share the server.
 #[derive(Clone, Default)]
 pub(crate) struct Scripted {
     server: Arc<Mutex<Server>>,
@@ -32,12 +32,12 @@ impl Scripted {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the server answers like this.
+    /// Sets the server's answers from now on.
     pub(crate) fn answer(&self, answers: impl FnMut(&Arrived) -> Answer + Send + 'static) {
         self.server().answers = Box::new(answers);
     }
 
-    /// From now on the server answers as Redis does, and takes every dial.
+    /// Makes the server answer like Redis again, and accept every dial.
     pub(crate) fn recover(&self) {
         self.answer(|_| Answer::Usual);
         self.server().dial = Dial::Accepted;
@@ -51,13 +51,13 @@ impl Scripted {
         }
     }
 
-    /// The client gives up all connections and does not say why.
+    /// Drops all connections in the client without a reason.
     pub(crate) fn vanish(&self) {
         let ended = std::mem::take(&mut self.server().connections);
         drop(ended);
     }
 
-    /// Publishes a message, and returns the number of connections that heard it.
+    /// Publishes a message and returns the number of connections that received it.
     pub(crate) fn publish(&self, channel: &str) -> usize {
         self.report(|open| {
             let hears = open.channels.contains(channel);
@@ -68,7 +68,7 @@ impl Scripted {
         })
     }
 
-    /// The client drops messages.
+    /// Drops messages in the client.
     pub(crate) fn lag(&self) {
         self.report(|open| {
             open.events.missed();
@@ -76,7 +76,7 @@ impl Scripted {
         });
     }
 
-    /// As a client does: without the mutex of anything.
+    /// Reports an event as a client does: without holding a mutex.
     fn report(&self, mut event: impl FnMut(&Open) -> bool) -> usize {
         let connections = std::mem::take(&mut self.server().connections);
         let heard = connections.values().filter(|open| event(open)).count();

@@ -1,4 +1,4 @@
-//! A server in memory, and the client that reaches it. It answers as Redis does when all is well, or as a test wants it.
+//! An in-memory server and its client. It answers like a healthy Redis, or as a test demands.
 
 mod client;
 
@@ -11,22 +11,22 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// What the clock of the server shows when it starts, in µs.
+/// The time on the server's clock when it starts, in µs.
 pub(crate) const BEGIN: u64 = 1_767_225_600_000_000;
 
-/// What `INFO` says of a server that will do.
+/// The `INFO` of an acceptable server.
 pub(crate) const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\r\n# Memory\r\n\
     maxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n# Replication\r\nrole:master\r\n";
 
 /// The answer to one command.
 pub(crate) enum Answer {
-    /// As Redis answers.
+    /// The answer of Redis.
     Usual,
-    /// The same, after this time.
+    /// The same, after this delay.
     Late(Duration),
     Reply(Reply),
     Error(CallError),
-    /// None, as long as the connection lives.
+    /// No answer as long as the connection lives.
     Never,
     /// The connection ends instead.
     End,
@@ -41,7 +41,7 @@ pub(crate) enum Dial {
     Never,
 }
 
-/// A command that arrived.
+/// A command that arrived at the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) connection: usize,
@@ -60,7 +60,7 @@ impl Arrived {
         self.arguments[1].parse().unwrap()
     }
 
-    /// The operations of a batch: script, lock, arguments.
+    /// Returns the operations of a batch: script, lock, arguments.
     pub(crate) fn batched(&self) -> Vec<(&'static str, String, Vec<String>)> {
         let (mut keys, mut words) = {
             let (keys, words) = self.arguments[2..].split_at(self.keys());
@@ -86,17 +86,17 @@ impl Arrived {
 
 type Answers = Box<dyn FnMut(&Arrived) -> Answer + Send>;
 
-/// The server.
+/// The state of the server.
 pub(crate) struct Server {
     begin: Instant,
     pub(crate) dial: Dial,
     pub(crate) answers: Answers,
-    /// How far its clock was set ahead.
+    /// The offset by which its clock was set ahead.
     pub(crate) ahead: Duration,
-    /// When each dial arrived.
+    /// The times of the dials.
     pub(crate) dials: Vec<Instant>,
     pub(crate) arrived: Vec<Arrived>,
-    /// How many replicas acknowledge.
+    /// The number of replicas that acknowledge.
     pub(crate) acknowledging: i64,
     connections: BTreeMap<usize, Open>,
     last_connection: usize,
@@ -138,17 +138,17 @@ impl Server {
         self.connections.values().flat_map(|open| open.channels.iter().cloned()).collect()
     }
 
-    /// How many such commands arrived.
+    /// Counts the commands that match.
     pub(crate) fn count(&self, of: impl Fn(&Arrived) -> bool) -> usize {
         self.arrived.iter().filter(|arrived| of(arrived)).count()
     }
 
-    /// Its clock, in µs.
+    /// Returns the time on its clock, in µs.
     pub(crate) fn now(&self) -> u64 {
         BEGIN + u64::try_from((self.begin.elapsed() + self.ahead).as_micros()).unwrap()
     }
 
-    /// As after a restart, or `SCRIPT FLUSH`.
+    /// Forgets the scripts, as after a restart or `SCRIPT FLUSH`.
     pub(crate) fn forget_scripts(&mut self) {
         self.scripts.clear();
     }
@@ -179,7 +179,7 @@ impl Server {
                 Err(refused("NOSCRIPT No matching script. Please use EVAL."))
             }
             (_, Some(script)) => {
-                // A text is that of the hash that was not known.
+                // A text belongs to the hash that was just unknown.
                 self.scripts.extend(self.unknown.take().map(|hash| (hash, script)));
                 Ok(self.run(script, asked))
             }
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// What the script answers if nobody else holds the lock.
+    /// Returns the reply of a script when nobody else holds the lock.
     fn run(&mut self, script: &str, asked: &Arrived) -> Reply {
         let now = Reply::Integer(i64::try_from(self.now()).unwrap());
         let words: Vec<Reply> = match script {
@@ -211,7 +211,7 @@ impl Server {
     }
 }
 
-/// The reply of a batch, of the replies that the operations have alone.
+/// Builds the reply of a batch from the replies of its operations.
 pub(crate) fn in_one_text(replies: Vec<Reply>) -> Reply {
     let mut lines = Vec::new();
     for reply in replies {
@@ -228,17 +228,17 @@ pub(crate) fn in_one_text(replies: Vec<Reply>) -> Reply {
     text(&lines.join("\n"))
 }
 
-/// Which script a text is, by its first comment.
+/// Identifies a script by its first comment.
 fn kind(script: &str) -> &'static str {
     let kinds = [
-        // It has the texts of the others in it.
+        // It contains the texts of the others.
         ("-- Carries out operations on many locks", "batch"),
         ("-- Takes a lock,", "acquire"),
         ("-- A re-entry:", "reenter"),
         ("-- Extends a lease", "renew"),
         ("-- Lowers the depth", "release"),
         ("-- Tries every command", "probe"),
-        ("-- Who holds a lock,", "inspect"),
+        ("-- Reads the holder of a lock,", "inspect"),
     ];
     kinds.iter().find(|(begins, _)| script.contains(begins)).map(|(_, kind)| *kind).unwrap()
 }
