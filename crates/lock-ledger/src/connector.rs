@@ -1,4 +1,4 @@
-//! Locks and ledger of one server, over one set of connections.
+//! Connectors for stores that provide both locks and a run ledger over the same connections.
 
 use crate::run_ledger::RunLedger;
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! Commands for the jobs of a fleet, and what they have set: pauses, schedules and triggers.
+//! Commands for the jobs of a fleet, and the controls that they set: pauses, schedules and triggers.
 
 use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
@@ -12,18 +12,18 @@ pub enum JobCommand {
     Pause,
     /// Starts scheduled runs again, from now on.
     Resume,
-    /// Uses this schedule, from now on. The ledger does not read the text.
+    /// Uses this schedule from now on. The ledger does not parse the text.
     Replace(String),
-    /// Uses the schedule of the program again, from now on.
+    /// Uses the schedule of the program again from now on.
     Restore,
-    /// Sets the watermark to the server's now, also if that lowers it. No other operation lowers it. After the server's clock
-    /// was ahead, runs start again.
+    /// Sets the watermark to the server's current time, even if that lowers it. No other operation lowers it. Runs
+    /// start again after the server's clock was ahead.
     Reset,
     /// Starts a run now.
     Trigger {
         /// The run.
         id: Uuid,
-        /// The time after which it is no longer started; whole milliseconds.
+        /// The time in which it may be started; whole milliseconds.
         life: Duration,
     },
     /// Withdraws a trigger that has not been started.
@@ -41,10 +41,10 @@ pub enum CommandReply {
     },
     /// The ledger does not have the job.
     Unregistered,
-    /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group, or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of the
-    /// job, are waiting.
+    /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of
+    /// the job are already waiting.
     Full,
-    /// The trigger that is to be cancelled is no longer waiting.
+    /// The trigger to cancel is no longer waiting.
     Gone,
 }
 
@@ -52,27 +52,27 @@ pub enum CommandReply {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FleetControls {
-    /// They are those that the caller knows.
+    /// The controls have the revision that the caller knows.
     Unchanged,
     /// They have changed.
     Changed {
         /// Their revision.
         revision: u64,
-        /// The controls of each job that has ever had a command, in the order of the names.
+        /// The controls of each job that has ever received a command, ordered by name.
         jobs: Vec<(LockName, JobControls)>,
-        /// The triggers that wait, the oldest first.
+        /// The waiting triggers, oldest first.
         triggers: Vec<Trigger>,
     },
 }
 
-/// The controls of a job: what commands have set.
+/// The controls of a job, as set by commands.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct JobControls {
     /// The revision of these controls; 0 before the first command.
     pub revision: u64,
-    /// Whether its scheduled runs are paused.
+    /// `true` if scheduled runs are paused.
     pub paused: bool,
-    /// The schedule that replaces that of the program.
+    /// The schedule that replaces the program's.
     pub schedule: Option<String>,
 }
 

@@ -4,16 +4,16 @@ use lock_core::{LockName, NameError, clock::ServerTime};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
-/// The name of a group of jobs that one leader leads. It follows the rules of a [`LockName`] and has no brace.
+/// The name of a group of jobs with a common leader. It follows the rules of a [`LockName`] and contains no brace.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupName(LockName);
 
 impl GroupName {
-    /// Checks a name.
+    /// Validates a name.
     ///
     /// # Errors
-    /// As [`LockName::new`]; and [`NameError::BrokenHashTag`] for any brace, since all that is kept of a group shares one hash
-    /// tag, which is its name.
+    /// As [`LockName::new`], and [`NameError::BrokenHashTag`] for any brace, since the name is the hash tag that all
+    /// keys of a group share.
     pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
         let name = LockName::new(name)?;
         if name.as_str().contains('{') {
@@ -50,14 +50,14 @@ pub struct JobId {
     pub name: LockName,
 }
 
-/// The identity of a run among the runs of its job: the instant for which it was scheduled, never the time at which it was
+/// The identity of a run among the runs of its job: the instant it was scheduled for, never the time at which it
 /// started, or the id of its trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunId {
     /// Scheduled for this instant, in whole milliseconds.
     Scheduled(ServerTime),
-    /// Triggered by hand.
+    /// Triggered by a command.
     Triggered(Uuid),
 }
 
@@ -68,7 +68,7 @@ impl RunId {
         Self::Scheduled(ServerTime::from_millis(millis))
     }
 
-    /// Returns the instant for which it was scheduled, if it has one.
+    /// Returns the instant it was scheduled for, if it has one.
     #[must_use]
     pub const fn scheduled(&self) -> Option<ServerTime> {
         match self {
@@ -80,7 +80,7 @@ impl RunId {
 
 const TRIGGER: &str = "trigger:";
 
-/// Milliseconds since the epoch, or `trigger:<uuid>`.
+/// Formats milliseconds since the epoch, or `trigger:<uuid>`.
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,7 +90,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The text is not a [`RunId`] or [`ClaimId`].
+/// The string is not a valid [`RunId`] or [`ClaimId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("the text is not an id of the run ledger: use one that this library has written")]
@@ -106,18 +106,18 @@ impl FromStr for RunId {
     }
 }
 
-/// The id of one attempt to start a run: drawn at random for each attempt, and the same in each repetition of its request.
+/// The id of one attempt to start a run. It is random, and every repetition of the request uses the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
-    /// Draws a random id from the operating system.
+    /// Generates a random id with the operating system's generator.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// Makes an id of a UUID that was drawn elsewhere.
+    /// Creates an id from an existing UUID.
     #[must_use]
     pub const fn from_uuid(id: Uuid) -> Self {
         Self(id)

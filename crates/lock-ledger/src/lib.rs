@@ -1,11 +1,11 @@
 //! The run ledger: the record by which a scheduler starts each run once.
 //!
-//! A lock that is held only while a job runs is no protection: the next node finds it free a moment later and runs the job
-//! again. The ledger is a record that outlives the run. For each job it is one number, the *watermark*: the latest instant
-//! that was decided.
+//! A lock that is held only while a job runs does not prevent a second run: the next node finds the lock free a
+//! moment later and runs the job again. The ledger is a record that outlives the run. For each job it stores one
+//! number, the *watermark*: the latest instant that was decided.
 //!
-//! [`RunLedger`] is the contract. [`MemoryLedger`] keeps it in this process's memory. Stores on a server implement it in
-//! their own crates. Applications use it through `lock-cron`.
+//! [`RunLedger`] is the contract. [`MemoryLedger`] implements it in the memory of this process; stores on a server
+//! implement it in their own crates. Applications use it through `lock-cron`.
 
 mod connector;
 mod control;

@@ -1,22 +1,22 @@
-//! The bounds that all ledgers share.
+//! Limits shared by all ledgers.
 
 use std::time::Duration;
 
-/// The length of a job's history unless the scheduler chooses another one, in entries.
+/// The default length of a job's history, in entries.
 pub const DEFAULT_HISTORY: u32 = 100;
 
-/// The longest history of a job, in entries.
+/// The maximum length of a job's history, in entries.
 pub const MAX_HISTORY: u32 = 1000;
 
-/// The number of triggers of a group that may wait.
+/// The maximum number of waiting triggers in a group.
 pub const MAX_TRIGGERS: usize = 1000;
 
-/// The number of triggers of one job that may wait.
+/// The maximum number of waiting triggers of one job.
 pub const MAX_TRIGGERS_PER_JOB: usize = 100;
 
-/// The number of schedules of a job whose beginnings are remembered: the latest ones.
+/// The number of schedules of a job whose start times are kept: the latest ones.
 pub const MAX_SCHEDULES: usize = 8;
 
-/// The time after which a job that no leader has registered counts as removed, if the group had a leader meanwhile. When such
-/// a job comes back, its schedule begins then.
+/// The time without a registration after which a job counts as removed, if the group had a leader in that time. When
+/// such a job returns, its schedule starts then.
 pub const ABSENT_AFTER: Duration = Duration::from_secs(600);

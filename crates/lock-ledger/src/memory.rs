@@ -1,4 +1,4 @@
-//! The run ledger in memory: its rules behind a mutex.
+//! The in-memory run ledger: its rules behind a mutex.
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
@@ -21,9 +21,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// A run ledger in this process's memory: for tests, for programs of one process, and as the model of every other ledger.
+/// An in-memory run ledger, for tests, for programs of one process, and as the reference for every other ledger.
 ///
-/// It answers at once, and its data are gone when its last clone is dropped. Clones are the same ledger.
+/// It replies immediately. Clones share the data, which is gone when the last clone is dropped.
 #[derive(Clone)]
 pub struct MemoryLedger {
     inner: Arc<Inner>,
@@ -35,19 +35,19 @@ struct Inner {
 }
 
 impl MemoryLedger {
-    /// Makes an empty ledger on a wall clock that never steps.
+    /// Creates an empty ledger on a wall clock that never steps.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SteadyClock::new()))
     }
 
-    /// Makes an empty ledger whose server time is this clock's [`wall`](Clock::wall).
+    /// Creates an empty ledger whose server time is this clock's [`wall`](Clock::wall).
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self { inner: Arc::new(Inner { clock, groups: Mutex::default() }) }
     }
 
-    /// Removes all data, as a server that restarts empty does.
+    /// Removes all data, like a server that restarts empty.
     pub fn clear(&self) {
         self.groups().clear();
     }
@@ -56,7 +56,7 @@ impl MemoryLedger {
         lock(&self.inner.groups)
     }
 
-    /// Applies `f` to one group, at one moment of the server. A group without data is not stored.
+    /// Applies `f` to one group, at one moment of the server's clock. A group without data is not stored.
     fn with<R>(
         &self,
         group: &GroupName,

@@ -6,19 +6,19 @@ use std::time::Duration;
 /// The reply to the registration of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegisteredJob {
-    /// The time up to which nothing of this schedule is started any more: the watermark of the job, or the time since which
-    /// it has this schedule, whichever is later. It is ahead of the server's now after its clock was.
+    /// The time up to which nothing of this schedule is started any more: the watermark of the job or the start of
+    /// this schedule, whichever is later. It is in the future if the server's clock was ahead.
     pub watermark: ServerTime,
-    /// Whether the ledger had the job.
+    /// [`New`](JobStatus::New) if the ledger did not know the job before.
     pub status: JobStatus,
 }
 
-/// Whether a ledger had a job before it was registered.
+/// The ledger's knowledge of a job before its registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobStatus {
-    /// It did not: the job is new, or the data were lost.
+    /// The job is new, or the data was lost.
     New,
-    /// It did.
+    /// The ledger knew the job.
     Existing,
 }
 
@@ -26,40 +26,40 @@ pub enum JobStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClaimReply {
-    /// The run is the caller's to start.
+    /// The caller may start the run.
     Claimed {
         /// The fencing token of this attempt.
         token: FencingToken,
-        /// The number of the attempt, from 1.
+        /// The number of the attempt, starting at 1.
         attempt: u32,
-        /// The number of attempts before it that failed.
+        /// The number of earlier attempts that failed.
         failures: u32,
     },
-    /// This instant was decided before, or the trigger was used.
+    /// This instant was already decided, or the trigger was already used.
     Duplicate,
-    /// A later instant was decided before.
+    /// A later instant was already decided.
     Superseded,
-    /// The instant has not come yet.
+    /// The instant is still in the future.
     Early {
-        /// The time until it comes.
+        /// The time until the instant.
         wait: Duration,
     },
-    /// The run is decided and not started: other runs are open, or the request asked for a [skip](crate::Skip).
+    /// The run is decided but not started: other runs are open, or the request asked for a [skip](crate::Skip).
     Skipped,
-    /// The trigger waited for longer than its life. It is withdrawn.
+    /// The trigger has waited longer than its lifetime and is withdrawn.
     Expired,
-    /// Other runs are open, and by the overlap rule this one waits. Ask again.
+    /// Other runs are open, and this one has to wait by the overlap rule. Ask again.
     Busy {
         /// The number of other runs.
         running: u32,
     },
     /// The job is paused.
     Paused,
-    /// The controls of the job have changed: read them.
+    /// The controls of the job have changed. Read them.
     Outdated,
-    /// The attempt that is to be followed is not there any more, or was the last; or the lease of this very claim is over.
+    /// The attempt to follow no longer exists or was the last, or the lease of this very claim has ended.
     Gone,
-    /// The job has no watermark: the data were lost. Register it again.
+    /// The job has no watermark, so the data was lost. Register it again.
     Unregistered,
 }
 
@@ -69,9 +69,9 @@ pub enum ClaimReply {
 pub enum RunRenewal {
     /// The lease was extended.
     Renewed,
-    /// The lease was extended, and the run is asked to end, since a later run is to replace it.
+    /// The lease was extended, but the run is asked to end, since a later run is waiting to replace it.
     Replaced,
-    /// The attempt has ended, was taken over, or its lease was over.
+    /// The attempt has ended or was taken over, or its lease had ended.
     Gone,
 }
 
@@ -81,6 +81,6 @@ pub enum RunRenewal {
 pub enum EndReply {
     /// The end is recorded, by this request or by an earlier one.
     Recorded,
-    /// There is no such attempt: another request has ended it, or the data were lost.
+    /// No such attempt exists: another request has ended it, or the data was lost.
     Gone,
 }

@@ -1,4 +1,4 @@
-//! The requests to a ledger. They are owned, so that a call may outlive its caller.
+//! The requests to a ledger. They own their data, so that a call may outlive its caller.
 
 use crate::{
     ids::{ClaimId, JobId, RunId},
@@ -7,12 +7,12 @@ use crate::{
 use lock_core::LockName;
 use std::time::Duration;
 
-/// A job and its schedule, to be registered.
+/// A job to register, with its schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
     /// The job, in the group of the request.
     pub job: LockName,
-    /// The fingerprint of its schedule: equal on all nodes for which the schedule means the same.
+    /// The fingerprint of its schedule, equal on all nodes with the same schedule.
     pub schedule: u64,
 }
 
@@ -25,61 +25,61 @@ pub struct ClaimRequest {
     pub run: RunId,
     /// The id of this claim. Repeating a request with the same id has no further effect.
     pub claim: ClaimId,
-    /// The attempt that this one follows, if it is not the first.
+    /// The attempt that this one follows, unless it is the first.
     pub retry_of: Option<RetryOf>,
-    /// Decides the instant without starting it.
+    /// Decides the instant without starting it, if set.
     pub skip: Option<Skip>,
-    /// The fingerprint of the schedule that has this instant, as it was [registered](Registration).
+    /// The fingerprint of the schedule with this instant, as [registered](Registration).
     pub schedule: u64,
-    /// The revision of the job's controls that the caller knows.
+    /// The revision of the job's controls that the caller has read.
     pub revision: u64,
     /// The rule for other open runs of the job.
     pub overlap: OverlapRule,
-    /// The time for which the run counts as running without [a renewal](crate::RunLedger::renew); whole milliseconds.
+    /// The time for which the run counts as running without a [renewal](crate::RunLedger::renew); whole milliseconds.
     pub lease: Duration,
-    /// The node that will run it, for people.
+    /// The name of the node that will run it, for display.
     pub node: String,
-    /// Whether it makes up for a missed instant, for the record.
+    /// [`Yes`](CatchUp::Yes) if the run makes up for a missed instant. Only recorded.
     pub catch_up: CatchUp,
     /// The length of the job's history, in entries; at least 1.
     pub history: u32,
 }
 
-/// A row of instants that are decided and not run. The last of them is the run of the claim.
+/// Consecutive instants that are decided but not run. The last one is the run of the claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip {
-    /// The first of them.
+    /// The first of these instants.
     pub first: RunId,
     /// The number of instants.
     pub count: u32,
-    /// The reason, for people. Adjacent entries with equal reasons become one.
+    /// The reason, for display. Adjacent entries with equal reasons are merged.
     pub detail: String,
 }
 
-/// The attempt that is to be followed by another, and the budgets that allow it.
+/// The attempt to be followed by another one, and the budgets that allow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RetryOf {
     /// The claim of that attempt.
     pub claim: ClaimId,
-    /// The number of failures after which another attempt may follow.
+    /// The maximum number of failures after which another attempt may follow.
     pub failures: u32,
-    /// The number of orphanings and interruptions after which another attempt may follow.
+    /// The number of orphanings and interruptions below which another attempt may follow.
     pub orphanings: u32,
 }
 
-/// The rule for a run while others of its job are open.
+/// The rule for a run while other runs of its job are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OverlapRule {
-    /// It is skipped, and its instant is decided by that.
+    /// The run is skipped, which decides its instant.
     Skip,
-    /// It is not claimed yet.
+    /// The run is not claimed yet.
     Queue,
-    /// It is not claimed yet, and the others are asked to end.
+    /// The run is not claimed yet, and the others are asked to end.
     Replace,
-    /// It is claimed while fewer than `max` are open, and skipped otherwise.
+    /// The run is claimed while fewer than `max` are open, and skipped otherwise.
     Allow {
-        /// The number of runs that may be open at once.
+        /// The maximum number of open runs.
         max: u32,
     },
 }
@@ -91,9 +91,9 @@ pub struct RenewRun {
     pub job: LockName,
     /// The run.
     pub run: RunId,
-    /// Its attempt.
+    /// The claim of its attempt.
     pub claim: ClaimId,
-    /// The least time for which it counts as running after the execution of the request; whole milliseconds.
+    /// The minimum time for which it counts as running once the request is executed; whole milliseconds.
     pub lease: Duration,
 }
 
@@ -104,11 +104,11 @@ pub struct EndRequest {
     pub job: JobId,
     /// The run.
     pub run: RunId,
-    /// The attempt.
+    /// The claim of the attempt.
     pub claim: ClaimId,
     /// The outcome of the attempt.
     pub outcome: RunOutcome,
-    /// The reason of the outcome, for people.
+    /// The reason for the outcome, for display.
     pub detail: String,
     /// The state of the run after the attempt.
     pub then: AfterAttempt,
@@ -122,10 +122,10 @@ pub struct EndRequest {
 pub enum AfterAttempt {
     /// The run is over.
     Finish,
-    /// The attempt failed, and its node makes another one. The run stays open, and its lease is renewed.
+    /// The attempt failed, and its node starts another one. The run stays open, and its lease is renewed.
     Retry,
-    /// The attempt was interrupted, and any node may make another one at once.
+    /// The attempt was interrupted. Any node may start another one immediately.
     Reassign,
-    /// The attempt has not begun, and any node may make it at once. No entry is written to the history.
+    /// The attempt has not begun. Any node may start it immediately. No entry is written to the history.
     Requeue,
 }

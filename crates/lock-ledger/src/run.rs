@@ -1,15 +1,15 @@
-//! Runs as the ledger keeps them: open ones, and attempts that have ended.
+//! Runs in the ledger: open ones, and attempts that have ended.
 
 use crate::ids::{ClaimId, RunId};
 use lock_core::{FencingToken, LockName, clock::ServerTime};
 use std::{fmt, time::Duration};
 
-/// Whether a run makes up for an instant that was missed.
+/// A flag for runs that make up for a missed instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CatchUp {
     /// It makes up for a missed instant.
     Yes,
-    /// It was due.
+    /// It was due when it started.
     No,
 }
 
@@ -25,13 +25,13 @@ pub enum RunOutcome {
     Panicked,
     /// The body exceeded its timeout.
     TimedOut,
-    /// The body was asked to end.
+    /// The body was cancelled.
     Cancelled,
-    /// Unknown: the node that ran it died or lost it.
+    /// Unknown: the node that ran it died or lost the run.
     Abandoned,
-    /// The run was decided and not started.
+    /// The run was decided but not started.
     Skipped,
-    /// A later version of this library wrote another word.
+    /// A word that a later version of this library wrote.
     Other,
 }
 
@@ -47,13 +47,13 @@ impl RunOutcome {
         (Self::Other, "other"),
     ];
 
-    /// Returns the word of the outcome, as it is stored.
+    /// Returns the word by which the outcome is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("other", |(_, word)| word)
     }
 
-    /// Reads a stored word; an unknown one is [`Other`](Self::Other).
+    /// Parses a stored word. Unknown words become [`Other`](Self::Other).
     #[must_use]
     pub fn from_word(text: &str) -> Self {
         Self::ALL.iter().find(|(_, word)| *word == text).map_or(Self::Other, |(outcome, _)| *outcome)
@@ -66,32 +66,32 @@ impl fmt::Display for RunOutcome {
     }
 }
 
-/// An entry of a history: one attempt of a run, or a row of runs that were skipped.
+/// An entry of a history: one attempt of a run, or consecutive skipped runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Attempt {
-    /// The run; of a row the last one.
+    /// The run, or the last one of consecutive skips.
     pub run: RunId,
-    /// The first run of a row; otherwise the run.
+    /// The first run of consecutive skips; otherwise the run.
     pub first: RunId,
-    /// The number of runs in a row; otherwise 1.
+    /// The number of consecutive skips; otherwise 1.
     pub count: u32,
-    /// The number of the attempt, from 1; 0 for a run that was skipped.
+    /// The number of the attempt, starting at 1; 0 for a skip.
     pub attempt: u32,
     /// The claim of the attempt.
     pub claim: ClaimId,
-    /// The fencing token of the attempt; 0 for a run that was skipped.
+    /// The fencing token of the attempt; 0 for a skip.
     pub token: FencingToken,
     /// The node that ran or skipped it.
     pub node: String,
-    /// Whether it made up for a missed instant.
+    /// [`Yes`](CatchUp::Yes) if it made up for a missed instant.
     pub catch_up: CatchUp,
-    /// The time at which it was claimed, by the server's clock.
+    /// The time of the claim, by the server's clock.
     pub started: ServerTime,
     /// The time at which its end was recorded.
     pub ended: ServerTime,
     /// The outcome.
     pub outcome: RunOutcome,
-    /// The reason of the outcome, for people.
+    /// The reason for the outcome, for display.
     pub detail: String,
 }
 
@@ -102,7 +102,7 @@ pub struct OpenRun {
     pub job: LockName,
     /// The run.
     pub run: RunId,
-    /// The number of its last attempt, from 1.
+    /// The number of its last attempt, starting at 1.
     pub attempt: u32,
     /// The claim of that attempt.
     pub claim: ClaimId,
@@ -110,9 +110,9 @@ pub struct OpenRun {
     pub token: FencingToken,
     /// The node that claimed it.
     pub node: String,
-    /// The time at which that attempt was claimed, by the server's clock.
+    /// The time of that claim, by the server's clock.
     pub started: ServerTime,
-    /// The time for which it counts as running without a further renewal.
+    /// The remaining time for which it counts as running without a renewal.
     pub remaining: Duration,
     /// The state of the run.
     pub state: RunState,
@@ -124,16 +124,16 @@ pub struct OpenRun {
 pub enum RunState {
     /// An attempt is under way.
     Running,
-    /// The last attempt failed, and its node makes another one.
+    /// The last attempt failed, and its node is about to start another one.
     Waiting,
-    /// Its node has not renewed it: the node died, or lost it.
+    /// Its node has not renewed it, because it died or lost the run.
     Orphaned,
-    /// No node has it and no attempt is under way. The next leader continues it.
+    /// No attempt is under way. The next leader continues the run.
     Released,
 }
 
 impl RunState {
-    /// Returns the state in one word, in lower case.
+    /// Returns the state as one word in lower case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -14,88 +14,91 @@ use lock_core::{
 };
 use std::{fmt::Debug, sync::Arc};
 
-/// The record of the runs that were started, by which node, and how they ended.
+/// The record of started runs: which node ran them, and how they ended.
 ///
-/// The rules are pure functions of this crate ([`GroupLedger`](crate::GroupLedger)). The in-memory ledger is those functions
-/// behind a mutex, and the conformance suite of `lock-testkit` compares every other ledger with them. A store that cannot
+/// The rules are pure functions of this crate ([`GroupLedger`](crate::GroupLedger)). The in-memory ledger wraps them
+/// in a mutex, and the conformance suite of `lock-testkit` compares every other ledger with them. A store that cannot
 /// decide alone, such as a quorum, does not implement this trait.
 ///
 /// # Contract
-/// - **Every operation is atomic, and repeating it is harmless.** A claim that is repeated with its
-///   [`ClaimId`](crate::ClaimId) is granted again, with the same token, while its lease lasts. A trigger that is sent twice
-///   starts once, as far as the history goes back.
-/// - **The server's clock decides**; the caller's clock only decides when to ask.
-/// - **Nothing falls**: neither the watermark of a job, nor the expiry of a renewed run, nor the revision of a group's
-///   controls, nor the fencing tokens, which follow the rules of a lock's tokens. The exception is
-///   [`JobCommand::Reset`], by which an operator lowers a watermark.
-/// - **Revisions outlive the data.** A revision is at least the server's now in milliseconds, so that one that is given after
-///   a loss of the data is none that a node knows from before.
-/// - **The claim is the lock of its run.** Its lease begins with the execution of the claim and is extended by
-///   [`renew`](Self::renew). A caller that measures the lease from the moment before it sent the request, on a clock that
-///   counts suspended time, knows when the run is no longer its own without asking.
-/// - **What a later version wrote is kept**: unknown fields and words make no answer unreadable.
-/// - Futures may be dropped at any await, and errors say whether the operation
-///   [may have been applied](BackendError::applied), as with every operation of a backend.
+/// - **Every operation is atomic and safe to repeat.** A claim that is repeated with its [`ClaimId`](crate::ClaimId)
+///   is granted again with the same token while its lease lasts. A trigger that is sent twice starts once, as far
+///   back as the history goes.
+/// - **The server's clock decides.** The caller's clock only determines when to ask.
+/// - **Values never decrease**: the watermark of a job, the expiry of a renewed run, the revision of a group's
+///   controls, and the fencing tokens, which follow the rules of a lock's tokens. The exception is
+///   [`JobCommand::Reset`], with which an operator lowers a watermark.
+/// - **Revisions outlive the data.** A revision is at least the server's current time in milliseconds, so that a
+///   revision from before a loss of data never recurs.
+/// - **The claim is the lock of its run.** Its lease starts when the claim is executed and is extended by
+///   [`renew`](Self::renew). A caller that measures the lease from before it sent the request, on a clock that counts
+///   suspended time, knows without asking when the run is no longer its own.
+/// - **Data of later versions is preserved**: unknown fields and words never make an answer undecodable.
+/// - Futures may be dropped at any await, and errors say whether the operation [may have been
+///   applied](BackendError::applied), as with every operation of a backend.
 ///
-/// # A claim is decided in this order
-/// 1. *repeat*: the open attempt of the run has this claim id → claimed, with the same token and a renewed lease, or *gone* if
-///    its lease is over; the last skip has this claim id → skipped;
-/// 2. *retry*: the request names the open attempt of the run that failed, was interrupted, orphaned or requeued, and its
-///    budget allows another one → claimed, with a new token; the watermark stays;
-/// 3. *unregistered*: the job has no watermark, so the data were lost;
-/// 4. *paused*, *outdated*: the controls of the job are not those that the caller knows;
-/// 5. *duplicate*, *superseded*: the instant is open or decided, a later one is decided, or the schedule began later;
-/// 6. *early*: the instant has not come;
-/// 7. *skipped*, *busy*: the request asks for a skip, or other runs of the job are open and the rule for overlaps refuses;
-/// 8. *claimed*: the watermark is moved, a token drawn and the run recorded, in one step. A skip moves the watermark too.
+/// # Order of the decisions in a claim
+/// 1. *repeat*: the open attempt of the run has this claim id → claimed, with the same token and a renewed lease, or
+///    *gone* if its lease has ended; the last skip has this claim id → skipped;
+/// 2. *retry*: the request names the open attempt of the run, which failed, was interrupted, orphaned or requeued,
+///    and its budget allows another one → claimed, with a new token; the watermark stays;
+/// 3. *unregistered*: the job has no watermark, so the data was lost;
+/// 4. *paused*, *outdated*: the controls of the job differ from those that the caller has read;
+/// 5. *duplicate*, *superseded*: the instant is open or decided, a later one is decided, or the schedule started
+///    later;
+/// 6. *early*: the instant is in the future;
+/// 7. *skipped*, *busy*: the request asks for a skip, or other runs of the job are open and the overlap rule refuses;
+/// 8. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
+///    watermark too.
 ///
-/// A triggered run has no instant: in the place of 4 to 6 it needs a waiting trigger that has not *expired*, and the watermark
-/// stays.
+/// A triggered run has no instant. Instead of 4 to 6 it needs a waiting trigger that has not *expired*, and the
+/// watermark stays.
 #[async_trait]
 pub trait RunLedger: Debug + Send + Sync + 'static {
-    /// Estimates the present time of the server that keeps this group, or returns `None` before its first answer.
+    /// Estimates the current time of the server that keeps this group. Returns `None` before its first answer.
     fn server_now(&self, group: &GroupName) -> Option<ServerTime>;
 
-    /// Makes jobs known. The watermark of a new job, and the beginning of a schedule that is new to its job, are set to the
-    /// server's now. A leader repeats it every minute, as a sign that its jobs are alive. One answer a job, in their order.
+    /// Registers jobs. The watermark of a new job, and the start of a schedule that is new to its job, are set to the
+    /// server's current time. A leader repeats the registration every minute to show that its jobs are alive. Returns
+    /// one answer per job, in order.
     async fn register(
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<RegisteredJob>>, BackendError>;
 
-    /// Reads what [`register`](Self::register) would answer, and writes nothing; `None` for a job that is not known. One answer
-    /// a job, in their order.
+    /// Reads what [`register`](Self::register) would answer without writing anything, or `None` for an unknown job.
+    /// Returns one answer per job, in order.
     async fn watermarks(
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError>;
 
-    /// Claims a run: asks to start it.
+    /// Claims a run, in order to start it.
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError>;
 
-    /// Renews the leases of runs, so that they do not become orphans. One answer an item, in their order. An attempt that has
-    /// ended, or whose lease was over, is not revived.
+    /// Renews the leases of runs, so that they do not become orphans. An attempt that has ended, or whose lease has
+    /// ended, is not revived. Returns one answer per run, in order.
     async fn renew(
         &self,
         group: GroupName,
         runs: Vec<RenewRun>,
     ) -> Result<Reply<Vec<RunRenewal>>, BackendError>;
 
-    /// Records the end of an attempt; only its own claim can.
+    /// Records the end of an attempt. Only its own claim can end it.
     async fn end(&self, request: EndRequest) -> Result<Reply<EndReply>, BackendError>;
 
-    /// Lists the runs of a group that have not ended, in the order of job and run.
+    /// Lists the open runs of a group, ordered by job and run.
     async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError>;
 
-    /// Lists the last `max` entries of a job's history, the newest first.
+    /// Lists the last `max` entries of a job's history, newest first.
     async fn history(&self, job: JobId, max: usize) -> Result<Reply<Vec<Attempt>>, BackendError>;
 
-    /// Gives a command for the whole fleet.
+    /// Sends a command for the whole fleet.
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError>;
 
-    /// Reads the controls of a group, unless their revision is `known`.
+    /// Reads the controls of a group unless their revision is `known`.
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError>;
 }
 

@@ -1,4 +1,4 @@
-//! The decision whether a run may start. The order of the questions is the safety of the scheduler.
+//! The decision whether a run may start. The order of the checks is what makes the scheduler safe.
 
 use super::{
     retry::claim_retry,
@@ -67,12 +67,13 @@ impl GroupLedger {
     }
 }
 
-/// The row of this run alone.
+/// Returns a skip of this run alone.
 fn one(r: &ClaimRequest, detail: &str) -> Skip {
     Skip { first: r.run, count: 1, detail: detail.to_owned() }
 }
 
-/// The answer to a claim that was granted or skipped before. A lease that is over is not renewed: others may run instead.
+/// Answers a claim that was granted or skipped before. A lease that has ended is not renewed, since others may run
+/// instead.
 fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<ClaimReply> {
     if let Some(open) = job.open.get_mut(&r.run).filter(|open| open.claim == r.claim) {
         if open.is_over(now) || open.stage != Stage::Running {

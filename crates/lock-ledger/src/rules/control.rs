@@ -9,8 +9,8 @@ use crate::{
 use lock_core::{__private::expiry, LockName, clock::ServerTime};
 
 impl GroupLedger {
-    /// Carries out a command. Instants that were missed under the controls before it stay missed: a job that was paused for a
-    /// week does not begin with the runs of that week.
+    /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
+    /// paused for a week does not start with the runs of that week.
     pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
         let Some(job) = self.jobs.get_mut(name) else { return CommandReply::Unregistered };
         let mut next = job.controls.clone();
@@ -46,7 +46,7 @@ impl GroupLedger {
 
     fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
         let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
-        // A command that is delivered twice, far apart, was carried out in between.
+        // The command was delivered twice, far apart, and its trigger ran in between.
         let run = RunId::Triggered(new.id);
         let known = |job: &Job| job.open.contains_key(&run) || job.remembers(run, None);
         if waits || self.jobs.get(&new.job).is_some_and(known) {
@@ -72,7 +72,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    /// Reads the controls, unless their revision is `known`.
+    /// Reads the controls unless their revision is `known`.
     #[must_use]
     pub fn controls(&self, known: u64) -> FleetControls {
         if known == self.revision {
@@ -88,7 +88,7 @@ impl GroupLedger {
 }
 
 impl Job {
-    /// Takes back what a clock that was ahead has put into the future.
+    /// Takes back times in the future, which a clock that was ahead has written.
     fn reset(&mut self, now: ServerTime) {
         let now_ms = now.as_millis();
         self.watermark_ms = now_ms;

@@ -1,4 +1,4 @@
-//! Renewing a run, and ending an attempt: only by the claim that has it.
+//! Renewal and end of an attempt, which only its claim may request.
 
 use super::state::{GroupLedger, Job, Stage};
 use crate::{
@@ -20,8 +20,8 @@ impl GroupLedger {
         }
     }
 
-    /// Records the end of an attempt, also of one that was orphaned meanwhile. A run that is released raises the revision of the
-    /// group, so that the leader looks at once.
+    /// Records the end of an attempt, even if it was orphaned meanwhile. If a run is given up for another node, the
+    /// revision of the group is raised so that the leader looks immediately.
     pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let is_open = open.is_some_and(|open| open.claim == r.claim);
@@ -37,7 +37,7 @@ impl Job {
         let Some(open) = self.open.get_mut(&r.run).filter(|open| open.claim == r.claim) else {
             return if self.remembers(r.run, Some(r.claim)) { EndReply::Recorded } else { EndReply::Gone };
         };
-        // Of an attempt that has ended before, the history has the end already.
+        // The end of an attempt that had ended before is already in the history.
         let was_running = open.stage == Stage::Running;
         let ended = (was_running && r.then != AfterAttempt::Requeue)
             .then(|| open.ended(r.run, now, r.outcome, &r.detail));

@@ -1,4 +1,4 @@
-//! The history of a job: attempts that ended, and rows of runs that were skipped.
+//! The history of a job: ended attempts and skipped runs.
 
 use super::state::{Job, Open};
 use crate::{
@@ -14,7 +14,7 @@ impl Job {
         self.history.truncate(usize::try_from(length.max(1)).unwrap_or(usize::MAX));
     }
 
-    /// Records a skip. Adjacent skips with equal reasons become one entry.
+    /// Records a skip. Adjacent skips with equal reasons are merged into one entry.
     pub(super) fn remember_skip(&mut self, now: ServerTime, r: &ClaimRequest, skip: &Skip) {
         let mut entry = Attempt {
             run: r.run,
@@ -40,13 +40,13 @@ impl Job {
         self.remember(entry, r.history);
     }
 
-    /// Whether the last entry is a skip of this claim.
+    /// Returns whether the last entry is a skip by this claim.
     pub(super) fn has_just_skipped(&self, claim: ClaimId) -> bool {
         let last = self.history.front();
         last.is_some_and(|last| last.outcome == RunOutcome::Skipped && last.claim == claim)
     }
 
-    /// Whether the history has an attempt of this run, of this claim if one is given.
+    /// Returns whether the history has an attempt of this run, and of this claim if one is given.
     pub(super) fn remembers(&self, run: RunId, claim: Option<ClaimId>) -> bool {
         let same = |entry: &Attempt| entry.run == run && claim.is_none_or(|claim| claim == entry.claim);
         self.history.iter().any(same)

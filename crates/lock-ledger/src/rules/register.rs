@@ -1,4 +1,4 @@
-//! Registrations, and what is read of a group.
+//! Registration of jobs, and read-only views of a group.
 
 use super::state::{GroupLedger, Job, Open, Since};
 use crate::{
@@ -12,7 +12,7 @@ use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 
 impl Job {
-    /// Begins a schedule that is new to the job, or whose job was absent while others of its group were there.
+    /// Starts a schedule that is new to the job, or whose job was absent while others of its group were present.
     fn begin(&mut self, now_ms: u64, schedule: u64, led_ms: u64) {
         let since = self.since.entry(schedule).or_insert(Since { from_ms: now_ms, seen_ms: led_ms });
         if u128::from(led_ms.saturating_sub(since.seen_ms)) > ABSENT_AFTER.as_millis() {
@@ -33,7 +33,7 @@ impl GroupLedger {
     pub fn register(&mut self, now: ServerTime, jobs: &[Registration]) -> Vec<RegisteredJob> {
         let now_ms = now.as_millis();
         let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
-        // An outage of all, and a step of the clock, make no job absent.
+        // An outage of all nodes, or a step of the clock, makes no job absent.
         if u128::from(silent_ms) <= ABSENT_AFTER.as_millis() {
             self.led_ms += silent_ms;
         }
@@ -59,7 +59,7 @@ impl GroupLedger {
         jobs.iter().map(read).collect()
     }
 
-    /// Lists the runs that have not ended.
+    /// Lists the open runs.
     #[must_use]
     pub fn open_runs(&self, now: ServerTime) -> Vec<OpenRun> {
         let of_job = |(name, job): (&LockName, &Job)| {
@@ -79,7 +79,7 @@ impl GroupLedger {
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    /// Lists the last entries of a history, the newest first.
+    /// Lists the last entries of a history, newest first.
     #[must_use]
     pub fn history(&self, job: &LockName, max: usize) -> Vec<Attempt> {
         self.jobs.get(job).map_or_else(Vec::new, |job| job.history.iter().take(max).cloned().collect())

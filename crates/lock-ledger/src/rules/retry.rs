@@ -1,4 +1,4 @@
-//! Further attempts of a run: after a failure, an interruption, the death of its node, or before its body began.
+//! Further attempts of a run: after a failure, an interruption or the death of its node, or if its body never began.
 
 use super::{
     start::{forbids, other_runs, start},
@@ -11,7 +11,8 @@ use crate::{
 };
 use lock_core::clock::ServerTime;
 
-/// Claims the next attempt. It needs no leadership: a caller that has the claim of the last attempt knows the run.
+/// Claims the next attempt. It needs no leadership, because a caller with the claim of the last attempt knows the
+/// run.
 pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retry_of: RetryOf) -> ClaimReply {
     let Some(open) = job.open.get(&r.run).filter(|open| open.claim == retry_of.claim) else {
         return ClaimReply::Gone;
@@ -21,7 +22,7 @@ pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retr
     if open.stage == Stage::Running && !open.is_over(now) {
         return ClaimReply::Busy { running: running + 1 };
     }
-    // A later run that began meanwhile is not ended, and not joined, by an older one.
+    // An older run neither ends nor joins a later one that started meanwhile.
     if forbids(r.overlap, running) {
         return ClaimReply::Busy { running };
     }
@@ -32,7 +33,7 @@ pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retr
     start(job, now, r, next)
 }
 
-/// Counts the next attempt, if the budgets allow one.
+/// Returns the next attempt if the budgets allow one.
 fn next(open: &Open, budget: RetryOf) -> Option<Attempts> {
     let Attempts { number, failures, orphanings } = open.attempts;
     let allowed = match open.stage {

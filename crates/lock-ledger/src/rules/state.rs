@@ -16,18 +16,18 @@ use std::{
 pub struct GroupLedger {
     pub(super) jobs: BTreeMap<LockName, Job>,
     pub(super) revision: u64,
-    /// The time of the last registration of any job.
+    /// The time of the last registration of any job, in ms.
     pub(super) seen_ms: u64,
-    /// The time for which the group has had leaders: a clock that stands still while it has none.
+    /// The total time for which the group has had leaders, in ms: a clock that stands still without one.
     pub(super) led_ms: u64,
-    /// In the order in which they were given.
+    /// The waiting triggers, in the order in which they were given.
     pub(super) triggers: Vec<Trigger>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) watermark_ms: u64,
-    /// Of each schedule, by its fingerprint.
+    /// The start of each schedule, by its fingerprint.
     pub(super) since: BTreeMap<u64, Since>,
     pub(super) counter: Option<TokenCounter>,
     pub(super) open: BTreeMap<RunId, Open>,
@@ -35,7 +35,7 @@ pub(super) struct Job {
     pub(super) controls: JobControls,
 }
 
-/// The beginning of a schedule.
+/// The start of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) from_ms: u64,
@@ -52,7 +52,7 @@ pub(super) enum Stage {
     Unbegun,
 }
 
-/// A run that has not ended, and its last attempt.
+/// A run that has not ended, and its latest attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Open {
     pub(super) claim: ClaimId,
@@ -61,7 +61,7 @@ pub(super) struct Open {
     pub(super) node: String,
     pub(super) catch_up: CatchUp,
     pub(super) started: ServerTime,
-    /// Milliseconds since the epoch; the lease lasts up to and with it.
+    /// The end of the lease, inclusive, in ms since the epoch.
     pub(super) expires_ms: u64,
     pub(super) lease: Duration,
     pub(super) stage: Stage,
@@ -69,15 +69,15 @@ pub(super) struct Open {
 }
 
 impl GroupLedger {
-    /// Raises the revision at least to the server's now in milliseconds: after a loss of the data it must be none that a node
-    /// knows from before.
+    /// Raises the revision to at least the server's current time in ms, so that a revision from before a loss of data
+    /// never recurs.
     pub(super) fn raise_revision(&mut self, now: ServerTime) -> u64 {
         self.revision = (self.revision + 1).max(now.as_millis());
         self.revision
     }
 }
 
-/// The number of an attempt, from 1, and the failures and orphanings before it.
+/// The number of an attempt, starting at 1, and the failures and orphanings before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Attempts {
     pub(super) number: u32,
@@ -109,7 +109,7 @@ impl Job {
         self.watermark_ms = self.watermark_ms.max(to_ms);
     }
 
-    /// The time up to which nothing of this schedule is started.
+    /// Returns the time up to which nothing of this schedule is started any more.
     pub(super) fn decided_ms(&self, schedule: u64) -> u64 {
         self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
     }

@@ -1,5 +1,5 @@
-//! The stories that taught the rules. The conformance suite has what every store must answer; here is what only the rules can
-//! show: the exact moment.
+//! Stories about the rules. The conformance suite covers the answers that every store must give; these tests cover
+//! exact moments, which only the rules can show.
 
 use super::GroupLedger;
 use crate::{
@@ -24,7 +24,7 @@ struct Story {
 }
 
 impl Story {
-    /// A job that was registered at 0 s.
+    /// Creates a story with a job that was registered at 0 s.
     fn new() -> Self {
         let job = JobId { group: GroupName::new("g").unwrap(), name: LockName::new("j").unwrap() };
         let mut ledger = GroupLedger::default();
@@ -32,7 +32,7 @@ impl Story {
         Self { ledger, job }
     }
 
-    /// A leader whose jobs are these registers the first of them with a schedule; gives the second up to which it is decided.
+    /// Registers a job with a schedule at this second. Returns the second up to which it is decided.
     fn register(&mut self, at: u64, name: &str, schedule: u64) -> u64 {
         let job = LockName::new(name).unwrap();
         let answer = self.ledger.register(NOW + secs(at), &[Registration { job, schedule }]);
@@ -56,7 +56,7 @@ impl Story {
         }
     }
 
-    /// Gives a command that is accepted; gives the revision.
+    /// Carries out a command that must be accepted. Returns the revision.
     fn command(&mut self, at: u64, command: &JobCommand) -> u64 {
         match self.ledger.command(NOW + secs(at), &self.job.name, command) {
             CommandReply::Accepted { revision } => revision,
@@ -165,9 +165,9 @@ fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
 fn returning_job_begins_then_but_not_after_an_outage_of_all() {
     let mut story = Story::new();
     story.register(0, "other", SCHEDULE);
-    // A year without any leader: what was missed is the misfire policy's to judge.
+    // After a year without a leader, missed instants are left to the misfire policy.
     assert_eq!(story.register(31_536_000, "j", SCHEDULE), 0);
-    // Nor if the leader of other jobs is the first to come back.
+    // The same holds if the leader of other jobs returns first.
     story.register(2 * 31_536_000, "other", SCHEDULE);
     assert_eq!(story.register(2 * 31_536_000 + 1, "j", SCHEDULE), 0);
     let mut story = Story::new();
