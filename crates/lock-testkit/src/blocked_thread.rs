@@ -1,33 +1,34 @@
-//! A thread of the runtime that blocks right after it used a lock, as careless callers do.
+//! A test with a runtime thread that blocks right after it used a lock, as careless callers do.
 
 use lock_core::{Lock, LockFactory};
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// The last use of a lock before the thread blocks.
+/// The use of a lock right before the thread blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastUse {
     /// A guard is dropped.
     Drop,
     /// A guard is released.
     Release,
-    /// A lock is acquired, and held meanwhile.
+    /// A lock is acquired, and held while the thread blocks.
     Acquire,
-    /// [`LockGuard::is_held`](lock_core::LockGuard::is_held) is called in a loop, on a lock that is held meanwhile.
+    /// [`LockGuard::is_held`](lock_core::LockGuard::is_held) is called in a loop, on a lock that is held while the
+    /// thread blocks.
     IsHeld,
 }
 
 impl LastUse {
-    /// All of them.
+    /// Every variant.
     pub const ALL: [Self; 4] = [Self::Drop, Self::Release, Self::Acquire, Self::IsHeld];
 }
 
-/// Holds a lock in one task while another task uses a second lock and then blocks its thread, several times. Returns
-/// `true` if the first lock was held all the time.
+/// Holds a lock in one task while another task repeatedly uses a second lock and then blocks its thread. Returns
+/// `true` if the first lock was held throughout.
 ///
-/// `connect` makes the factory inside the runtime; `lease` is that of its locks. With two threads or more the block
-/// takes two leases and a half. A single thread cannot renew while it is blocked: there the block takes a quarter of a
-/// lease, and the watchdog must catch up.
+/// `connect` creates the factory inside the runtime; `lease` is the lease of its locks. With two or more threads the
+/// block lasts two and a half leases. A single thread cannot renew while it is blocked: there the block lasts a
+/// quarter of a lease, and the watchdog must catch up.
 pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
 where
     F: Future<Output = LockFactory> + Send + 'static,

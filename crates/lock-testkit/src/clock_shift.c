@@ -1,7 +1,7 @@
-/* A wall clock that is off: preloaded into a process, it adds an offset to everything that tells the time of day.
- * The offset, in microseconds, is the 8 bytes of the file that LOCK_TESTKIT_CLOCK names; who writes there sets the
- * clock. Clocks that only measure (monotonic, boot time) are left alone. It asks the kernel itself, since the functions
- * that it stands for may not be called while a process is being loaded. */
+/* A shifted wall clock. Preloaded into a process, it adds an offset to everything that returns the time of day.
+ * The offset, in microseconds, is the 8 bytes of the file that LOCK_TESTKIT_CLOCK names; writing to that file sets the
+ * clock. Clocks that only measure time (monotonic, boot time) are not affected. It asks the kernel directly, since the
+ * functions that it replaces must not be called while a process is being loaded. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-//! A wall clock that can be set, for one process or several, while they run.
+//! A wall clock that can be set for running processes.
 
 use std::{
     env, fs,
@@ -8,21 +8,21 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// What is preloaded; compiled once per test process.
+/// The preloaded library, compiled once per test process.
 static LIBRARY: LazyLock<TempDir> = LazyLock::new(compile);
 
-/// The wall clock of the processes that it is [given to](ClockShift::give_to), as an offset from the true one. Clones
+/// The wall clock of the processes that it is [given to](ClockShift::give_to), as an offset from the real one. Clones
 /// set the same clock.
 ///
-/// It works on programs that ask libc for the time, as Redis and Rust's `SystemTime` do. Clocks that measure time are
-/// left alone.
+/// It affects programs that ask libc for the time, as Redis and Rust's `SystemTime` do. Monotonic clocks are not
+/// affected.
 #[derive(Debug, Clone)]
 pub struct ClockShift {
     directory: Arc<TempDir>,
 }
 
 impl ClockShift {
-    /// A clock that is right.
+    /// Creates a clock that shows the real time.
     ///
     /// # Panics
     /// If there is no C compiler, or no temporary directory.
@@ -34,17 +34,17 @@ impl ClockShift {
         this
     }
 
-    /// Sets the clock ahead by so many seconds, or back by a negative number.
+    /// Sets the clock ahead by this many seconds, or back if negative.
     ///
     /// # Panics
-    /// If its file is gone.
+    /// If its file no longer exists.
     pub fn set(&self, seconds: i64) {
         self.set_micros(seconds * 1_000_000);
     }
 
     fn set_micros(&self, micros: i64) {
         use std::io::Write;
-        // In place: the processes have mapped this very file.
+        // Written in place, since the processes have mapped this very file.
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -54,7 +54,7 @@ impl ClockShift {
         file.write_all(&micros.to_ne_bytes()).expect("the offset can be written");
     }
 
-    /// A process that is started by this command has this clock.
+    /// Makes processes started by this command use this clock.
     pub fn give_to(&self, command: &mut Command) {
         command.env("LD_PRELOAD", LIBRARY.path().join("clock_shift.so"));
         command.env("LOCK_TESTKIT_CLOCK", self.directory.path().join("offset"));

@@ -1,4 +1,4 @@
-//! A lease that asks a store for things: the hand with which the properties touch a backend.
+//! A lease with methods for each operation on a store, through which the properties test a backend.
 
 use lock_core::{
     FencingToken, LockName,
@@ -17,21 +17,22 @@ use std::{
     time::Duration,
 };
 
-/// A lease that does not end while a property looks at it, even on a slow machine.
+/// A lease that does not end while a property examines it, even on a slow machine.
 pub const LONG: Duration = Duration::from_secs(20);
-/// A lease whose end a property waits for.
+/// A lease whose end properties wait for.
 pub const SHORT: Duration = Duration::from_millis(400);
-/// After this time a [`SHORT`] lease is certainly over.
+/// The time after which a [`SHORT`] lease has certainly ended.
 pub const PAST_SHORT: Duration = Duration::from_millis(500);
-/// A lease that is renewed before its end even on a slow machine, and whose end a property can wait for.
+/// A lease that can be renewed before its end even on a slow machine, and whose end a property can wait for.
 pub const RENEWED: Duration = Duration::from_secs(3);
-/// A lease was set a moment ago if it lasts at least this much less than asked: room for slow machines.
+/// The tolerance for slow machines: the remaining time of a lease that was just set is less than this below its
+/// duration.
 pub const SLOW: Duration = Duration::from_secs(10);
 
-/// How long an acquire of the suite may be under way.
+/// The time limit of the suite's acquires.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One lease id, asking.
+/// A single lease id that sends requests.
 #[derive(Debug, Clone)]
 pub struct Contender {
     backend: Arc<dyn Backend>,
@@ -41,31 +42,31 @@ pub struct Contender {
 /// The tokens of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tokens {
-    /// The one to give out.
+    /// The token of the hold.
     pub first: FencingToken,
-    /// The end of the range.
+    /// The end of the reserved range.
     pub last: FencingToken,
 }
 
 impl Contender {
-    /// A process of its own.
+    /// Creates a lease of a new process.
     pub fn new(backend: &Arc<dyn Backend>) -> Self {
         Self::of(backend, ProcessId::random())
     }
 
-    /// Another lease of a process.
+    /// Creates another lease of a process.
     pub fn of(backend: &Arc<dyn Backend>, process: ProcessId) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = LeaseNumber::new(NEXT.fetch_add(1, Ordering::Relaxed));
         Self { backend: backend.clone(), lease: LeaseId::new(process, number) }
     }
 
-    /// Its id.
+    /// Returns the lease id.
     pub fn lease(&self) -> LeaseId {
         self.lease
     }
 
-    /// An acquire of this lease that is in time.
+    /// Returns an acquire of this lease that is in time.
     pub async fn request(&self, name: &LockName, duration: Duration, mode: AcquireMode) -> AcquireRequest {
         let not_after = now(&self.backend, name).await + PATIENCE;
         AcquireRequest {
@@ -78,40 +79,40 @@ impl Contender {
         }
     }
 
-    /// Asks for the lock.
+    /// Tries to acquire the lock.
     pub async fn acquire(&self, name: &LockName, duration: Duration) -> Acquired {
         self.acquire_reply(name, duration).await.outcome
     }
 
-    /// Asks for the lock and looks at the whole reply.
+    /// Tries to acquire the lock and returns the whole reply.
     pub async fn acquire_reply(&self, name: &LockName, duration: Duration) -> Reply<Acquired> {
         let request = self.request(name, duration, next(0, None)).await;
         self.send(request).await
     }
 
-    /// Sends exactly this.
+    /// Sends exactly this request.
     pub async fn send(&self, request: AcquireRequest) -> Reply<Acquired> {
         self.backend.acquire(request).await.expect("an acquire on a healthy store is answered")
     }
 
-    /// Asks for the lock and must get it.
+    /// Acquires the lock, which must succeed.
     pub async fn take(&self, name: &LockName, duration: Duration) -> Tokens {
         self.take_with(name, duration, 0, None).await
     }
 
-    /// Asks for the lock and for tokens, and must get them.
+    /// Acquires the lock with reserved tokens, which must succeed.
     pub async fn take_with(&self, name: &LockName, duration: Duration, reserve: u32, floor: Floor) -> Tokens {
         let request = self.request(name, duration, next(reserve, floor)).await;
         granted(self.send(request).await.outcome)
     }
 
-    /// Asks for a re-entry.
+    /// Re-enters the lock.
     pub async fn keep(&self, name: &LockName, depth: u32, duration: Duration) -> Acquired {
         let request = self.request(name, duration, AcquireMode::Reenter { depth }).await;
         self.send(request).await.outcome
     }
 
-    /// An item of a renewal.
+    /// Returns a renewal of this lease.
     pub fn renewal(&self, name: &LockName, duration: Duration) -> RenewRequest {
         RenewRequest {
             name: name.clone(),
@@ -121,7 +122,7 @@ impl Contender {
         }
     }
 
-    /// Renews this lease alone.
+    /// Renews this lease only.
     pub async fn renew(&self, name: &LockName, duration: Duration) -> Renewed {
         let mut answers = self.backend.renew(vec![self.renewal(name, duration)]).await;
         assert_eq!(answers.len(), 1, "one renewal has one answer");
@@ -129,7 +130,7 @@ impl Contender {
         answer.expect("a renewal on a healthy store is answered").outcome
     }
 
-    /// Releases to this depth and tells waiters.
+    /// Releases to this depth and notifies waiters.
     pub async fn release(&self, name: &LockName, depth_left: u32) -> Released {
         self.release_with(name, depth_left, NotifyWaiters::Yes).await
     }
@@ -140,7 +141,7 @@ impl Contender {
         self.backend.release(request).await.expect("a release on a healthy store is answered").outcome
     }
 
-    /// Frees the lock and must have held it.
+    /// Releases the lock, which must be held by this lease.
     pub async fn free(&self, name: &LockName) {
         let released = self.release(name, 0).await;
         assert!(
@@ -158,7 +159,7 @@ impl Contender {
         hold
     }
 
-    /// Fails unless the lease in the store lasts about this long.
+    /// Fails unless the remaining time of the stored lease is about this long.
     pub async fn must_last(&self, name: &LockName, depth: u32, lease: Duration) {
         if let Some(remaining) = self.must_hold(name, depth).await.remaining {
             assert!(remaining <= lease, "{name} lasts {remaining:?}, longer than the {lease:?} asked for");
@@ -167,12 +168,12 @@ impl Contender {
     }
 }
 
-/// The mode of a first acquire.
+/// Returns the mode of a new acquisition.
 pub fn next(reserve: u32, floor: Floor) -> AcquireMode {
     AcquireMode::New { reserve, floor }
 }
 
-/// The tokens of an answer that must be a grant.
+/// Returns the tokens of an answer that must be a grant.
 pub fn granted(acquired: Acquired) -> Tokens {
     match acquired {
         Acquired::Granted { first, last } => Tokens { first, last },
@@ -185,7 +186,7 @@ pub fn must_be_busy(acquired: &Acquired) {
     assert!(matches!(acquired, Acquired::Busy { .. }), "a taken lock is busy, not {acquired:?}");
 }
 
-/// The server's time: the backend's estimate, or what the server says.
+/// Returns the server's time: the backend's estimate, or else the time in an answer.
 pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> ServerTime {
     match backend.server_now(name) {
         Some(now) => now,
@@ -193,12 +194,12 @@ pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> ServerTime {
     }
 }
 
-/// What is stored under a name.
+/// Inspects a name.
 pub async fn look(backend: &Arc<dyn Backend>, name: &LockName) -> Reply<Inspected> {
     backend.inspect(name.clone()).await.expect("an inspection on a healthy store is answered")
 }
 
-/// Who holds a lock.
+/// Returns the holder of a lock.
 pub async fn held(backend: &Arc<dyn Backend>, name: &LockName) -> Option<StoredHold> {
     match look(backend, name).await.outcome {
         Inspected::Free => None,
@@ -207,7 +208,7 @@ pub async fn held(backend: &Arc<dyn Backend>, name: &LockName) -> Option<StoredH
     }
 }
 
-/// Fails unless nobody holds the lock.
+/// Fails unless the lock is free.
 pub async fn must_be_free(backend: &Arc<dyn Backend>, name: &LockName) {
     let hold = held(backend, name).await;
     assert!(hold.is_none(), "{name} is free, not held: {hold:?}");

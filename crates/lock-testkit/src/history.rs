@@ -1,4 +1,4 @@
-//! What was held when: records the windows in which holds were valid, and finds what must never happen.
+//! Histories: the windows in which holds were valid, and a check for violations.
 
 use lock_core::{FencingToken, LockName, clock::Moment};
 use std::{
@@ -7,10 +7,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The holds of a run, in one time: all its moments are of one clock.
+/// The holds of a run. All moments must come from one clock.
 ///
-/// A window is what a holder *believes*: from the moment its grant returned until its local deadline, or its
-/// release if that was earlier. Two windows of one name must not overlap, and their tokens must grow. A re-entry
+/// A window is what a holder *believes*: from the moment at which its grant returned to its local deadline, or to its
+/// release if that was earlier. Two windows of one name must not overlap, and their tokens must increase. A re-entry
 /// is part of its hold and is not recorded.
 ///
 /// ```
@@ -30,31 +30,31 @@ pub struct History {
     windows: Mutex<Vec<Window>>,
 }
 
-/// One hold, while it was valid.
+/// One hold and the time in which it was valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The lock.
     pub name: LockName,
     /// The token of the hold.
     pub token: FencingToken,
-    /// When its grant returned.
+    /// The moment at which its grant returned.
     pub from: Moment,
-    /// When it was no longer valid: this moment itself is outside.
+    /// The moment from which it was no longer valid.
     pub until: Moment,
 }
 
-/// Which hold of a [`History`].
+/// The key of a hold in a [`History`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldKey(usize);
 
-/// What must never happen.
+/// A violation of the guarantees of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// Two holds of one name were valid at once.
     Overlap {
-        /// The one that was granted first.
+        /// The hold that was granted first.
         first: Window,
-        /// The one that was granted while it was valid.
+        /// The hold that was granted while the first one was valid.
         second: Window,
     },
     /// A later grant has a smaller token.
@@ -74,40 +74,40 @@ pub enum Violation {
 }
 
 impl History {
-    /// Nothing happened yet.
+    /// Creates an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A hold began, and is valid until `until` if nothing else is heard of it.
+    /// Records a new hold that is valid until `until`, unless it is extended or ended.
     pub fn granted(&self, name: &LockName, token: FencingToken, from: Moment, until: Moment) -> HoldKey {
         let mut windows = self.lock();
         windows.push(Window { name: name.clone(), token, from, until });
         HoldKey(windows.len() - 1)
     }
 
-    /// The hold was renewed: it is valid until `until`, or longer if that was known already.
+    /// Records a renewal: the hold is valid until `until`, or longer if that was already known.
     pub fn extended(&self, hold: HoldKey, until: Moment) {
         let mut windows = self.lock();
         let window = &mut windows[hold.0];
         window.until = window.until.max(until);
     }
 
-    /// The hold ended, by release or as lost; no later than its window.
+    /// Records the end of a hold by release or loss. It cannot extend the window.
     pub fn ended(&self, hold: HoldKey, at: Moment) {
         let mut windows = self.lock();
         let window = &mut windows[hold.0];
         window.until = window.until.min(at);
     }
 
-    /// What was recorded, in the order of recording.
+    /// Returns the windows in the order of recording.
     #[must_use]
     pub fn windows(&self) -> Vec<Window> {
         self.lock().clone()
     }
 
-    /// Everything that must not have happened, name by name, in the order of the grants.
+    /// Returns all violations, name by name, in the order of the grants.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -124,7 +124,7 @@ impl History {
         found
     }
 
-    /// Fails with all violations.
+    /// Panics with a list of all violations, if there are any.
     ///
     /// # Panics
     /// If [`check`](History::check) finds any.
@@ -139,7 +139,7 @@ impl History {
     }
 }
 
-/// Compares each window with the one before it that lasts longest; a window of no length is never valid.
+/// Compares each window with the earlier one that lasts longest. An empty window is never valid.
 fn overlaps(windows: &[Window], found: &mut Vec<Violation>) {
     let mut longest: Option<&Window> = None;
     for second in windows.iter().filter(|window| window.from < window.until) {
@@ -152,7 +152,7 @@ fn overlaps(windows: &[Window], found: &mut Vec<Violation>) {
     }
 }
 
-/// Compares each window with the one before it that has the greatest token.
+/// Compares each window with the earlier one that has the greatest token.
 fn falls(windows: &[Window], found: &mut Vec<Violation>) {
     let mut greatest: Option<&Window> = None;
     for later in windows {
@@ -165,7 +165,7 @@ fn falls(windows: &[Window], found: &mut Vec<Violation>) {
     }
 }
 
-/// Compares each window with all before it.
+/// Compares each window with all earlier ones.
 fn repeats(windows: &[Window], found: &mut Vec<Violation>) {
     let mut seen: BTreeMap<FencingToken, &Window> = BTreeMap::new();
     for later in windows {
@@ -205,7 +205,7 @@ mod tests {
         Moment::from_micros(seconds * 1_000_000)
     }
 
-    /// Records `(token, from, until)` of one name.
+    /// Records holds of one name as `(token, from, until)`.
     fn of(holds: &[(u64, u64, u64)]) -> History {
         let (history, name) = (History::new(), LockName::new("x").unwrap());
         for &(token, from, until) in holds {

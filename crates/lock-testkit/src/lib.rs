@@ -1,22 +1,22 @@
 //! The conformance suite for lock backends, and tools that inject faults into tests.
 //!
-//! - [`mod@conformance`]: one async function per property of a store. [`conformance!`] makes a named test of each. Every backend
-//!   of the library passes all of them.
+//! - [`mod@conformance`]: one async function per property of a store. [`conformance!`] generates a named test for
+//!   each. Every backend of the library passes all of them.
 //! - [`contender`]: a lease with methods for each operation on a store; the suite tests backends through it.
-//! - [`FaultyBackend`]: wraps a backend. Its operations hang, get lost, arrive late or twice, or wait at a [`Gate`].
-//! - [`History`]: records holds, and finds two that were valid at once and tokens that fell.
-//! - [`outlives_a_blocked_thread`]: checks that a lock is kept while a caller blocks a thread of the runtime.
+//! - [`FaultyBackend`]: wraps a backend whose calls then hang, get lost, arrive late or twice, or wait at a [`Gate`].
+//! - [`History`]: records holds, and finds overlapping ones and tokens that decrease.
+//! - [`outlives_a_blocked_thread`]: checks that a lock is kept while a caller blocks a runtime thread.
 //! - [`Seed`]: random numbers; a failing test prints the seed that repeats them.
-//! - [`ThreadLog`]: the log of one test's thread, without that of other tests.
+//! - [`ThreadLog`]: captures the log of one test's thread only.
 //! - [`RedisServer`] (feature `servers`): a private `redis-server` that can be paused, killed, and restarted from an old dump;
 //!   [`RawRedis`] reads and writes its keys.
-//! - [`RedisCluster`] (feature `servers`): three masters, each with a third of the slots and a replica.
+//! - [`RedisCluster`] (feature `servers`): three masters with a third of the slots each, and a replica of each.
 //! - [`RedisQuorum`] (feature `servers`): independent masters, as the nodes of a quorum.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
-//! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or slows connections, or drops replies.
+//! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): a wall clock that can be set, for servers and other processes.
 //!
-//! | feature | default | what it adds |
+//! | feature | default | adds |
 //! |---|---|---|
 //! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
 //! | `planted` | no | `planted`: planted bugs, and stores that have them, for the checkers of this workspace |
@@ -36,7 +36,7 @@
 //! # }
 //! ```
 
-// The list above names also what only a feature has.
+// The list above also links to items that only a feature provides.
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
 mod blocked_thread;

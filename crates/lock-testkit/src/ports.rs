@@ -1,4 +1,4 @@
-//! Which port is free: one that is nobody's, and that nobody else is given once it is down.
+//! Selection of free ports that no other program is given after they are closed.
 
 use lock_core::backend::ProcessId;
 use std::{
@@ -9,15 +9,15 @@ use std::{
     },
 };
 
-/// Below the ports that kernels give to whoever asks for any. From among those, a client that tries again and again
-/// while its server is down would sooner or later get the server's own port, and be connected to itself; and one that
-/// comes late would reach the proxy of another test.
+/// The first port, below the range that kernels assign to outgoing connections. From that range, a client that keeps
+/// trying to reach a stopped server could be assigned the server's own port and connect to itself. A late client
+/// could also reach the proxy of another test.
 const FIRST: u64 = 10_000;
 const COUNT: u64 = 22_000;
 
-/// A socket that listens on a free port.
+/// Returns a socket that listens on a free port.
 pub(crate) fn listen() -> TcpListener {
-    // Processes begin anywhere, and each goes on from there: so what it starts does not get one another's ports.
+    // Each process starts at a random port and counts up, so that its servers do not get one another's ports.
     static NEXT: LazyLock<AtomicU64> =
         LazyLock::new(|| AtomicU64::new(ProcessId::random().as_uuid().as_u64_pair().1 % COUNT));
     (0..COUNT)
@@ -27,14 +27,14 @@ pub(crate) fn listen() -> TcpListener {
         .expect("of many thousand ports one is free")
 }
 
-/// A port on which nobody listens. Somebody else may take it before it is used.
+/// Returns a port on which nothing listens. Another program may take it before it is used.
 pub(crate) fn free() -> u16 {
     unused_address().port()
 }
 
-/// An address of this machine at which nobody listens: connections to it fail.
+/// Returns an address of this machine at which nothing listens, so that connections to it fail.
 ///
-/// The kernel gives its port to no outgoing connection, and `lock-testkit` to no other server soon.
+/// The kernel assigns its port to no outgoing connection, and `lock-testkit` does not soon use it for another server.
 ///
 /// # Panics
 /// If this machine has no free port.

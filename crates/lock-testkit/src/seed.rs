@@ -1,9 +1,9 @@
-//! Randomness that can be repeated: a seed, printed, and pasted back.
+//! Reproducible randomness: seeds that are printed and can be set again.
 
 use lock_core::backend::ProcessId;
 use std::{env, fmt};
 
-/// Where randomness of a test begins. Everything random of a run is derived from one seed.
+/// The seed of a test. All randomness of a run is derived from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(u64);
 
@@ -11,17 +11,17 @@ impl Seed {
     /// The environment variable from which [`Seed::of_this_run`] repeats a run.
     pub const VARIABLE: &str = "LOCK_TEST_SEED";
 
-    /// This seed.
+    /// Creates a seed from a number.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The seed in the environment variable `LOCK_TEST_SEED`, or a fresh one; printed, so that a failing run can
-    /// be repeated.
+    /// Returns the seed in the environment variable `LOCK_TEST_SEED`, or a fresh one. It is printed, so that a
+    /// failing run can be repeated.
     ///
     /// # Panics
-    /// If the variable holds no number.
+    /// If the variable is not a number.
     #[must_use]
     pub fn of_this_run() -> Self {
         let seed = match env::var(Self::VARIABLE) {
@@ -32,13 +32,13 @@ impl Seed {
         seed
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The stream of numbers that this seed gives.
+    /// Returns the stream of numbers derived from this seed.
     #[must_use]
     pub fn stream(self) -> Stream {
         Stream(fastrand::Rng::with_seed(self.0))
@@ -57,22 +57,22 @@ impl fmt::Display for Seed {
     }
 }
 
-/// A stream of pseudo-random numbers. Not for secrets.
+/// A stream of pseudo-random numbers. Not suitable for secrets.
 #[derive(Debug, Clone)]
 pub struct Stream(fastrand::Rng);
 
 impl Stream {
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0.u64(..)
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 { 0 } else { self.0.u64(..bound) }
     }
 
-    /// True with this probability, from 0 to 1.
+    /// Returns `true` with this probability, from 0 to 1.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.0.f64() < probability
     }

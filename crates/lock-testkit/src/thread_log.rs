@@ -1,4 +1,4 @@
-//! What a thread logs through `tracing`, for tests that run beside others.
+//! Capture of the `tracing` output of one thread, for tests that run beside others.
 
 use std::{
     cell::RefCell,
@@ -25,23 +25,23 @@ struct Listener {
 
 /// The lines that this thread logs, from [`ThreadLog::listen`] until it is dropped.
 ///
-/// Tests of one process need one subscriber for all of them: a scoped one (`tracing::subscriber::set_default`) does not
-/// see a call site that a thread without a subscriber reaches first, since `tracing` keeps the answer of that thread.
-/// So the first call installs a subscriber for the whole process, which listens to the threads that ask for it. The tasks
-/// of a `current_thread` runtime log on the thread of their test.
+/// The tests of a process need one common subscriber. A scoped one (`tracing::subscriber::set_default`) misses a call
+/// site that a thread without a subscriber reaches first, since `tracing` caches the answer for that thread. The
+/// first call therefore installs a subscriber for the whole process, which captures the threads that ask for it. The
+/// tasks of a `current_thread` runtime log on the thread of their test.
 #[derive(Debug)]
 pub struct ThreadLog(Arc<Mutex<Vec<u8>>>);
 
 impl ThreadLog {
-    /// Listens to the events of this thread, up to `level`.
+    /// Captures the events of this thread, up to `level`.
     ///
     /// # Panics
-    /// If this thread is listened to already, or if the process has another global subscriber.
+    /// If this thread is already captured, or if the process has another global subscriber.
     pub fn listen(level: LevelFilter) -> Self {
         Self::start(level, false)
     }
 
-    /// Listens to the events of this thread, and to the end of each span: a line with its fields and `close`.
+    /// Captures the events of this thread and the end of each span: a line with its fields and `close`.
     ///
     /// # Panics
     /// As [`listen`](Self::listen).
@@ -55,7 +55,8 @@ impl ThreadLog {
             let listens = |level| {
                 LISTENING.with_borrow(|listener| listener.as_ref().is_some_and(|one| level <= one.level))
             };
-            // For the whole process, not for the layer: a span that only its layer refuses is not disabled.
+            // Filters for the whole process instead of the layer, because a span that only its layer rejects is not
+            // disabled.
             let wanted = dynamic_filter_fn(move |metadata, _| listens(*metadata.level()));
             let lines = fmt::layer().with_ansi(false).with_span_events(FmtSpan::CLOSE).with_writer(ToThread);
             tracing::subscriber::set_global_default(registry().with(wanted).with(lines))
@@ -69,17 +70,17 @@ impl ThreadLog {
         Self(text)
     }
 
-    /// What was logged until now.
+    /// Returns everything logged so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// How many lines have these words.
+    /// Returns the number of lines that contain these words.
     pub fn count(&self, words: &str) -> usize {
         self.text().lines().filter(|line| line.contains(words)).count()
     }
 
-    /// Forgets what was logged until now.
+    /// Discards everything logged so far.
     pub fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -106,7 +107,7 @@ impl<'a> MakeWriter<'a> for ToThread {
     }
 }
 
-/// The line of an event, or of the end of a span.
+/// A writer for one event, or for the end of one span.
 struct Lines {
     is_span: bool,
 }

@@ -1,4 +1,4 @@
-//! Claims: each instant of each job is decided once, by the server's clock, whichever node leads.
+//! Claims: each instant of a job is decided once, by the server's clock, whichever node leads.
 
 use super::{
     LedgerHarness,
@@ -11,7 +11,7 @@ use lock_ledger::{
 };
 use std::time::Duration;
 
-/// The watermark of a new job is the server's now; registering again changes nothing.
+/// The watermark of a new job is the server's current time, and registering again changes nothing.
 pub async fn a_job_begins_when_it_is_registered(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "begin").await;
     let (group, name) = (ledger.job.group.clone(), ledger.job.name.clone());
@@ -38,8 +38,8 @@ pub async fn a_due_instant_is_claimed_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate, "also when it has ended");
 }
 
-/// A lost reply neither loses nor doubles a run: a repeat is granted while the lease lasts, also when later instants came
-/// between. Afterwards others may run instead, so it is refused.
+/// A lost reply neither loses nor doubles a run. A repeat is granted while the lease lasts, even if later instants
+/// came in between. Afterwards it is refused, since others may run instead.
 pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "repeat").await;
     let request = ledger.request(ledger.instant(1));
@@ -59,7 +59,7 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     assert_eq!(ledger.send(short).await, ClaimReply::Gone, "its lease is over");
 }
 
-/// The lease of a claim whose reply was lost begins with the repeat that is answered.
+/// If the reply to a claim was lost, the lease starts with the repeat that is answered.
 pub async fn a_repeated_claim_renews_its_lease(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "renews").await;
     let request = ClaimRequest { lease: SHORT, ..ledger.request(ledger.instant(1)) };
@@ -70,7 +70,7 @@ pub async fn a_repeated_claim_renews_its_lease(h: &impl LedgerHarness) {
     assert_eq!(ledger.open_runs().await[0].state, lock_ledger::RunState::Running);
 }
 
-/// Claims go in ascending order.
+/// Claims must be made in ascending order.
 pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "superseded").await;
     let run = ledger.claim(5).await;
@@ -81,7 +81,7 @@ pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(6).await.attempt, 1);
 }
 
-/// The server's clock decides when an instant has come; the caller's clock does not count.
+/// The server's clock decides if an instant has come. The caller's clock does not count.
 pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "early").await;
     let ahead = Duration::from_secs(3);
@@ -98,8 +98,8 @@ pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     assert!(reply.now >= soon.scheduled().expect("it has an instant"), "and not before: {reply:?}");
 }
 
-/// A schedule that is new to its job begins when it is registered, also if it has instants between the watermark and now. Each
-/// schedule keeps its own beginning, so that the nodes of a rolling deployment do not move that of the others.
+/// A schedule that is new to its job starts when it is registered, even if it has instants between the watermark and
+/// now. Each schedule keeps its own start, so that the nodes of a rolling deployment do not move each other's.
 pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "since").await;
     let changed = ledger.register(SCHEDULE + 1).await;
@@ -118,7 +118,7 @@ pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarn
     assert_eq!(ledger.watermark(SCHEDULE).await, ledger.instant(100).scheduled());
 }
 
-/// Reading does not register.
+/// Reading a watermark does not register the job.
 pub async fn reading_a_watermark_makes_none(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "read").await;
     let job = LockName::new("unknown").expect("a good name");
@@ -138,7 +138,7 @@ pub async fn reading_a_watermark_makes_none(h: &impl LedgerHarness) {
     assert!(ledger.register(SCHEDULE + 1).await.watermark > ledger.begin);
 }
 
-/// A claim never makes a watermark: without one, it is unknown which runs were started.
+/// A claim never creates a watermark. Without one, it is unknown which runs were started.
 pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "unregistered").await;
     let name = LockName::new("unknown").expect("a good name");
@@ -148,7 +148,7 @@ pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(unknown).await, ClaimReply::Unregistered, "the claim did not make one");
 }
 
-/// Tokens grow from run to run and from attempt to attempt.
+/// Tokens increase from run to run and from attempt to attempt.
 pub async fn tokens_of_claims_grow(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "tokens").await;
     let mut last = FencingToken::new(0);
@@ -165,7 +165,7 @@ pub async fn tokens_of_claims_grow(h: &impl LedgerHarness) {
     }
 }
 
-/// Any number of leaders at once start one run.
+/// Any number of simultaneous leaders start one run.
 pub async fn one_of_many_claims_starts(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "at-once").await;
     let other = h.another_ledger(&ledger.client).await;

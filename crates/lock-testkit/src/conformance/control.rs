@@ -1,4 +1,4 @@
-//! Controls: a command that one node gives is in force on all of them.
+//! Controls: a command from one node takes effect on all of them.
 
 use super::{
     LedgerHarness,
@@ -11,7 +11,7 @@ use lock_ledger::{
     MAX_TRIGGERS_PER_JOB, Registration, RunId, RunOutcome, Trigger,
 };
 
-/// A random id.
+/// Returns a random id.
 fn id() -> uuid::Uuid {
     *ProcessId::random().as_uuid()
 }
@@ -33,7 +33,7 @@ pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(request).await, ClaimReply::Superseded);
 }
 
-/// A claim that was planned with another schedule is refused.
+/// A claim that was planned with an earlier schedule is refused.
 pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "replaced").await;
     let request = ledger.request(ledger.instant(1));
@@ -45,7 +45,7 @@ pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
     assert!(ledger.command(JobCommand::Restore).await > revision);
 }
 
-/// All controls are sent, with a revision that makes the next request cheap.
+/// All controls are sent, with a revision that makes the next read cheap.
 pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "controls").await;
     let read = |known| ledger.client().controls(ledger.job.group.clone(), known);
@@ -55,7 +55,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let of_job = ledger.command(JobCommand::Replace("0 2 * * *".to_owned())).await;
     let (first, second) = (id(), id());
     ledger.command(trigger(first)).await;
-    // At one and the same moment, neither would be the older one.
+    // With equal timestamps, neither would be the older one.
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
     assert_eq!(ledger.command(trigger(first)).await, last, "twice is once");
@@ -78,7 +78,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
 }
 
-/// A revision is at least the server's now: one that is given after a loss of the data is none that a node knows from before.
+/// A revision is at least the server's current time, so that a revision from before a loss of data never recurs.
 pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "revision").await;
     let begin = ledger.begin.as_millis();
@@ -88,7 +88,7 @@ pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
     }
 }
 
-/// A triggered run is a run of its own: also while paused, and beside the instants.
+/// A triggered run is independent: it starts even while the job is paused, and does not affect instants.
 pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger").await;
     ledger.command(JobCommand::Pause).await;
@@ -116,8 +116,8 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin));
 }
 
-/// A command to trigger that is delivered again, during the run or after its end, has no effect. It would wait for ever, or
-/// start when the history no longer has the run.
+/// A trigger command that is delivered again, during the run or after its end, has no effect. Otherwise it would wait
+/// forever, or start once the history no longer has the run.
 pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger-again").await;
     let id = id();
@@ -141,7 +141,7 @@ pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(ledger.request(RunId::Triggered(id))).await, ClaimReply::Duplicate);
 }
 
-/// Triggers that no node starts neither fill the store nor keep those of other jobs away.
+/// Triggers that no node starts neither fill the store nor crowd out those of other jobs.
 pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "full").await;
     for _ in 0..MAX_TRIGGERS_PER_JOB {
@@ -157,7 +157,7 @@ pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     assert!(matches!(of_other.outcome, CommandReply::Accepted { .. }), "{of_other:?}");
 }
 
-/// After its life a trigger is not started, and makes room.
+/// An expired trigger is not started, and makes room for others.
 pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "expires").await;
     let (old, short) = (id(), |id| JobCommand::Trigger { id, life: SHORT });
@@ -174,7 +174,7 @@ pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     ledger.command(trigger(id())).await;
 }
 
-/// A trigger that is withdrawn is not started.
+/// A withdrawn trigger is not started.
 pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "cancel").await;
     let id = id();
@@ -185,7 +185,7 @@ pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     assert_eq!(again.expect("the ledger answers").outcome, CommandReply::Gone);
 }
 
-/// An operator takes back what a clock that was ahead has decided, and nothing is started twice.
+/// An operator can take back what a clock that was ahead has decided, and nothing starts twice.
 pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reset").await;
     let run = ledger.claim(100).await;
@@ -198,7 +198,7 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     assert!(ledger.command(JobCommand::Reset).await > revision, "each raises the revision");
 }
 
-/// A misspelt name is refused, and leaves no data.
+/// A command for a misspelt name is refused and stores nothing.
 pub async fn an_unknown_job_takes_no_commands(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "unknown").await;
     let job = JobId { name: LockName::new("unknown").expect("a good name"), ..ledger.job.clone() };

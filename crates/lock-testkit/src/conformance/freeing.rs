@@ -1,4 +1,4 @@
-//! How a lock becomes free: its own lease releases it, or somebody forces the very holder that was seen.
+//! Releases: a lock is freed by its own lease, or by force from the holder that was seen.
 
 use super::{
     Harness,
@@ -18,7 +18,7 @@ async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> Force
     backend.force_release(request).await.expect("a forced release on a healthy store is answered").outcome
 }
 
-/// A released lock is free for the next.
+/// A released lock can be acquired.
 pub async fn a_released_lock_is_free_for_the_next(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("next"));
     let (a, b) = (Contender::new(&store.backend), Contender::new(&h.another(&store).await.backend));
@@ -29,7 +29,7 @@ pub async fn a_released_lock_is_free_for_the_next(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// The repeat of a release whose reply was lost finds nothing.
+/// A release that is repeated after a lost reply is answered with *gone*.
 pub async fn a_repeated_release_says_gone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-twice"));
     let a = Contender::new(&backend);
@@ -38,7 +38,7 @@ pub async fn a_repeated_release_says_gone(h: &impl Harness) {
     assert_eq!(a.release(&name, 0).await, GONE);
 }
 
-/// … and leaves the next holder alone.
+/// A repeated release leaves the next holder alone.
 pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-after-next"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -49,7 +49,7 @@ pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// Releasing what was never taken says *gone* and writes nothing.
+/// Releasing a lock that was never taken is answered with *gone* and writes nothing.
 pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("never-taken"));
     for depth_left in [0, 1] {
@@ -58,7 +58,7 @@ pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
     }
 }
 
-/// A release of somebody else's lock, to whatever depth, says so and does not touch it.
+/// A release of another lease's lock, to any depth, reports the other holder and does not touch the lock.
 pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -69,7 +69,7 @@ pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A release after the end of its lease is answered with that, and does not free the next holder.
+/// A release after the end of its lease reports that and does not free the next holder.
 pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-late"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -81,7 +81,7 @@ pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harne
     b.must_hold(&name, 1).await;
 }
 
-/// As many releases as acquires: a release to a depth keeps the lease and its end, the last one frees it.
+/// Releases match acquires: a release to a depth keeps the lease and its expiry, and the last one frees the lock.
 pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("kept"));
     let a = Contender::new(&backend);
@@ -95,7 +95,7 @@ pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A forced release frees the lock of the holder that was seen, at any depth; that holder finds itself gone.
+/// A forced release frees the lock of the holder that was seen, at any depth. That holder finds its lease gone.
 pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -109,7 +109,7 @@ pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
     b.take(&name, LONG).await;
 }
 
-/// The repeat of a forced release whose reply was lost does not free the next holder.
+/// A forced release that is repeated after a lost reply does not free the next holder.
 pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force-twice"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -122,7 +122,7 @@ pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Har
     b.must_last(&name, 1, LONG).await;
 }
 
-/// A forced release of a free lock, or of a holder nobody ever saw, changes nothing.
+/// A forced release of a free lock, or of a holder that never existed, changes nothing.
 pub async fn a_forced_release_of_nobody_changes_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force-nobody"));
     for seen in ["", "somebody", "67e55044-10b1-426f-9247-bb680e5fe0c8:4"] {

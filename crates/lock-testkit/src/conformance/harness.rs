@@ -1,4 +1,4 @@
-//! What a backend tells the suite about itself: how to make a store, and how time passes.
+//! The interface of the suite to a backend: creating stores and letting time pass.
 
 use lock_core::{
     LockName, Store,
@@ -15,42 +15,43 @@ use std::{
     time::Duration,
 };
 
-/// How the suite gets at a backend. One value is made per test, inside the test's runtime.
+/// Access to a backend for the suite. One value is created per test, inside the test's runtime.
 pub trait Harness: Send + Sync {
-    /// A client of a store. Stores that cost much may be shared by all tests: their names do not meet.
+    /// Returns a client of a store. Expensive stores may be shared by all tests, because their names do not collide.
     fn store(&self) -> impl Future<Output = Store> + Send;
 
-    /// Another client of the store that `of` talks to, as another process would have one. Where there is no
-    /// such thing, the same client again.
+    /// Returns another client of the store behind `of`, as another process would have one. Returns the same client if
+    /// there is no such thing.
     fn another(&self, of: &Store) -> impl Future<Output = Store> + Send {
         let again = of.clone();
         async move { again }
     }
 
-    /// The clock of the factories that a test makes; with paused time one that follows it.
+    /// Returns the clock for the factories of a test. With paused time it has to follow that time.
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(BootClock::new())
     }
 
-    /// A name that no other test of this or any other run uses, with `hint` in it.
+    /// Returns a name that no other test of this or any other run uses. It contains `hint`.
     fn name(&self, hint: &str) -> LockName {
         fresh_name(hint)
     }
 
-    /// Lets time pass. A store that runs on real time needs real time; with tokio's paused time this returns at
-    /// once.
+    /// Lets time pass. A store that runs on real time needs real time; with tokio's paused time this returns
+    /// immediately.
     fn pass(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
     }
 }
 
-/// How the second suite gets at a run ledger. One value is made per test, inside the test's runtime.
+/// Access to a run ledger for the second suite. One value is created per test, inside the test's runtime.
 pub trait LedgerHarness: Send + Sync {
-    /// A client of a ledger. Ledgers that cost much may be shared by all tests: their groups do not meet.
+    /// Returns a client of a ledger. Expensive ledgers may be shared by all tests, because their groups do not
+    /// collide.
     fn ledger(&self) -> impl Future<Output = Arc<dyn RunLedger>> + Send;
 
-    /// Another client of the ledger that `of` talks to, as another process would have one. Where there is no such thing,
-    /// the same client again.
+    /// Returns another client of the ledger behind `of`, as another process would have one. Returns the same client
+    /// if there is no such thing.
     fn another_ledger(&self, of: &Arc<dyn RunLedger>) -> impl Future<Output = Arc<dyn RunLedger>> + Send {
         let again = of.clone();
         async move { again }
@@ -62,7 +63,7 @@ pub trait LedgerHarness: Send + Sync {
     }
 }
 
-/// A name that no other test of this or any other run uses.
+/// Returns a name that no other test of this or any other run uses.
 pub(super) fn fresh_name(hint: &str) -> LockName {
     static RUN: OnceLock<ProcessId> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);

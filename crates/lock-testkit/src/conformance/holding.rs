@@ -1,4 +1,4 @@
-//! How long a hold lasts, and how everybody learns of its end.
+//! Holds: how long they last, and how their end is noticed.
 
 use super::{
     Harness,
@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::{HoldEnd, LockErrorKind, LostReason, ReleaseOutcome, inspect::ForceReleaseOutcome};
 
-/// The watchdog keeps a lease alive over many of its lengths.
+/// The watchdog keeps a lease alive for several times its length.
 pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "watchdog").await;
     let guard = get(&team.lock_a()).await;
@@ -18,7 +18,7 @@ pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
     assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::Released);
 }
 
-/// A fixed lease ends by itself, its guard knows, and the next may have the lock.
+/// A fixed lease ends by itself, its guard notices, and the lock can be acquired again.
 pub async fn a_fixed_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "fixed").await;
     let guard = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
@@ -33,7 +33,7 @@ pub async fn a_fixed_lease_ends(h: &impl Harness) {
     must_not_get(&team.lock_a()).await;
 }
 
-/// A hold ends for its holder before it ends in the store.
+/// A hold ends for its holder before its lease ends in the store.
 pub async fn a_hold_ends_for_its_holder_first(h: &impl Harness) {
     let team = Team::new(h, "holder-first").await;
     let guard = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
@@ -56,7 +56,7 @@ pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
 }
 
-/// A task that is aborted while it holds frees the lock, as one that panics does.
+/// A task that is aborted while it holds a lock frees it, like one that panics.
 pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     let team = Team::new(h, "aborted").await;
     let lock = team.lock_a();
@@ -72,7 +72,8 @@ pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// A holder that was forced out learns it at its next renewal, and its release does not free the next holder.
+/// A holder whose lock was released by force notices at its next renewal, and its release does not free the next
+/// holder.
 pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "forced-out").await;
     let guard = get(&team.lock_a()).await;
@@ -86,14 +87,14 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     must_not_get(&team.lock_a()).await;
 }
 
-/// Forcing a free lock changes nothing and says so.
+/// A forced release of a free lock changes nothing and reports that.
 pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
     let team = Team::new(h, "force-free").await;
     let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
     assert_eq!(forced, ForceReleaseOutcome::NotHeld);
 }
 
-/// A factory that shuts down releases what it holds, ends its holds, and acquires nothing more.
+/// A factory that shuts down releases its locks, ends its holds, and acquires nothing more.
 pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     let team = Team::new(h, "shutdown").await;
     let guard = get(&team.lock_a()).await;

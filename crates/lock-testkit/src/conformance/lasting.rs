@@ -1,4 +1,4 @@
-//! How long a lease lasts: as long as asked, longer when renewed, never shorter, and not a moment after its end.
+//! Durations of leases: as long as requested, longer when renewed, never shorter, and not a moment longer.
 
 use super::{
     Harness,
@@ -7,13 +7,13 @@ use super::{
 use lock_core::backend::{Acquired, Inspected, Renewed};
 use std::time::Duration;
 
-/// What rounding to milliseconds, at both ends, may cost.
+/// The maximum error of rounding to milliseconds at both ends.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// By the server's own clock, a lease is there until its end and not after it.
+/// By the server's own clock, a lease exists until its end and not after it.
 pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("lasts"));
-    // A server may stand still between what it does and the time that it tells: each moment is between two times.
+    // A server may pause between the operation and reading its clock, so each moment is bracketed by two times.
     let before = look(&backend, &name).await.now;
     let reply = Contender::new(&backend).acquire_reply(&name, SHORT).await;
     assert!(matches!(reply.outcome, Acquired::Granted { .. }), "a free lock is granted");
@@ -33,7 +33,7 @@ pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
     panic!("a lease of {SHORT:?} never ended");
 }
 
-/// The lock of a holder that died is free for the next when its lease has ended.
+/// The lock of a dead holder can be acquired once its lease has ended.
 pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -45,7 +45,7 @@ pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// A renewal that comes after the end does not revive the lease, whether or not another has it.
+/// A renewal after the end does not revive the lease, even if no other lease has the lock.
 pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-renew"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -58,7 +58,7 @@ pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     b.must_last(&name, 1, LONG).await;
 }
 
-/// A re-entry that comes after the end does not revive the lease.
+/// A re-entry after the end does not revive the lease.
 pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-re-entry"));
     let a = Contender::new(&backend);
@@ -68,7 +68,7 @@ pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A renewed lease outlives its first end.
+/// A renewed lease outlasts its original end.
 pub async fn a_renewed_lease_outlives_its_first_end(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed"));
     let a = Contender::new(&backend);
@@ -100,7 +100,7 @@ pub async fn a_renewal_never_creates(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A renewal of somebody else's lease says *gone* and does not prolong it.
+/// A renewal of another lease is answered with *gone* and does not extend it.
 pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -109,7 +109,7 @@ pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A renewal with a shorter lease does not shorten the one that is there.
+/// A renewal with a shorter duration does not shorten the lease.
 pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("shorter-renewal"));
     let a = Contender::new(&backend);
@@ -118,7 +118,7 @@ pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// An inner hold of a second does not shorten an outer one of thirty.
+/// An inner hold of one second does not shorten an outer one of thirty.
 pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("shorter-re-entry"));
     let a = Contender::new(&backend);
@@ -127,7 +127,7 @@ pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
     a.must_last(&name, 2, LONG).await;
 }
 
-/// A repeated acquire with a shorter lease does not shorten the one that is there.
+/// A repeated acquire with a shorter duration does not shorten the lease.
 pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("shorter-repeat"));
     let a = Contender::new(&backend);
@@ -136,7 +136,7 @@ pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Many renewals in one call: each answer stands in its item's place, and no item spoils another.
+/// Many renewals in one call are answered in order, and no item affects another.
 pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness) {
     const MANY: usize = 120;
     let backend = h.store().await.backend;
@@ -163,7 +163,7 @@ pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness)
     must_be_free(&backend, &names[2]).await;
 }
 
-/// Each renewal has its own lease.
+/// Each renewal has its own duration.
 pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
     let (backend, x, y) = (h.store().await.backend, h.name("x"), h.name("y"));
     let a = Contender::new(&backend);
@@ -175,13 +175,13 @@ pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
     a.must_last(&y, 1, LONG * 3).await;
 }
 
-/// No renewals, no answers.
+/// A call without renewals returns no answers.
 pub async fn renewing_nothing_answers_nothing(h: &impl Harness) {
     let backend = h.store().await.backend;
     assert!(backend.renew(Vec::new()).await.is_empty());
 }
 
-/// A lease of two months, more than 32 bits of milliseconds, is kept whole and can be released.
+/// A lease of two months, which exceeds 32 bits of milliseconds, is kept in full and can be released.
 pub async fn a_lease_of_months_is_kept_whole(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("months"));
     let months = Duration::from_secs(60 * 24 * 3600);

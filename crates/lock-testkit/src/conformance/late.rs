@@ -1,4 +1,4 @@
-//! Requests that arrive too late, or whose caller has gone: they leave no lease behind that nobody knows of.
+//! Requests that arrive too late, or whose caller has gone: they leave no unknown lease behind.
 
 use super::{
     Harness,
@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
-/// An acquire that should have been executed a second ago, by the server's clock.
+/// Returns an acquire that should have been executed a second ago, by the server's clock.
 async fn late(a: &Contender, backend: &Arc<dyn Backend>, name: &LockName, floor: Floor) -> AcquireRequest {
     let not_after = look(backend, name).await.now - Duration::from_secs(1);
     AcquireRequest { not_after, ..a.request(name, LONG * 3, next(0, floor)).await }
 }
 
-/// An acquire that is delivered after its time says so and creates nothing.
+/// An acquire that is delivered after its time reports that and creates nothing.
 pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late"));
     let a = Contender::new(&backend);
@@ -31,7 +31,7 @@ pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// … and draws no token: its floor is not heard of again.
+/// A late acquire draws no token, and its floor has no effect.
 pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-token"));
     let a = Contender::new(&backend);
@@ -44,8 +44,8 @@ pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     assert!(after.first < far, "the late acquire lifted the counter: {after:?} is past {far:?}");
 }
 
-/// A renewal or re-entry that is delivered after its time says so and lengthens nothing: it would otherwise keep a lease
-/// alive that everybody has stopped undoing.
+/// A renewal or re-entry that is delivered after its time reports that and extends nothing. Otherwise it would keep a
+/// lease alive whose cleanup has already ended.
 pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-renewal"));
     let a = Contender::new(&backend);
@@ -64,7 +64,7 @@ pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
     assert!(seen.depth == 1 && seen.remaining.is_some_and(|left| left <= LONG), "changed to {seen:?}");
 }
 
-/// Late is late, also when the lock is taken: a stamp of the past is not mistaken for contention.
+/// A late request is reported as late even if the lock is taken: an old `not_after` is not mistaken for contention.
 pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-taken"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -76,7 +76,7 @@ pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A late answer does not use the lease id up: the same one is granted when it asks in time.
+/// A *late* answer does not use up the lease id: the same one is granted when it asks in time.
 pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-again"));
     let a = Contender::new(&backend);
@@ -86,8 +86,8 @@ pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Calls that are dropped after their first poll may or may not happen; they disturb no other call, and what
-/// they took can be undone.
+/// Calls that are dropped after their first poll may or may not be executed. They disturb no other call, and a lock
+/// that they took can be released.
 pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("dropped"));
     let holder = Contender::new(&backend);

@@ -1,4 +1,4 @@
-//! A job in a ledger, and the requests that the properties make of it.
+//! A job in a ledger, and the requests that the properties send for it.
 
 use super::{
     LedgerHarness,
@@ -13,14 +13,14 @@ use lock_ledger::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Two runs may be open.
+/// Allows two open runs.
 pub(super) const TWO: OverlapRule = OverlapRule::Allow { max: 2 };
 /// The fingerprint of the schedule of the job.
 pub(super) const SCHEDULE: u64 = 7;
-/// Any number of runs may be open.
+/// Allows any number of open runs.
 pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
 
-/// A job of a group of its own, registered a moment ago: its first instants are due.
+/// A job in a group of its own, registered a moment ago, so that its first instants are due.
 pub(super) struct LedgerFixture {
     pub(super) client: Arc<dyn RunLedger>,
     pub(super) job: JobId,
@@ -47,7 +47,7 @@ impl LedgerFixture {
         let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
         let reply = ledger.register(job.group.clone(), vec![registration]).await;
         let begin = reply.expect("the ledger answers").outcome[0].watermark;
-        // The first hundred and fifty milliseconds after it are the past then.
+        // The first 150 ms after the watermark are in the past afterwards.
         h.pass(Duration::from_millis(160)).await;
         Self { client: ledger, job, begin }
     }
@@ -56,7 +56,7 @@ impl LedgerFixture {
         &*self.client
     }
 
-    /// The instant this many milliseconds after the beginning: due up to 150.
+    /// Returns the instant this many milliseconds after the watermark. Those up to 150 are due.
     pub(super) fn instant(&self, millis: u64) -> RunId {
         RunId::Scheduled(self.begin + Duration::from_millis(millis))
     }
@@ -75,13 +75,13 @@ impl LedgerFixture {
         reply.expect("the ledger answers").outcome[0]
     }
 
-    /// Skips a row of instants.
+    /// Skips consecutive instants.
     pub(super) async fn skip(&self, first: u64, last: u64, count: u32) -> ClaimReply {
         let skip = Skip { first: self.instant(first), count, detail: "missed".to_owned() };
         self.send(ClaimRequest { skip: Some(skip), ..self.request(self.instant(last)) }).await
     }
 
-    /// A first claim that skips for overlap.
+    /// Returns a first claim that is skipped if other runs are open.
     pub(super) fn request(&self, run: RunId) -> ClaimRequest {
         ClaimRequest {
             job: self.job.clone(),
@@ -99,7 +99,7 @@ impl LedgerFixture {
         }
     }
 
-    /// A claim of another attempt after this one, with one budget for failures and for orphanings.
+    /// Returns a claim of another attempt after this one, with the same budget for failures and for orphanings.
     pub(super) fn after(&self, run: &Run, budget: u32) -> ClaimRequest {
         self.after_each(run, budget, budget)
     }
@@ -171,7 +171,7 @@ impl LedgerFixture {
         self.client().history(self.job.clone(), usize::MAX >> 12).await.expect("the ledger answers").outcome
     }
 
-    /// Lists the outcomes of the history, the newest first.
+    /// Lists the outcomes in the history, newest first.
     pub(super) async fn outcomes(&self) -> Vec<RunOutcome> {
         self.history().await.into_iter().map(|attempt| attempt.outcome).collect()
     }
@@ -185,7 +185,7 @@ impl LedgerFixture {
         }
     }
 
-    /// Gives a command that must be accepted.
+    /// Sends a command that must be accepted.
     pub(super) async fn command(&self, command: JobCommand) -> u64 {
         match self.client().command(self.job.clone(), command).await.expect("the ledger answers").outcome {
             CommandReply::Accepted { revision } => revision,

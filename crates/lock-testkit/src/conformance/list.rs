@@ -1,4 +1,4 @@
-//! The list of all properties: written once, and proved to leave none out.
+//! The list of all properties. A test proves that it is complete.
 
 /// Calls `$crate::$then!` with its arguments and the list.
 #[doc(hidden)]
@@ -172,11 +172,12 @@ macro_rules! each_ledger_property {
     };
 }
 
-/// Makes one named test per property of the suite: `conformance!(harness)`, or, with arguments for
+/// Generates one named test per property of the suite: `conformance!(harness)`, or, with arguments for
 /// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
 ///
-/// The expression is evaluated in every test. The calling crate needs tokio with its features `macros` and `rt`;
-/// a module of its own keeps the names apart. See [the module of that name](mod@crate::conformance) for an example.
+/// The expression is evaluated in every test. The calling crate needs tokio with the features `macros` and `rt`. Use
+/// a separate module to keep the test names apart. See [the module of that name](mod@crate::conformance) for an
+/// example.
 #[macro_export]
 macro_rules! conformance {
     ($harness:expr $(, $($argument:tt)*)?) => {
@@ -184,7 +185,7 @@ macro_rules! conformance {
     };
 }
 
-/// As [`conformance!`](crate::conformance!), for the run ledger of a store that has one.
+/// The same as [`conformance!`](crate::conformance!), for the run ledger of a store.
 #[macro_export]
 macro_rules! ledger_conformance {
     ($harness:expr $(, $($argument:tt)*)?) => {
@@ -222,7 +223,7 @@ macro_rules! property_names {
 /// Every property as `module::name`, in the order of the list.
 pub const NAMES: &[&str] = each_property!(property_names,);
 
-/// Every property of a run ledger, in the same way.
+/// Every property of a run ledger, in the same form.
 pub const LEDGER_NAMES: &[&str] = each_ledger_property!(property_names,);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A factory's ear: hears which locks were freed, and counts.
+//! A wake-up listener that counts the releases it is notified of.
 
 use super::Harness;
 use lock_core::{
@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
-/// Long enough for a wake-up that must not come to come.
+/// Long enough for an unexpected wake-up to arrive.
 const QUIET: Duration = Duration::from_millis(150);
 const STEP: Duration = Duration::from_millis(5);
 const STEPS: u32 = 12_000;
 
-/// Registered with a store; deaf again when it is dropped.
+/// A listener that is registered with a store until it is dropped.
 #[derive(Debug)]
 pub(super) struct Listener {
     subscriptions: Arc<dyn Subscriptions>,
@@ -37,7 +37,7 @@ impl WakeListener for Heard {
 }
 
 impl Listener {
-    /// Registers a listener; `None` where the store does not push, because then there is nothing to hear.
+    /// Registers a listener. Returns `None` if the store does not push, since there are no wake-ups then.
     pub(super) fn register(store: &Store) -> Option<Self> {
         let Some(subscriptions) = store.subscriptions.clone() else {
             eprintln!("{} is polled: its wake-ups are not expected", store.backend.capabilities().name);
@@ -49,7 +49,7 @@ impl Listener {
         Some(Self { subscriptions, id, heard })
     }
 
-    /// Registers a listener and watches a name.
+    /// Registers a listener and subscribes to a name.
     pub(super) async fn watching(store: &Store, name: &LockName) -> Option<Self> {
         let listener = Self::register(store)?;
         listener.watch(name).await;
@@ -66,12 +66,12 @@ impl Listener {
         ended.expect("the end of a subscription on a healthy store is answered");
     }
 
-    /// How often it heard that this lock was freed.
+    /// Returns the number of wake-ups for this lock.
     pub(super) fn count(&self, name: &LockName) -> usize {
         self.heard.freed.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|n| *n == name).count()
     }
 
-    /// Waits until it heard of this lock so many times.
+    /// Waits until there were this many wake-ups for this lock.
     pub(super) async fn must_hear(&self, h: &impl Harness, name: &LockName, times: usize) {
         for _ in 0..STEPS {
             if self.count(name) >= times {
@@ -82,7 +82,7 @@ impl Listener {
         panic!("{name} was freed {times} time(s), but only {} wake-up(s) came", self.count(name));
     }
 
-    /// Waits a little and fails if it heard more of this lock than so many times.
+    /// Waits a little, and fails if there were more wake-ups for this lock than this.
     pub(super) async fn must_not_hear_more(&self, h: &impl Harness, name: &LockName, times: usize) {
         h.pass(QUIET).await;
         let heard = self.count(name);

@@ -1,4 +1,4 @@
-//! What a user of locks relies on: one holder in the fleet, tokens that grow, re-entry only for its owner.
+//! Guarantees for users of locks: one holder in the fleet, increasing tokens, and re-entry for the owner only.
 
 use super::{
     Harness,
@@ -15,7 +15,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Two factories exclude one another, as two processes do.
+/// Two factories exclude one another, like two processes.
 pub async fn two_factories_exclude_one_another(h: &impl Harness) {
     let team = Team::new(h, "two-factories").await;
     let guard = get(&team.lock_a()).await;
@@ -27,7 +27,7 @@ pub async fn two_factories_exclude_one_another(h: &impl Harness) {
     drop(guard);
 }
 
-/// Two acquires of one factory exclude one another, also through one handle.
+/// Two acquires of one factory exclude one another, even through one handle.
 pub async fn two_acquires_of_one_factory_exclude_one_another(h: &impl Harness) {
     let team = Team::new(h, "one-factory").await;
     let lock = team.lock_a();
@@ -47,7 +47,7 @@ pub async fn locks_of_different_names_are_independent(h: &impl Harness) {
     must_not_get(&named(&team.b, &other)).await;
 }
 
-/// A wait that passes is an error of its own kind, and leaves nothing behind.
+/// A wait that times out fails with an error kind of its own, and leaves nothing behind.
 pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     let team = Team::new(h, "timeout").await;
     let guard = get(&team.lock_a()).await;
@@ -57,11 +57,11 @@ pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     assert!(error.is_retryable(), "another time it may be free");
     guard.release().await.expect("a release is answered");
     h.pass(Duration::from_millis(100)).await;
-    // What the waiter had asked for may be granted, and is given back then.
+    // The pending attempt of the waiter may still be granted. It is then released.
     team.must_become_free(h).await;
 }
 
-/// A later holder has a greater token, in every process.
+/// A later holder has a greater token, in any process.
 pub async fn tokens_grow_over_factories(h: &impl Harness) {
     let team = Team::new(h, "tokens").await;
     let mut last = 0;
@@ -75,7 +75,7 @@ pub async fn tokens_grow_over_factories(h: &impl Harness) {
     }
 }
 
-/// An owner re-enters what it holds: one token, as many releases as acquires, and the store sees the depth.
+/// An owner re-enters its own hold: one token, as many releases as acquires, and the store sees the depth.
 pub async fn an_owner_re_enters_what_it_holds(h: &impl Harness) {
     let team = Team::new(h, "owner").await;
     let me = team.a.owner();
@@ -92,7 +92,7 @@ pub async fn an_owner_re_enters_what_it_holds(h: &impl Harness) {
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
 }
 
-/// A guard re-enters its own hold; the hold lasts until its last guard is gone, in whatever order they go.
+/// A guard re-enters its own hold, which lasts until the last guard is gone, in any order.
 pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
     let team = Team::new(h, "reenter").await;
     let outer = get(&team.lock_a()).await;
@@ -106,14 +106,15 @@ pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// An owner means nothing to another factory.
+/// An owner is not valid in another factory.
 pub async fn an_owner_of_another_factory_is_refused(h: &impl Harness) {
     let team = Team::new(h, "foreign").await;
     let error = team.lock_b().with_owner(&team.a.owner()).expect_err("it is of another factory");
     assert_eq!(error.kind(), LockErrorKind::ForeignOwner);
 }
 
-/// Many tasks of two processes: never two at once, every token greater than the last, and all get their turn.
+/// Among many tasks of two processes there are never two holders, every token exceeds the last, and all get their
+/// turn.
 pub async fn many_contenders_are_never_two_holders(h: &impl Harness) {
     const TASKS: usize = 4;
     const ROUNDS: usize = 5;
@@ -150,7 +151,7 @@ pub async fn many_contenders_are_never_two_holders(h: &impl Harness) {
     assert_eq!(team.stored().await, None, "everything is released");
 }
 
-/// An inspection shows who holds, in the store and in this process.
+/// An inspection shows the holder, in the store and in this process.
 pub async fn an_inspection_shows_the_holder(h: &impl Harness) {
     let team = Team::new(h, "inspection").await;
     let guard = get(&team.lock_a()).await;

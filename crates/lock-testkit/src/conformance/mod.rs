@@ -1,6 +1,6 @@
 //! The suite that every backend passes: one function per property, one named test per function.
 //!
-//! A backend says how to make a store, and gets the tests:
+//! A backend implements a harness that creates a store, and gets the tests:
 //!
 //! ```
 //! use lock_core::{MemoryBackend, Store, clock::{Clock, TestClock}};
@@ -25,13 +25,13 @@
 //! # fn main() {}
 //! ```
 //!
-//! The properties come in two groups: what a store must answer (the store rules, over the
-//! [`Backend`](lock_core::backend::Backend) trait), and what a user must see on top of it (through
-//! [`LockFactory`](lock_core::LockFactory) and its guards). A property panics with a sentence when it does not
-//! hold. [`NAMES`] lists them all.
+//! The properties form two groups: the answers of a store (the store rules, through the
+//! [`Backend`](lock_core::backend::Backend) trait), and the behaviour that users see on top of it (through
+//! [`LockFactory`](lock_core::LockFactory) and its guards). A property that does not hold panics with a sentence that
+//! says so. [`NAMES`] lists them all.
 //!
-//! A [run ledger](lock_ledger::RunLedger) passes a second suite, [`ledger_conformance!`](crate::ledger_conformance), with a
-//! [`LedgerHarness`]; [`LEDGER_NAMES`] lists it.
+//! A [run ledger](lock_ledger::RunLedger) passes a second suite, [`ledger_conformance!`](crate::ledger_conformance),
+//! with a [`LedgerHarness`]; [`LEDGER_NAMES`] lists its properties.
 
 mod harness;
 mod ledger_fixture;

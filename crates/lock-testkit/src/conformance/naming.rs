@@ -1,4 +1,4 @@
-//! Names are untrusted text: whatever a `LockName` may be, it is one lock and no other.
+//! Names are untrusted text: every valid `LockName` is exactly one lock.
 
 use super::{
     Harness,
@@ -7,7 +7,7 @@ use super::{
 };
 use lock_core::LockName;
 
-/// Texts that hurt where a name is spliced, matched as a pattern, cut, or counted in characters.
+/// Texts that break naive code: where a name is spliced, matched as a pattern, truncated, or counted in characters.
 const SHAPES: [&str; 10] = [
     "{eu}:42",
     "before{tag}after",
@@ -21,8 +21,8 @@ const SHAPES: [&str; 10] = [
     "a:b::c",
 ];
 
-/// Names of every shape: with hash tags, in other scripts, with pattern characters, quotes and spaces, and the
-/// longest.
+/// Returns names of every shape: with hash tags, in other scripts, with pattern characters, quotes and spaces, and
+/// one of maximum length.
 fn names(h: &impl Harness) -> Vec<LockName> {
     let mut names: Vec<_> = SHAPES.into_iter().map(|shape| h.name(shape)).collect();
     let start = h.name("longest");
@@ -31,7 +31,7 @@ fn names(h: &impl Harness) -> Vec<LockName> {
     names
 }
 
-/// Names of every shape exclude, show, renew and free.
+/// Names of every shape can be locked, inspected, renewed and released.
 pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
     let backend = h.store().await.backend;
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -46,7 +46,7 @@ pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
     }
 }
 
-/// Names of every shape wake their watchers.
+/// Names of every shape can be subscribed to.
 pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
     let store = h.store().await;
     let a = Contender::new(&store.backend);
@@ -58,7 +58,7 @@ pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
     }
 }
 
-/// Names with one hash tag live on one node of a cluster, and are different locks all the same.
+/// Names with the same hash tag are served by one node of a cluster, but are different locks.
 pub async fn names_with_one_hash_tag_are_different_locks(h: &impl Harness) {
     let backend = h.store().await.backend;
     let tagged = h.name("{eu}");
@@ -72,7 +72,7 @@ pub async fn names_with_one_hash_tag_are_different_locks(h: &impl Harness) {
     b.must_hold(&y, 1).await;
 }
 
-/// Names that differ only in case, in a trailing space, or in a suffix, are different locks.
+/// Names that differ only in case, in a trailing space or in a suffix are different locks.
 pub async fn names_that_look_alike_are_different_locks(h: &impl Harness) {
     let (backend, base) = (h.store().await.backend, h.name("alike"));
     let alike = ["a", "A", "a ", "aa", "ä", "a\u{308}"].map(|suffix| sibling(&base, suffix));
@@ -81,7 +81,7 @@ pub async fn names_that_look_alike_are_different_locks(h: &impl Harness) {
     }
 }
 
-/// A watched name with pattern characters hears only itself.
+/// A subscription to a name with pattern characters matches only that name.
 pub async fn a_name_is_never_a_pattern(h: &impl Harness) {
     let (store, base) = (h.store().await, h.name("pattern"));
     let (pattern, matched) = (sibling(&base, "*"), sibling(&base, "x"));

@@ -7,7 +7,7 @@ use super::{
 };
 use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, OverlapRule, RunOutcome, RunRenewal};
 
-/// A skipped instant is decided: the next leader does not start it either, when no other run is open.
+/// A skipped instant is decided: the next leader does not start it either, even if no other run is open.
 pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip").await;
     let first = ledger.claim(1).await;
@@ -19,7 +19,7 @@ pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(3).await.attempt, 1);
 }
 
-/// A skip whose reply was lost is not started by its repetition.
+/// A skip that is repeated after a lost reply does not start the run.
 pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-again").await;
     let first = ledger.claim(1).await;
@@ -32,7 +32,7 @@ pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
     assert_eq!(ledger.history().await.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// A queued run is not claimed: a later request gets it.
+/// A queued run is not claimed. A later request gets it.
 pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "queue").await;
     let queue =
@@ -46,7 +46,7 @@ pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     assert_eq!(ledger.history().await.len(), 1, "waiting leaves no trace");
 }
 
-/// The renewal of a run asks it to end, and the next starts when it has ended.
+/// The renewal of a run asks it to end, and the next run starts once it has ended.
 pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "replace").await;
     let replace =
@@ -60,7 +60,7 @@ pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&second, LONG).await, RunRenewal::Renewed);
 }
 
-/// The bound holds in the same step as the claim.
+/// The bound is enforced in the same step as the claim.
 pub async fn open_runs_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "allow").await;
     let allow = |millis| ClaimRequest { overlap: TWO, ..ledger.request(ledger.instant(millis)) };
@@ -72,7 +72,7 @@ pub async fn open_runs_are_bounded(h: &impl LedgerHarness) {
     assert_eq!(ledger.open_runs().await.len(), 2);
 }
 
-/// A run whose node died does not stop a job for ever.
+/// A run whose node died does not block its job forever.
 pub async fn an_orphan_does_not_overlap(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "orphan").await;
     ledger.orphan(h, 1).await;

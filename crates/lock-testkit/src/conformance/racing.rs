@@ -1,4 +1,4 @@
-//! Many at once: one wins, and every answer is consistent with some order.
+//! Concurrent requests: one wins, and the answers are consistent with some order.
 
 use super::{
     Harness,
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 const MANY: usize = 32;
 
-/// Of many acquires at once exactly one is granted; where votes can split, at most one.
+/// Of many simultaneous acquires exactly one is granted; where votes can split, at most one.
 pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("race"));
     let other = h.another(&store).await.backend;
@@ -35,7 +35,7 @@ pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
     }
 }
 
-/// One acquire that is sent many times at once is one hold, and no token is given out twice.
+/// One acquire that is sent many times at once is one hold, and no token is granted twice.
 pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("race-repeat"));
     let a = Contender::new(&backend);
@@ -54,7 +54,7 @@ pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// Of many equal releases at once exactly one frees the lock.
+/// Of many equal simultaneous releases exactly one frees the lock.
 pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("race-release"));
     let a = Contender::new(&backend);
@@ -76,7 +76,7 @@ pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// Locks of different names at once do not disturb one another.
+/// Simultaneous acquires of different names do not affect one another.
 pub async fn many_names_at_once_are_all_granted(h: &impl Harness) {
     let backend = h.store().await.backend;
     let mut race = JoinSet::new();

@@ -1,4 +1,4 @@
-//! What a backend tells: what is stored, the server's time, and what it can do.
+//! Information from a backend: the stored hold, the server's time, and the capabilities.
 
 use super::{
     Harness,
@@ -13,7 +13,7 @@ use std::time::Duration;
 const IN_2020: ServerTime = ServerTime::from_micros(1_577_836_800_000_000);
 const IN_2255: ServerTime = ServerTime::from_micros(1 << 53);
 
-/// An inspection shows who holds the lock, how deep, and for how long, and writes nothing.
+/// An inspection shows the holder, the depth and the remaining time, and writes nothing.
 pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("inspect"));
     assert_eq!(look(&backend, &name).await.outcome, Inspected::Free);
@@ -29,7 +29,7 @@ pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// Every answer carries the server's time; it is a time of our days and never falls.
+/// Every answer carries the server's time, which is plausible and never decreases.
 pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("now"));
     let a = Contender::new(&backend);
@@ -54,7 +54,7 @@ pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harn
     assert!(times.is_sorted(), "the server's time does not fall: {times:?}");
 }
 
-/// The server's time goes on as time does.
+/// The server's time advances with real time.
 pub async fn the_server_time_goes_on(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("goes-on"));
     let before = look(&backend, &name).await.now;
@@ -64,7 +64,7 @@ pub async fn the_server_time_goes_on(h: &impl Harness) {
     assert!(passed < Duration::from_secs(60), "100 ms are not {passed:?}");
 }
 
-/// After any answer the backend can estimate the server's time, close enough to stamp an acquire with.
+/// After any answer the backend can estimate the server's time, closely enough to stamp an acquire.
 pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("estimate"));
     for _ in 0..5 {
@@ -77,7 +77,7 @@ pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
     }
 }
 
-/// Capabilities have a name that can stand in a metric, and do not change.
+/// Capabilities have a name that is usable in a metric, and do not change.
 pub async fn capabilities_are_constant_and_named(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("capabilities"));
     let before = backend.capabilities();

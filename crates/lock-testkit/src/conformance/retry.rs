@@ -1,4 +1,4 @@
-//! Retries: further attempts of a run, after a failure and after the death of a node.
+//! Retries: further attempts of a run after a failure or the death of a node.
 
 use super::{
     LedgerHarness,
@@ -9,7 +9,7 @@ use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, EndReply, OverlapRule, RunOutcome, RunRenewal, RunState,
 };
 
-/// It is the same run, with the next number and a higher token; later instants do not change that.
+/// The run stays the same, with the next attempt number and a higher token. Later instants do not change that.
 pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "retry").await;
     let first = ledger.claim(1).await;
@@ -26,7 +26,7 @@ pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(2).await.attempt, 1);
 }
 
-/// The run of a dead node is recorded as abandoned and started again. The old attempt cannot be renewed.
+/// The run of a dead node is recorded as abandoned and restarted. The old attempt cannot be renewed.
 pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "abandoned").await;
     let first = ledger.orphan(h, 1).await;
@@ -41,7 +41,7 @@ pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Abandoned]);
 }
 
-/// While the first attempt is renewed, no second body of the run starts.
+/// While the first attempt is renewed, the body of the run is not started a second time.
 pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "under-way").await;
     let first = ledger.claim(1).await;
@@ -49,7 +49,7 @@ pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed);
 }
 
-/// No attempt follows the last one, or another than the one that is named.
+/// No attempt follows the last one, or one that is not the named one.
 pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "bounded").await;
     let first = ledger.claim(1).await;
@@ -66,7 +66,7 @@ pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     assert_eq!(ledger.open_runs().await, []);
 }
 
-/// A run that kills its nodes does not use the retries for failures, nor the other way round.
+/// A run that kills its nodes does not use up the retries for failures, nor vice versa.
 pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "budgets").await;
     let first = ledger.orphan(h, 1).await;
@@ -86,7 +86,7 @@ pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarnes
     assert_eq!((fourth.attempt, fourth.failures), (4, 1));
 }
 
-/// An attempt that was interrupted has its record, and any node may follow it at once.
+/// An interrupted attempt is recorded, and any node may follow it immediately.
 pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reassign").await;
     let before = ledger.revision().await;
@@ -111,7 +111,7 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "it was not abandoned");
 }
 
-/// An attempt whose body has not begun leaves no record and costs nothing, whatever the budgets.
+/// An attempt whose body has not begun leaves no record and uses no budget.
 pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "requeue").await;
     let first = ledger.claim(1).await;
@@ -129,7 +129,7 @@ pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
 }
 
-/// A run between two attempts is not over: the next one overlaps with it.
+/// A run between two attempts is still open: the next run overlaps with it.
 pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "waits").await;
     let first = ledger.claim(1).await;
@@ -143,7 +143,7 @@ pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     assert_eq!(outcomes, [RunOutcome::Skipped, RunOutcome::Failed], "giving up is no second end");
 }
 
-/// The retry of an orphan waits for the later run that took its place.
+/// The retry of an orphan waits for the later run that replaced it.
 pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "old").await;
     let old = ledger.orphan(h, 1).await;

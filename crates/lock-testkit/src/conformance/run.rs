@@ -1,4 +1,4 @@
-//! Open runs: only its claim renews and ends a run, and its end is recorded once.
+//! Open runs: only the claim of a run renews and ends it, and its end is recorded once.
 
 use super::{
     LedgerHarness,
@@ -10,7 +10,7 @@ use lock_ledger::{
     RunRenewal, RunState,
 };
 
-/// A live node renews its runs; a shorter lease does not lower the end.
+/// A live node renews its runs. A shorter lease does not bring the end forward.
 pub async fn a_renewed_run_outlives_its_first_end(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "renewed").await;
     let run = ledger.granted(ClaimRequest { lease: RENEWED, ..ledger.request(ledger.instant(1)) }).await;
@@ -22,7 +22,7 @@ pub async fn a_renewed_run_outlives_its_first_end(h: &impl LedgerHarness) {
     assert!(open[0].remaining <= LONG && open[0].remaining > SHORT, "{:?} are left", open[0].remaining);
 }
 
-/// A node that was suspended for too long cannot take back a run that others may have taken over.
+/// A node that was suspended for too long cannot regain a run that others may have taken over.
 pub async fn an_expired_run_is_not_revived(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "over").await;
     let run = ledger.orphan(h, 1).await;
@@ -30,7 +30,7 @@ pub async fn an_expired_run_is_not_revived(h: &impl LedgerHarness) {
     assert_eq!(ledger.open_runs().await[0].state, RunState::Orphaned);
 }
 
-/// Another claim can neither end nor renew it.
+/// Another claim can neither end nor renew the run.
 pub async fn only_its_claim_renews_and_ends_a_run(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "own").await;
     let run = ledger.claim(1).await;
@@ -45,7 +45,7 @@ pub async fn only_its_claim_renews_and_ends_a_run(h: &impl LedgerHarness) {
     assert_eq!(ledger.history().await, []);
 }
 
-/// A lost reply neither doubles an end nor changes it.
+/// A repeat after a lost reply neither duplicates an end nor changes it.
 pub async fn a_repeated_end_is_recorded_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "twice").await;
     let run = ledger.claim(1).await;
@@ -56,7 +56,7 @@ pub async fn a_repeated_end_is_recorded_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
 }
 
-/// The newest first, and no more than that.
+/// The history is sorted newest first and limited to its length.
 pub async fn the_last_hundred_attempts_are_remembered(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "history").await;
     for millis in 1..=120 {
@@ -73,7 +73,7 @@ pub async fn the_last_hundred_attempts_are_remembered(h: &impl LedgerHarness) {
     assert_eq!(last[..], history[..2]);
 }
 
-/// Texts for people are stored unchanged.
+/// Texts for display are stored unchanged.
 pub async fn texts_of_every_shape_are_kept(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "texts").await;
     for (number, text) in ["", " ", "a b\n\"c\"", "Größe: 3 µs", "\\u0041\u{1f600}\t\u{0}", "[1,2]", "nil"]
@@ -95,7 +95,7 @@ pub async fn texts_of_every_shape_are_kept(h: &impl LedgerHarness) {
     }
 }
 
-/// The scheduler chooses the length.
+/// The scheduler chooses the length of the history.
 pub async fn a_history_is_as_long_as_asked(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "length").await;
     for millis in 1..=9 {

@@ -1,4 +1,4 @@
-//! Skips: instants that are decided and not started, once in the fleet.
+//! Skips: instants that are decided without being started, once per fleet.
 
 use super::{LedgerHarness, ledger_fixture::LedgerFixture};
 use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunOutcome, Skip};
@@ -18,7 +18,7 @@ pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     ledger.claim(21).await;
 }
 
-/// A skip whose reply was lost counts once.
+/// A skip that is repeated after a lost reply counts once.
 pub async fn a_repeated_row_counts_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-repeat").await;
     let skip = Skip { first: ledger.instant(1), count: 3, detail: "missed".to_owned() };
@@ -30,7 +30,7 @@ pub async fn a_repeated_row_counts_once(h: &impl LedgerHarness) {
     assert_eq!(counts, [3]);
 }
 
-/// Skips do not drive the failures before them out of the history.
+/// Skips do not push earlier failures out of the history.
 pub async fn adjacent_skips_are_one_entry(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "fold").await;
     let first = ledger.claim(1).await;

@@ -1,4 +1,4 @@
-//! Who gets a lock: one lease at a time, once however often it asks, and deeper only while it is there.
+//! Acquires: one lease at a time, once for any number of repeats, and re-entries only while the lease exists.
 
 use super::{
     Harness,
@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::backend::{Acquired, ProcessId};
 
-/// A free lock is granted, and stored with the lease that asked, at depth 1.
+/// A free lock is granted, and stored with the requesting lease at depth 1.
 pub async fn a_free_lock_is_granted(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("free"));
     must_be_free(&backend, &name).await;
@@ -15,7 +15,7 @@ pub async fn a_free_lock_is_granted(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Another lease gets `Busy`, with the remaining time.
+/// Another lease gets `Busy` with the remaining time.
 pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("busy"));
     Contender::new(&store.backend).take(&name, LONG).await;
@@ -31,7 +31,7 @@ pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
     }
 }
 
-/// Asking for a taken lock changes neither its holder, nor its depth, nor its end.
+/// A request for a taken lock changes neither its holder, nor its depth, nor its expiry.
 pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("busy-writes-nothing"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -42,7 +42,7 @@ pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// Two leases of one process are strangers to the store.
+/// Two leases of one process are unrelated for the store.
 pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
     let (backend, name, process) = (h.store().await.backend, h.name("one-process"), ProcessId::random());
     let (a, b) = (Contender::of(&backend, process), Contender::of(&backend, process));
@@ -51,7 +51,7 @@ pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
     a.must_hold(&name, 1).await;
 }
 
-/// A lease is a name and an id: the same id may hold two locks, and frees them one by one.
+/// A lease is a name and an id: the same id may hold two locks, and releases them one by one.
 pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
     let (backend, x, y) = (h.store().await.backend, h.name("x"), h.name("y"));
     let a = Contender::new(&backend);
@@ -62,7 +62,7 @@ pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
     a.must_hold(&y, 1).await;
 }
 
-/// An acquire that is sent again after a lost reply is the same acquire: one release frees the lock.
+/// An acquire that is repeated after a lost reply is the same acquire: one release frees the lock.
 pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat"));
     let a = Contender::new(&backend);
@@ -73,7 +73,7 @@ pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A repeat that runs late, after a re-entry, does not lower the depth.
+/// A late repeat, after a re-entry, does not lower the depth.
 pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat-depth"));
     let a = Contender::new(&backend);
@@ -83,7 +83,7 @@ pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
     a.must_hold(&name, 3).await;
 }
 
-/// A repeat with a longer lease raises the end.
+/// A repeat with a longer duration extends the lease.
 pub async fn a_repeated_acquire_raises_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat-raises"));
     let a = Contender::new(&backend);
@@ -103,7 +103,7 @@ pub async fn a_re_entry_sets_the_absolute_depth(h: &impl Harness) {
     }
 }
 
-/// A re-entry with a longer lease raises the end.
+/// A re-entry with a longer duration extends the lease.
 pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-raises"));
     let a = Contender::new(&backend);
@@ -112,7 +112,7 @@ pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
     a.must_last(&name, 2, LONG * 3).await;
 }
 
-/// A re-entry that overtakes its acquire, or comes after the release, says *gone* and leaves no key behind.
+/// A re-entry that overtakes its acquire, or comes after the release, is answered with *gone* and creates no key.
 pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-gone"));
     let a = Contender::new(&backend);
@@ -124,7 +124,7 @@ pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A re-entry into a lease of somebody else says *gone* and does not touch it.
+/// A re-entry into another lease is answered with *gone* and does not touch it.
 pub async fn a_re_entry_does_not_touch_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));

@@ -1,4 +1,4 @@
-//! Factories over one store, as the processes of a fleet have them.
+//! Two factories over one store, like two processes of a fleet.
 
 use super::Harness;
 use lock_core::{
@@ -17,14 +17,15 @@ use std::{
     time::Duration,
 };
 
-/// A lease whose end a property waits for.
+/// A lease whose end properties wait for.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// A lease that its watchdog keeps even on a slow machine, and whose renewals a property waits for.
+/// A lease that a watchdog can renew even on a slow machine, and whose renewals properties wait for.
 pub(super) const KEPT: Duration = Duration::from_secs(4);
-/// Ends what hangs. Shorter than the default lease, so that nothing that ends by itself is taken for a release.
+/// The time limit of anything that may hang. Shorter than the default lease, so that its end is not mistaken for a
+/// release.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
-/// Two processes and what they share.
+/// Two processes and their shared state.
 pub(super) struct Team {
     pub(super) a: LockFactory,
     pub(super) b: LockFactory,
@@ -34,7 +35,7 @@ pub(super) struct Team {
     woken: Arc<Woken>,
 }
 
-/// Counts the messages that came for waiters, and how often waiters looked for themselves.
+/// Counts the wake-ups for waiters, and the polls that waiters made on their own.
 #[derive(Debug, Default)]
 struct Woken {
     messages: AtomicUsize,
@@ -56,7 +57,7 @@ impl Team {
         Self::with(h, hint, LockOptions::new()).await
     }
 
-    /// Two processes with a watchdog for leases of [`KEPT`].
+    /// Creates two processes with watchdogs for leases of [`KEPT`].
     pub(super) async fn with_kept_leases(h: &impl Harness, hint: &str) -> Self {
         Self::with(h, hint, LockOptions::new().lease(KEPT)).await
     }
@@ -75,17 +76,17 @@ impl Team {
         Self { a, b, clock, name, pushes, woken }
     }
 
-    /// The lock of `a`.
+    /// Returns the lock in process `a`.
     pub(super) fn lock_a(&self) -> Lock {
         named(&self.a, &self.name)
     }
 
-    /// The lock of `b`.
+    /// Returns the lock in process `b`.
     pub(super) fn lock_b(&self) -> Lock {
         named(&self.b, &self.name)
     }
 
-    /// Who holds the lock in the store.
+    /// Returns the holder in the store.
     pub(super) async fn stored(&self) -> Option<StoredHold> {
         self.inspect().await.stored
     }
@@ -94,7 +95,7 @@ impl Team {
         self.a.inspect(&self.name).await.expect("an inspection on a healthy store is answered")
     }
 
-    /// Waits until the store has nobody as holder: what is done in the background takes a moment.
+    /// Waits until the store has no holder, since background work takes a moment.
     pub(super) async fn must_become_free(&self, h: &impl Harness) {
         let free = async {
             while self.stored().await.is_some() {
@@ -104,8 +105,8 @@ impl Team {
         within(h, SOON, "the lock becomes free", free).await;
     }
 
-    /// Waits for a waiter of another process that a release must wake: where the backend can push, no waiter looks for
-    /// itself without any message.
+    /// Waits for a waiter of another process that a release must wake. If the backend can push, no waiter may poll
+    /// without any message.
     pub(super) async fn must_be_woken(&self, h: &impl Harness, waiter: Waiter) -> LockGuard {
         let guard = within(h, SOON, "a release wakes the waiter", waiter).await;
         let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
@@ -117,31 +118,31 @@ impl Team {
     }
 }
 
-/// The lock of that name.
+/// Returns the lock of that name.
 pub(super) fn named(factory: &LockFactory, name: &LockName) -> Lock {
     factory.named(name).expect("a lock name is a lock name")
 }
 
-/// Acquires and must succeed.
+/// Acquires the lock, which must succeed.
 pub(super) async fn get(lock: &Lock) -> LockGuard {
     lock.acquire().await.expect("a lock on a healthy store is acquired")
 }
 
-/// Tries and must be answered.
+/// Tries to acquire the lock, which must not fail.
 pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
     lock.try_acquire().await.expect("a try on a healthy store is answered")
 }
 
-/// Fails unless `lock` is held by somebody else.
+/// Fails unless another holder has the lock.
 pub(super) async fn must_not_get(lock: &Lock) {
     let guard = attempt(lock).await;
     assert!(guard.is_none(), "two holders of {}: the other, and {guard:?}", lock.name());
 }
 
-/// The result of an acquire in a task of its own.
+/// The result of an acquire in a separate task.
 pub(super) type Waiter = tokio::task::JoinHandle<Result<LockGuard, LockError>>;
 
-/// Starts an acquire and waits until it stands in the queue of its factory.
+/// Starts an acquire and waits until it is queued in its factory.
 pub(super) async fn queue_up(h: &impl Harness, factory: &LockFactory, lock: &Lock) -> Waiter {
     let waiting = || async {
         let seen = factory.inspect(lock.name()).await.expect("an inspection on a healthy store is answered");

@@ -1,4 +1,4 @@
-//! Fencing tokens: every grant's is greater than all that were given out or reserved before it.
+//! Fencing tokens: the token of a grant exceeds all that were granted or reserved before.
 
 use super::{
     Harness,
@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::{FencingToken, backend::Acquired};
 
-/// From holder to holder tokens grow, whichever client asks.
+/// Tokens increase from holder to holder, across clients.
 pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("grow"));
     let other = h.another(&store).await.backend;
@@ -20,7 +20,7 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     }
 }
 
-/// The end of a lease that was not released does not restart the tokens.
+/// The end of an unreleased lease does not restart the tokens.
 pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-end"));
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
@@ -29,7 +29,7 @@ pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     assert!(after.first > before.last, "{after:?} comes after {before:?}");
 }
 
-/// A repeat draws new tokens: of two answers to one acquire, the client uses one, and it never saw the other.
+/// A repeat draws new tokens: of two replies to one acquire, the client uses one and never saw the other.
 pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-repeat"));
     let a = Contender::new(&backend);
@@ -38,7 +38,7 @@ pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
     assert!(after.first > before.last, "{after:?} comes after {before:?}");
 }
 
-/// Asking for a taken lock and re-entering it use up no token that anybody would miss: tokens still grow.
+/// Acquires of a taken lock and re-entries do not disturb the tokens: they still increase.
 pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-busy"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -50,7 +50,7 @@ pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
     assert!(after.first > before.last, "{after:?} comes after {before:?}");
 }
 
-/// A range has at least one token and at most as many more as were asked for, and the next grant is past its end.
+/// A range has at least one token and at most the requested number more, and the next grant is beyond its end.
 pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("range"));
     let mut end = FencingToken::new(0);
@@ -66,7 +66,7 @@ pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl H
     }
 }
 
-/// Who continues a sequence that a store has lost names its last token, and gets greater ones from then on.
+/// A caller that continues a sequence lost by a store passes its last token, and gets greater ones from then on.
 pub async fn tokens_exceed_the_floor(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("floor"));
     let a = Contender::new(&backend);
@@ -80,7 +80,7 @@ pub async fn tokens_exceed_the_floor(h: &impl Harness) {
     assert!(after.first > lifted.last, "{after:?} comes after {lifted:?}, though it names no floor");
 }
 
-/// A floor below the tokens does not lower them.
+/// A floor below the current tokens does not lower them.
 pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("low-floor"));
     let a = Contender::new(&backend);
@@ -90,7 +90,7 @@ pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
     assert!(after.first > before.last, "{after:?} comes after {before:?}");
 }
 
-/// Tokens can be stored: they fit an SQL `BIGINT` and a double.
+/// Tokens can be stored: they fit into an SQL `BIGINT` and a double.
 pub async fn tokens_fit_a_database(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("bigint"));
     let tokens = Contender::new(&backend).take_with(&name, LONG, 100, None).await;

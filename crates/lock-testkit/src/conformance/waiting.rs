@@ -1,4 +1,4 @@
-//! Waiters: they hear of releases and ends, keep their order, and leave nothing behind when they go.
+//! Waiters: they are woken by releases and expiries, keep their order, and leave nothing behind when dropped.
 
 use super::{
     Harness,
@@ -7,7 +7,7 @@ use super::{
 use lock_core::LockErrorKind;
 use std::time::Duration;
 
-/// A waiter gets the lock when another process releases it, long before the lease would have ended.
+/// A waiter gets the lock when another process releases it, long before the end of the lease.
 pub async fn a_waiter_is_woken_by_a_release_elsewhere(h: &impl Harness) {
     let team = Team::new(h, "woken").await;
     let guard = get(&team.lock_a()).await;
@@ -20,7 +20,7 @@ pub async fn a_waiter_is_woken_by_a_release_elsewhere(h: &impl Harness) {
     assert!(next.fencing_token() > before);
 }
 
-/// A waiter gets the lock when a holder that said nothing is out of its lease.
+/// A waiter gets the lock once the lease of a silent holder has ended.
 pub async fn a_waiter_gets_the_lock_when_the_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "lease-ends").await;
     let lost = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
@@ -29,7 +29,7 @@ pub async fn a_waiter_gets_the_lock_when_the_lease_ends(h: &impl Harness) {
     assert!(next.fencing_token() > lost.fencing_token());
 }
 
-/// A waiter that is dropped takes nothing with it: no lease, no place in the queue.
+/// A dropped waiter leaves nothing behind: no lease and no place in the queue.
 pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
     let team = Team::new(h, "dropped-waiter").await;
     let guard = get(&team.lock_a()).await;
@@ -38,7 +38,7 @@ pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
     assert!(waiter.await.is_err(), "the waiter is gone");
     guard.release().await.expect("a release is answered");
     h.pass(Duration::from_millis(100)).await;
-    // What the waiter had asked for may be granted, and is given back then.
+    // The pending attempt of the waiter may still be granted. It is then released.
     team.must_become_free(h).await;
     let forgotten = async {
         while team.b.active_locks() > 0 {
@@ -48,7 +48,7 @@ pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
     within(h, SOON, "the name is forgotten", forgotten).await;
 }
 
-/// A waiter that is dropped does not hold up those behind it.
+/// A dropped waiter does not block those behind it.
 pub async fn a_dropped_waiter_lets_others_pass(h: &impl Harness) {
     let team = Team::new(h, "others-pass").await;
     let guard = get(&team.lock_a()).await;
@@ -59,7 +59,7 @@ pub async fn a_dropped_waiter_lets_others_pass(h: &impl Harness) {
     drop(team.must_be_woken(h, second).await);
 }
 
-/// Waiters of one process are served in the order in which they came.
+/// Waiters of one process are served in order of arrival.
 pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
     let team = Team::new(h, "order").await;
     let guard = get(&team.lock_a()).await;
@@ -78,7 +78,7 @@ pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
     }
 }
 
-/// A try never overtakes a waiter of its process.
+/// A `try_acquire` never overtakes a waiter of its process.
 pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
     let team = Team::new(h, "no-overtaking").await;
     let guard = get(&team.lock_a()).await;
@@ -90,7 +90,7 @@ pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
     drop(next);
 }
 
-/// A process with a long queue does not keep the lock from others: they get a turn before its queue ends.
+/// A process with a long queue does not starve others: they get a turn before its queue ends.
 pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     let team = Team::new(h, "turns").await;
     let greedy = {

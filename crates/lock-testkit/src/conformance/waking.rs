@@ -1,6 +1,6 @@
-//! Wake-ups: who watches a name hears of every release of it after the acknowledgement, and of nothing else.
+//! Wake-ups: a subscriber hears of every release of its names after the acknowledgement, and of nothing else.
 //!
-//! Correctness never depends on a wake-up, waiting times do. A backend that says it is polled has none.
+//! Correctness never depends on a wake-up, only waiting times do. A polled backend has none.
 
 use super::{
     Harness,
@@ -9,7 +9,7 @@ use super::{
 };
 use lock_core::backend::{ForceReleaseRequest, ForceReleased, NotifyWaiters, Released};
 
-/// A release after the acknowledgement is heard, also by a client of its own.
+/// A release after the acknowledgement wakes subscribers, even of another client.
 pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake"));
     let other = h.another(&store).await;
@@ -23,7 +23,7 @@ pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// Every release is heard, not only the first.
+/// Every release wakes, not only the first.
 pub async fn every_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake-again"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -35,7 +35,7 @@ pub async fn every_release_wakes(h: &impl Harness) {
     }
 }
 
-/// Who attached but does not watch hears nothing.
+/// A registered listener without a subscription is not woken.
 pub async fn no_wake_up_before_watching(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("no-watch"));
     let Some(listener) = Listener::register(&store) else { return };
@@ -45,7 +45,7 @@ pub async fn no_wake_up_before_watching(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// Who stopped watching hears nothing more, and may watch again.
+/// After the end of a subscription there are no more wake-ups, and it can be made again.
 pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("unwatch"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -60,7 +60,7 @@ pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// Unwatching what is not watched is no error.
+/// Unsubscribing without a subscription is not an error.
 pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
     let (store, name, other) = (h.store().await, h.name("unwatch-nothing"), h.name("unwatch-other"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -72,7 +72,7 @@ pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// A release that keeps the lease wakes nobody: there would be nothing to get.
+/// A release that keeps the lease wakes nobody, since the lock is not free.
 pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("kept-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -85,7 +85,7 @@ pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// The undo of a lost round of a quorum asks for silence and gets it.
+/// A release that asks for no notification wakes nobody. The undo of a lost quorum round uses it.
 pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("silent"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -96,7 +96,7 @@ pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// A release that freed nothing, like the repeat after a lost reply, wakes nobody.
+/// A release that freed nothing, such as a repeat after a lost reply, wakes nobody.
 pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -109,7 +109,7 @@ pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A forced release wakes like any other; one that changed nothing does not.
+/// A forced release wakes like any other, unless it changed nothing.
 pub async fn a_forced_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("forced"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -124,7 +124,7 @@ pub async fn a_forced_release_wakes(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// Watching twice is watching once: one wake-up per release, and one unwatch ends it.
+/// Two equal subscriptions count as one: one wake-up per release, and one unsubscribe ends it.
 pub async fn watching_twice_is_watching_once(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("watch-twice"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -140,7 +140,7 @@ pub async fn watching_twice_is_watching_once(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A release is heard under its own name, not by watchers of others.
+/// A release wakes the subscribers of its own name only.
 pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
     let (store, x, y) = (h.store().await, h.name("wake-x"), h.name("wake-y"));
     let Some(listener) = Listener::watching(&store, &x).await else { return };
@@ -153,7 +153,7 @@ pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
     listener.must_not_hear_more(h, &x, 0).await;
 }
 
-/// Two subscribers of one client both hear, and one leaves without taking the other's ear.
+/// Two subscribers of one client are both woken, and one can leave without affecting the other.
 pub async fn two_subscribers_are_independent(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("two-ears"));
     let Some(first) = Listener::watching(&store, &name).await else { return };
@@ -170,7 +170,7 @@ pub async fn two_subscribers_are_independent(h: &impl Harness) {
     first.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A factory that is gone without a word costs the others nothing.
+/// A factory that vanished without unsubscribing does not affect the others.
 pub async fn a_subscriber_that_is_gone_is_no_harm(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-ear"));
     let Some(gone) = Listener::watching(&store, &name).await else { return };

@@ -1,4 +1,4 @@
-//! The backend trait, passed on through [`carry_out`] where faults are planned.
+//! The backend trait. Operations with planned faults go through [`carry_out`].
 
 use super::{FaultyBackend, call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! One call from its beginning to its answer: gate, fault, gate.
+//! The course of one call: gate, fault, gate.
 
 use super::{
     fault::{Fault, Kept, Op},
@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Carries a call out. `apply` asks the backend inside, as often as the fault wants; `fail` makes the answer of
-/// an error.
+/// Executes a call. `apply` calls the inner backend as often as the fault requires; `fail` turns an error into an
+/// answer.
 pub(super) async fn carry_out<T, F>(
     plan: &Arc<FaultPlan>,
     op: Op,

@@ -1,4 +1,4 @@
-//! How many calls there were, are, and were at once.
+//! Counters of calls: begun, applied and under way.
 
 use super::fault::Op;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,7 +16,7 @@ struct OpCounts {
     most: AtomicUsize,
 }
 
-/// A call that is under way; it no longer is when this is dropped.
+/// A call under way. Dropping it ends the call.
 pub(super) struct UnderWay<'a>(&'a OpCounts);
 
 impl Counts {

@@ -1,9 +1,9 @@
-//! What can go wrong with one call.
+//! The faults of a call.
 
 use lock_core::backend::BackendErrorKind;
 use std::time::Duration;
 
-/// The operations that can have faults. A renewal has its fault as a whole, with all its items.
+/// The operations that can have faults. A fault of a renewal affects the whole call with all its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// [`Backend::acquire`](lock_core::backend::Backend::acquire).
@@ -29,7 +29,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// All of them.
+    /// Every variant.
     pub const ALL: [Self; 10] = [
         Self::Acquire,
         Self::Renew,
@@ -44,39 +44,39 @@ impl Op {
     ];
 }
 
-/// A fault of one call. The backend has no time-outs; its callers have.
+/// A fault of one call. The backend has no timeouts of its own; its callers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: a place holder in a script, so that "the third call fails" can be said.
+    /// No fault. A placeholder in a script, so that for example only the third call fails.
     None,
-    /// The request is slow: applied after this time, then answered.
+    /// Delays the request: it is applied after this time, then answered.
     Delay(Duration),
-    /// The answer is slow: applied at once, answered after this time.
+    /// Delays the answer: the request is applied immediately and answered after this time.
     SlowAnswer(Duration),
-    /// Certainly not applied: an error of this kind with [`Applied::No`](lock_core::backend::Applied::No).
+    /// Certainly not applied: returns an error of this kind with [`Applied::No`](lock_core::backend::Applied::No).
     FailBefore(BackendErrorKind),
-    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::backend::Applied::No). Meant for
-    /// the kinds that are not retryable; random faults never draw it.
+    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::backend::Applied::No). Meant
+    /// for kinds that are not retryable; random faults never draw it.
     Refuse(BackendErrorKind),
-    /// The request is lost: not applied, but nobody can know: kind `Timeout`,
+    /// Loses the request: not applied, but nobody can know. Kind `Timeout`,
     /// [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     LoseRequest,
-    /// The answer is lost: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
+    /// Loses the answer: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     ApplyThenLose,
-    /// Never applied, never answered.
+    /// Never applied and never answered.
     Hang,
-    /// Applied at once, never answered.
+    /// Applied immediately but never answered.
     ApplyThenHang,
-    /// Applied, and then the backend panics. Random faults never draw it.
+    /// Applied, after which the backend panics. Random faults never draw it.
     ApplyThenPanic,
-    /// Delivered twice, back to back; one of the answers is returned.
+    /// Delivered twice, back to back. One of the two answers is returned.
     Twice(Kept),
-    /// Never answered, but applied after this time, even if the caller gives up before. The call starts a task
-    /// for it, which ends when it was applied, or with the runtime.
+    /// Never answered, but applied after this time, even if the caller gives up first. The call spawns a task for it,
+    /// which ends once it is applied, or with the runtime.
     Late(Duration),
 }
 
-/// Which answer of a request that was delivered twice arrives.
+/// The answer that arrives for a request that was delivered twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kept {
     /// The answer to the first delivery.
@@ -85,11 +85,11 @@ pub enum Kept {
     Second,
 }
 
-/// Where a [`Gate`](super::Gate) stands.
+/// The position of a [`Gate`](super::Gate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Before the operation is applied: a call that is dropped here never was.
+    /// Before the operation is applied. A call that is dropped here is never applied.
     Before,
-    /// After the operation was applied, or failed, and before the caller hears of it.
+    /// After the operation was applied or failed, and before the caller is answered.
     After,
 }

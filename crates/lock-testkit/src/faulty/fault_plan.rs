@@ -1,4 +1,4 @@
-//! Who gets which fault: the plan, and the dice.
+//! The plan that assigns faults to calls, and the random faults.
 
 use super::{
     counts::Counts,
@@ -13,21 +13,21 @@ use std::{
     time::Duration,
 };
 
-/// What the clones of a faulty backend share.
+/// The state shared by the clones of a faulty backend.
 #[derive(Default)]
 pub(super) struct FaultPlan {
     plan: Mutex<Plan>,
     pub(super) counts: Counts,
 }
 
-/// What is planned for calls to come.
+/// The plan for future calls.
 #[derive(Default)]
 pub(super) struct Plan {
     ops: [OpPlan; Op::ALL.len()],
     pub(super) dice: Option<Dice>,
 }
 
-/// What is planned for one operation.
+/// The plan for one operation.
 #[derive(Default)]
 pub(super) struct OpPlan {
     pub(super) next: VecDeque<Fault>,
@@ -36,7 +36,7 @@ pub(super) struct OpPlan {
     after: VecDeque<Bar>,
 }
 
-/// What one call got.
+/// The fate of one call.
 pub(super) struct Fate {
     pub(super) before: Option<Bar>,
     pub(super) fault: Fault,
@@ -48,7 +48,7 @@ impl FaultPlan {
         f(&mut self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What happens to a call that begins now.
+    /// Returns the fate of a call that begins now.
     pub(super) fn fate(&self, op: Op) -> Fate {
         self.edit(|plan| {
             let own = plan.of(op);
@@ -83,14 +83,14 @@ impl OpPlan {
     }
 }
 
-/// Draws faults.
+/// A generator of random faults.
 pub(super) struct Dice {
     seed: Seed,
     stream: Stream,
     probability: f64,
 }
 
-/// The longest random delay: longer than an operation timeout of tests, shorter than their patience.
+/// The longest random delay, in ms. It exceeds the operation timeouts of tests, but not their patience.
 const MAX_MILLIS: u64 = 3_000;
 
 impl Dice {
@@ -117,7 +117,7 @@ impl Dice {
             6 => Fault::ApplyThenHang,
             7 => Fault::Twice(Kept::First),
             8 => Fault::Twice(Kept::Second),
-            // Subscriptions travel in order on one connection: one that runs late is overtaken by nothing.
+            // Subscriptions are sent in order on one connection, so a late one is not overtaken.
             _ if matches!(op, Op::Subscribe | Op::Unsubscribe) => Fault::LoseRequest,
             _ => Fault::Late(time),
         })

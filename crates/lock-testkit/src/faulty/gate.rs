@@ -1,16 +1,16 @@
-//! A gate: one call stops at it, and a test goes on exactly then.
+//! A gate that stops one call, so that a test can continue at exactly that point.
 
 use std::fmt;
 use tokio::sync::watch;
 
-/// Where one call of a [`FaultyBackend`](super::FaultyBackend) stops until the gate is opened.
+/// A point at which one call of a [`FaultyBackend`](super::FaultyBackend) stops until the gate is opened.
 ///
-/// Dropping it opens it, so a test that fails leaves nobody waiting.
+/// Dropping it opens it, so that a failing test leaves no call waiting.
 pub struct Gate {
     state: watch::Sender<State>,
 }
 
-/// The call's side of a gate.
+/// The side of a gate that belongs to the call.
 pub(super) struct Bar {
     state: watch::Sender<State>,
 }
@@ -30,21 +30,21 @@ impl Gate {
         Bar { state: self.state.clone() }
     }
 
-    /// Returns when a call stands, or stood, at this gate.
+    /// Returns once a call has arrived at this gate.
     ///
     /// # Cancel safety
-    /// It only looks: dropping it changes nothing.
+    /// It only observes, so dropping it changes nothing.
     pub async fn reached(&self) {
         self.until(|state| state.reached).await;
     }
 
-    /// Whether a call stands, or stood, at this gate.
+    /// Returns whether a call has arrived at this gate.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         self.state.borrow().reached
     }
 
-    /// Lets the call go on, the one that stands here or the one that will come. Opening twice is opening once.
+    /// Lets the present or future call pass. Opening twice has no further effect.
     pub fn open(&self) {
         self.state.send_modify(|state| state.open = true);
     }
@@ -56,7 +56,7 @@ impl Gate {
 }
 
 impl Bar {
-    /// Stands here until the gate is open.
+    /// Waits until the gate is open.
     pub(super) async fn pass(&self) {
         self.state.send_modify(|state| state.reached = true);
         let mut state = self.state.subscribe();

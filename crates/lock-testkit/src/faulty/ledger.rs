@@ -1,4 +1,4 @@
-//! The run ledger, passed on through [`carry_out`] where faults are planned.
+//! The run ledger. Operations with planned faults go through [`carry_out`].
 
 use super::{call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
@@ -12,8 +12,8 @@ use lock_ledger::{
 };
 use std::{fmt, sync::Arc};
 
-/// Any run ledger, with the faults of a [`FaultyBackend`](super::FaultyBackend); made by
-/// [`FaultyBackend::ledger`](super::FaultyBackend::ledger). What only reads, and what commands, is passed on.
+/// A run ledger with the faults of a [`FaultyBackend`](super::FaultyBackend), created by
+/// [`FaultyBackend::ledger`](super::FaultyBackend::ledger). Reads and commands have no faults.
 #[derive(Clone)]
 pub struct FaultyLedger {
     pub(super) inner: Arc<dyn RunLedger>,

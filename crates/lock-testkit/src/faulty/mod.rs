@@ -1,4 +1,4 @@
-//! A backend that fails on purpose: hangs, loses replies, comes late, comes twice, or waits at a gate.
+//! A backend with injected faults: calls hang, lose replies, arrive late or twice, or wait at a gate.
 
 mod backend;
 mod call;
@@ -22,14 +22,14 @@ use lock_core::Store;
 use lock_ledger::RunLedger;
 use std::{fmt, sync::Arc};
 
-/// Any backend, with faults. Clones are the same one: give one to a factory and keep one to steer it.
+/// A backend with injected faults. Clones share the plan: pass one to a factory and keep one to control it.
 ///
-/// A call of an operation with faults (see [`Op`]) takes, in this order: the oldest fault [set for the
-/// next](FaultyBackend::next), or the [permanent](FaultyBackend::always) one, or a [random](FaultyBackend::random)
-/// one, or none. Everything else is passed on: listeners, `inspect`, `force_release`, `server_now`, `capabilities`.
+/// A call of an operation with faults (see [`Op`]) takes the first of these that exists: the oldest fault [set for
+/// the next call](FaultyBackend::next), the [permanent](FaultyBackend::always) one, a [random](FaultyBackend::random)
+/// one. Everything else is passed on: listeners, `inspect`, `force_release`, `server_now`, `capabilities`.
 ///
-/// Dropping a call ends it where it stands: what was not applied is not applied later, except by
-/// [`Fault::Late`], whose point that is.
+/// Dropping a call ends it at its current point: an operation that was not applied yet is not applied later, except
+/// by [`Fault::Late`].
 #[derive(Clone)]
 pub struct FaultyBackend {
     inner: Store,
@@ -37,58 +37,59 @@ pub struct FaultyBackend {
 }
 
 impl FaultyBackend {
-    /// A healthy one over `inner`.
+    /// Wraps `inner`, without any faults at first.
     #[must_use]
     pub fn new(inner: impl Into<Store>) -> Self {
         Self { inner: inner.into(), plan: Arc::default() }
     }
 
-    /// The run ledger `inner`, with the faults that are planned here.
+    /// Wraps a run ledger, with the faults that are planned here.
     #[must_use]
     pub fn ledger(&self, inner: impl RunLedger) -> FaultyLedger {
         FaultyLedger { inner: Arc::new(inner), plan: self.plan.clone() }
     }
 
-    /// The next call of `op` has this fault; several are taken one call each, oldest first.
+    /// Sets the fault of the next call of `op`. Repeated calls queue their faults, one per call, oldest first.
     pub fn next(&self, op: Op, fault: Fault) {
         self.plan.edit(|plan| plan.of(op).next.push_back(fault));
     }
 
-    /// The next calls of `op` have these faults, one each.
+    /// Sets the faults of the next calls of `op`, one each.
     pub fn script(&self, op: Op, faults: impl IntoIterator<Item = Fault>) {
         self.plan.edit(|plan| plan.of(op).next.extend(faults));
     }
 
-    /// Every call of `op` has this fault until [`heal`](FaultyBackend::heal), unless one is set for the next.
+    /// Sets the fault of every call of `op` until [`heal`](FaultyBackend::heal), unless one is set for the next call.
     pub fn always(&self, op: Op, fault: Fault) {
         self.plan.edit(|plan| plan.of(op).always = Some(fault));
     }
 
-    /// Every operation has this fault until [`heal`](FaultyBackend::heal).
+    /// Sets this fault for every operation until [`heal`](FaultyBackend::heal).
     pub fn always_all(&self, fault: Fault) {
         Op::ALL.into_iter().for_each(|op| self.always(op, fault));
     }
 
-    /// From now on each call has, with this probability from 0 to 1, a fault drawn from the seed: all kinds but
-    /// [`Fault::Refuse`], which a client rightly takes as final, and [`Fault::Late`] for subscriptions, which
-    /// stores keep in order. The same calls in the same order get the same faults.
+    /// Gives each future call a random fault with this probability, from 0 to 1. The faults are drawn from the seed,
+    /// so the same calls in the same order get the same faults. [`Fault::Refuse`] is never drawn, because clients
+    /// treat it as final, nor is [`Fault::Late`] for subscriptions, which stores keep in order.
     pub fn random(&self, seed: impl Into<Seed>, probability: f64) {
         let seed = seed.into();
         self.plan.edit(|plan| plan.dice = Some(fault_plan::Dice::new(seed, probability)));
     }
 
-    /// The seed of the random faults, while there are any.
+    /// Returns the seed of the random faults, if they are enabled.
     #[must_use]
     pub fn seed(&self) -> Option<Seed> {
         self.plan.edit(|plan| plan.dice.as_ref().map(fault_plan::Dice::seed))
     }
 
-    /// No more faults of any kind. Calls that hang go on hanging, and gates stay where they are.
+    /// Ends all faults. Calls that hang keep hanging, and gates stay closed.
     pub fn heal(&self) {
         self.plan.edit(fault_plan::Plan::clear);
     }
 
-    /// Puts up a gate at which the next call of `op` stops; several are taken one call each, oldest first.
+    /// Sets a gate at which the next call of `op` stops. Repeated calls queue their gates, one per call, oldest
+    /// first.
     #[must_use = "a gate opens when it is dropped"]
     pub fn gate(&self, op: Op, phase: Phase) -> Gate {
         let gate = Gate::new();
@@ -96,25 +97,25 @@ impl FaultyBackend {
         gate
     }
 
-    /// How many calls of `op` were begun.
+    /// Returns the number of calls of `op` that have begun.
     #[must_use]
     pub fn calls(&self, op: Op) -> usize {
         self.plan.counts.calls(op)
     }
 
-    /// How often `op` reached the backend inside.
+    /// Returns how often `op` reached the inner backend.
     #[must_use]
     pub fn applied(&self, op: Op) -> usize {
         self.plan.counts.applied(op)
     }
 
-    /// How many calls of all operations are under way: neither answered nor dropped.
+    /// Returns the number of calls under way over all operations: neither answered nor dropped.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         Op::ALL.into_iter().map(|op| self.plan.counts.in_flight(op)).sum()
     }
 
-    /// How many calls of `op` were under way at once, at most.
+    /// Returns the highest number of calls of `op` that were under way at once.
     #[must_use]
     pub fn most_in_flight(&self, op: Op) -> usize {
         self.plan.counts.most(op)

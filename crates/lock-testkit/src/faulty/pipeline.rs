@@ -1,4 +1,4 @@
-//! The same operations and faults through a pipeline.
+//! The faulty backend as a pipeline, with the same operations and faults.
 
 use super::FaultyBackend;
 use lock_core::{
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 impl FaultyBackend {
-    /// The same store with a pipeline: each operation that is submitted is carried out by a task of the current runtime,
-    /// with the faults that are planned here.
+    /// Returns the same store with a pipeline. A task of the current runtime executes each submitted operation, with
+    /// the faults that are planned here.
     ///
-    /// A completion is dropped without an answer when the task is, and when the backend panics.
+    /// A completion is dropped without an answer if its task is dropped, or if the backend panics.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside of a tokio runtime.
     #[must_use]
     pub fn pipelined(&self) -> Store {
         let pipeline = Tasks { backend: self.clone(), runtime: Handle::current() };

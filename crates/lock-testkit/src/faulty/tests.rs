@@ -1,4 +1,4 @@
-//! Every fault does what it says, and nothing else.
+//! Tests that every fault has its documented effect, and no other.
 
 use super::*;
 use lock_core::{
@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 type Answer = Result<Reply<Acquired>, BackendError>;
 
-/// A faulty backend over memory, a name, and one lease that asks for it.
+/// A faulty backend over memory, a name, and one lease.
 struct Scene {
     memory: MemoryBackend,
     faulty: FaultyBackend,

@@ -1,4 +1,4 @@
-//! Bugs at the boundary of a process: what it makes of the answers of the store.
+//! Bugs at the boundary of a process: misinterpreted answers of the store.
 
 use super::PlantedBug;
 use lock_core::{
@@ -7,10 +7,10 @@ use lock_core::{
 };
 
 impl PlantedBug {
-    /// Returns the answer to a renewal that a process with this bug hears.
+    /// Returns the answer to a renewal as seen by a process with this bug.
     ///
     /// # Errors
-    /// As without the bug.
+    /// Those of the answer.
     pub fn renewed<E>(
         bug: Option<Self>,
         now: ServerTime,
@@ -23,7 +23,7 @@ impl PlantedBug {
         }
     }
 
-    /// Returns the answer to a release that a process with this bug hears.
+    /// Returns the answer to a release as seen by a process with this bug.
     #[must_use]
     pub fn released(bug: Option<Self>, answer: Released) -> Released {
         match (bug, answer) {

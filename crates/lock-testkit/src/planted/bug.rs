@@ -1,4 +1,4 @@
-//! The list of planted bugs, and who catches each.
+//! The list of planted bugs, with the checkers that catch each.
 
 /// A checker that catches planted bugs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +31,7 @@ macro_rules! planted_bugs {
             /// Every planted bug.
             pub const ALL: &[Self] = &[$(Self::$bug,)*];
 
-            /// The checkers that catch this bug: at least one.
+            /// Returns the checkers that catch this bug, at least one.
             #[must_use]
             pub const fn caught_by(self) -> &'static [Checker] {
                 match self {
@@ -43,7 +43,7 @@ macro_rules! planted_bugs {
 }
 
 impl PlantedBug {
-    /// The bugs that this checker catches, in the order of the list.
+    /// Returns the bugs that this checker catches, in the order of the list.
     pub fn caught_by_checker(checker: Checker) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |bug| bug.caught_by().contains(&checker))
     }
@@ -51,29 +51,29 @@ impl PlantedBug {
 
 planted_bugs! {
     // The store rules.
-    /// The store carries out acquires, re-entries and renewals after their `not_after`.
+    /// The store executes acquires, re-entries and renewals after their `not_after`.
     IgnoresNotAfter: [Conformance, Model, Sim],
-    /// A renewal that finds nothing sets the lease again.
+    /// A renewal of a missing lease creates it again.
     RenewalCreates: [Conformance, Model, Sim],
-    /// A re-entry that finds nothing sets the lease again.
+    /// A re-entry of a missing lease creates it again.
     ReentryCreates: [Conformance, Model],
-    /// A renewal extends whatever lease is there.
+    /// A renewal extends any lease of the lock.
     RenewWithoutCompare: [Conformance, Model],
-    /// A release deletes whatever lease is there.
+    /// A release deletes any lease of the lock.
     DeleteWithoutCompare: [Conformance, Storm, Model, Sim],
-    /// A forced release frees whoever holds the lock.
+    /// A forced release frees the lock of any holder.
     ForceWithoutCompare: [Conformance],
-    /// Acquires, re-entries and releases count the depth up and down instead of stating it.
+    /// Acquires, re-entries and releases increment and decrement the depth instead of setting it.
     CountsDepth: [Conformance, Model],
     /// A repeated acquire sets the depth to one.
     RepeatResetsDepth: [Conformance],
     /// A renewal or a re-entry sets the expiry to half of what it asks for, even if that is earlier than before.
     ShortensExpiry: [Conformance, Model, Sim],
-    /// A re-entry is answered and extends nothing.
+    /// A re-entry succeeds without extending the lease.
     ReentryNotExtended: [Conformance, Sim],
-    /// A lease lasts a thousand times as long as asked.
+    /// A lease lasts a thousand times as long as requested.
     LeaseNeverEnds: [Conformance, Storm],
-    /// A lease lasts half as long as asked.
+    /// A lease lasts half as long as requested.
     LeaseEndsEarly: [Conformance, Storm],
     /// The store grants a lock whose lease has less than a third left.
     GrantsEarly: [Sim],
@@ -81,58 +81,58 @@ planted_bugs! {
     ConstantToken: [Conformance, Storm, Sim],
     /// Tokens are a plain counter that is lost with the data.
     TokensRestart: [Model, Sim],
-    /// The tokens of a range are given again.
+    /// The tokens of a reserved range are granted again.
     UnreservedRange: [Conformance],
     /// The floor of a request for tokens is ignored.
     IgnoresFloor: [Conformance],
-    /// A release that finds nothing does not say that another holds the lock.
+    /// A release of a missing lease does not report that another lease holds the lock.
     HidesOtherHolder: [Conformance],
-    /// Names that differ in case are one lock.
+    /// Names that differ only in case are one lock.
     IgnoresCase: [Conformance],
-    /// Names are cut behind their hash tag.
+    /// Names are cut after their hash tag.
     CutsNames: [Conformance],
-    /// The server time of answers falls.
+    /// The server time in answers decreases.
     ServerTimeFalls: [Conformance],
 
     // The store as a whole.
     /// An acquire checks that the lock is free and takes it in two steps.
     CheckThenSet: [Conformance],
-    /// The answers to renewals that were sent together come in another order.
+    /// The answers to renewals that were sent together are reordered.
     ShufflesRenewals: [Conformance],
     /// Renewals that were sent together all get the duration of the first.
     OneDurationForAll: [Conformance],
-    /// The store now and then answers *gone* for a lease that is there.
+    /// The store occasionally answers *gone* for a lease that exists.
     FalseGone: [Sim],
-    /// A stale replica now and then answers renewals and releases: *gone*, for what it never had.
+    /// A stale replica occasionally answers renewals and releases with *gone*, because it never had the lease.
     StaleReplicaAnswers: [Sim],
 
     // Subscriptions.
-    /// A subscription is acknowledged before it is made.
+    /// A subscription is acknowledged before it exists.
     SubscribesLate: [Conformance, Model],
     /// A subscription is never ended.
     NeverUnsubscribes: [Conformance, Sim],
     /// A release notifies nobody.
     NeverNotifies: [Conformance],
-    /// A release notifies although it was asked not to.
+    /// A release notifies although it was not supposed to.
     AlwaysNotifies: [Conformance],
-    /// A release that leaves some depth notifies.
+    /// A release that leaves some depth notifies waiters.
     NotifiesPartialRelease: [Conformance],
 
     // The network, the boundary of the driver, clocks.
-    /// A renewal that was lost is taken for a success.
+    /// A lost renewal is taken for a success.
     LostRenewalSucceeds: [Model, Sim],
     /// A renewal without an answer ends the hold.
     RenewalErrorIsLoss: [Model, Sim],
-    /// A release that finds nothing is taken for one that freed the lock.
+    /// A release of a missing lease is taken for one that freed the lock.
     GoneIsReleased: [Model, Sim],
     /// Releases are answered without being sent.
     DropsReleases: [Sim],
-    /// Releases are sent again by the backend, which keeps the second answer.
+    /// Releases are resent by the backend, which returns the second answer.
     HidesResends: [Sim],
-    /// An acquire that was answered is delivered once more, up to a second later. The contract of a backend forbids it:
-    /// after the release and before the request's `not_after` it leaves a lease that nobody knows of.
+    /// An acquire that was answered is delivered again, up to a second later. The contract of a backend forbids it:
+    /// after the release and before the request's `not_after`, it creates a lease that no process knows.
     LateDuplicates: [Sim],
-    /// An item of a batch that fails fails the other items, which were carried out.
+    /// A failed item of a batch fails the other items, which were executed.
     BatchErrorFailsNeighbours: [Sim, Redis],
     /// The clocks of processes are slower than the margin allows.
     SlowClock: [Sim],
@@ -140,65 +140,66 @@ planted_bugs! {
     // The protected resource.
     /// The resource does not check the token of a write.
     UnfencedWrite: [Sim],
-    /// The resource checks tokens on writes alone.
+    /// The resource checks tokens only on writes.
     UnfencedRead: [Sim],
 
     // The state machine.
-    /// The hold counts from the reply instead of from before the request.
+    /// The hold is measured from the reply instead of from before the request.
     DeadlineFromReply: [Model],
     /// A wake-up is ignored while an attempt is in flight.
     WakeIgnoredDuringAttempt: [Model],
-    /// A guard that leaves lowers the depth while a re-entry is in flight.
+    /// A dropped guard lowers the depth while a re-entry is in flight.
     DepthOverlap: [Model],
-    /// An attempt that is given up is not undone.
+    /// An abandoned attempt is not undone.
     NoUndo: [Model],
     /// The loss of a hold is not reported.
     LossNotReported: [Model],
-    /// A lease is passed on with tokens that were not reserved.
+    /// A lease is handed off with tokens that were not reserved.
     HandsOffBeyondRange: [Model],
-    /// A lease is passed on without end.
+    /// A lease is handed off without limit.
     HandsOffForEver: [Model],
-    /// A lease is passed on to a waiter who asked for other terms.
+    /// A lease is handed off to a waiter with different options.
     HandsOffUnderOtherTerms: [Model],
-    /// A lease is passed on although the clock of its process jumped.
+    /// A lease is handed off although the clock of its process jumped.
     HandsOffSuspect: [Model],
 
     // The quorum.
     /// The token of a hold is the highest that a node of its majority drew.
     MaximumOfMajority: [Model],
-    /// Votes for different proposals of a round are added up.
+    /// Votes for different proposals of a round are added together.
     AddsVotes: [Model, Sim],
-    /// All rounds of a client have one lease id.
+    /// All rounds of a client use one lease id.
     ReusesLease: [Model, Sim],
     /// The undo of a lost round notifies waiters.
     UndoPublishes: [Model, Sim],
-    /// A node that lost its data votes at once.
+    /// A node that lost its data votes immediately.
     NoQuarantine: [Model, Sim],
     /// Requests to all nodes are stamped and judged by one clock.
     OneClockForNodes: [Model, Sim],
-    /// The votes for different renewals of a hold are added up.
+    /// Votes for different renewals of a hold are added together.
     AddsRenewals: [Model],
-    /// A node that gets a lost lease again does not get the counter again.
+    /// A node on which a lost lease is set again does not get its counter back.
     HealKeepsCounter: [Model],
 
     // The driver.
-    /// A future that is dropped with its grant keeps the lock for ever.
+    /// A future that is dropped with its grant keeps the lock forever.
     ForgetsGrant: [Shuttle],
-    /// A waiter reads its result and leaves its waker in two steps.
+    /// A waiter reads its result and registers its waker in two steps.
     RegistersWakerLate: [Shuttle],
     /// The worker is notified before the work is in its queue.
     NotifiesBeforeQueueing: [Shuttle],
-    /// An entry is marked as queued until the worker is done with it.
+    /// An entry stays marked as queued until the worker is done with it.
     ClearsQueuedMarkLate: [Shuttle],
-    /// A waiter enters an entry that is no longer in the table.
+    /// A waiter enters an entry that was removed from the table.
     EntersRemovedEntry: [Shuttle],
-    /// Whether a call was answered is read and written in two steps.
+    /// The flag that a call was answered is read and written in two steps.
     AnswersTwice: [Shuttle],
-    /// Whether a submitted operation was answered is read and written in two steps: its answer and its deadline both count.
+    /// The flag that a submitted operation was answered is read and written in two steps: its answer and its deadline
+    /// both count.
     DeliversTwice: [Shuttle],
-    /// A submitted operation that its pipeline drops is not answered before its time is over.
+    /// A submitted operation that its pipeline drops is not answered before its deadline.
     ForgetsDroppedOperation: [Shuttle],
-    /// A shutdown does not wait for operations that were submitted.
+    /// A shutdown does not wait for submitted operations.
     SubmitsUncounted: [Shuttle],
     /// The holder of a grant is woken before observers hear of the grant.
     WakesBeforeObserving: [Shuttle],
@@ -206,104 +207,104 @@ planted_bugs! {
     LeavesCallToEndedWorker: [Shuttle],
     /// A call that ends with its runtime gets no answer.
     DropsCalls: [Shuttle],
-    /// What is going on is counted in two steps.
+    /// Activities are counted in two steps.
     CountsInTwoSteps: [Shuttle],
     /// A shutdown does not wait for an acquire that is entering.
     EntersUncounted: [Shuttle],
-    /// A future of a loss that was polled before waits to be woken, and compares no clock.
+    /// A loss future that was polled before waits for its waker and does not compare the clock.
     LossNeedsWakeup: [Shuttle],
     /// Callers that set an alarm wake the timekeeper.
     CallersWakeTimekeeper: [Shuttle],
-    /// A waker that panics ends the task that woke it.
+    /// A panicking waker ends the task that woke it.
     WakerPanicEndsWorker: [Shuttle],
 
     // The run ledger.
-    /// A repeated claim is taken for another claim.
+    /// A repeated claim is taken for a new claim.
     ForgetsClaims: [LedgerConformance],
     /// A repeated claim does not renew its lease.
     RepeatWithoutRenewal: [LedgerConformance],
-    /// A repeated claim is granted though its lease is over.
+    /// A repeated claim is granted although its lease has ended.
     GrantsExpiredRepeat: [LedgerConformance],
-    /// A skip that is repeated starts.
+    /// A repeated skip starts the run.
     StartsRepeatedSkip: [LedgerConformance],
-    /// A row of skips that is repeated is counted twice.
+    /// Repeated skips of consecutive instants are counted twice.
     CountsRepeatedSkipTwice: [LedgerConformance],
-    /// A row of skips does not move the watermark.
+    /// A skip of consecutive instants does not move the watermark.
     SkipKeepsWatermark: [LedgerConformance],
-    /// Each skip is an entry of the history.
+    /// Each skip is a separate entry in the history.
     NeverFoldsSkips: [LedgerConformance],
-    /// A changed schedule begins at the watermark of the job.
+    /// A changed schedule starts at the watermark of the job.
     IgnoresScheduleStart: [LedgerConformance],
-    /// Each registration is a new beginning.
+    /// Each registration restarts the job.
     RegistrationRestartsJob: [LedgerConformance],
-    /// A read of watermarks registers jobs.
+    /// Reading watermarks registers jobs.
     ReadRegisters: [LedgerConformance],
     /// Failures and orphanings share one budget of retries.
     SharedRetryBudget: [LedgerConformance],
-    /// A run that is handed over is open until its lease ends.
+    /// A run that is handed over stays open until its lease ends.
     HandsOverLate: [LedgerConformance],
-    /// A run that is given back is over.
+    /// Giving a run back ends it.
     GiveBackEndsRun: [LedgerConformance],
-    /// The attempt that follows a run that was given back is counted as a further one.
+    /// The attempt that follows a run that was given back is counted as another one.
     CountsReleasedAttempt: [LedgerConformance],
     /// A trigger never expires.
     TriggerNeverExpires: [LedgerConformance],
-    /// The triggers of all jobs share one bound.
+    /// The triggers of all jobs share one limit.
     SharedTriggerBound: [LedgerConformance],
     /// A trigger cannot be cancelled.
     IgnoresTriggerCancel: [LedgerConformance],
     /// A reset does nothing.
     IgnoresReset: [LedgerConformance],
-    /// Attempts have no bound.
+    /// Attempts are not limited.
     RetriesWithoutBound: [LedgerConformance],
-    /// Another attempt than the last can be followed.
+    /// An attempt other than the last one can be followed.
     RetriesAnyAttempt: [LedgerConformance],
-    /// An attempt that is under way is followed by another.
+    /// An attempt that is still running is followed by another one.
     RetriesRunningAttempt: [LedgerConformance],
-    /// An attempt joins a later run.
+    /// An attempt ignores a later run that is open.
     RetryIgnoresOthers: [LedgerConformance],
-    /// An attempt gets the token of the one before.
+    /// An attempt reuses the token of the previous one.
     RetryReusesToken: [LedgerConformance],
-    /// A claim of a job without a watermark makes one.
+    /// A claim of a job without a watermark creates one.
     ClaimMakesWatermark: [LedgerConformance],
     /// An instant starts twice.
     StartsDuplicates: [LedgerConformance],
-    /// An instant before the watermark starts.
+    /// An instant before the watermark is started.
     StartsSuperseded: [LedgerConformance],
-    /// An instant starts before its time.
+    /// An instant is started before its time.
     StartsEarly: [LedgerConformance],
-    /// An open run is in the way of no other.
+    /// Open runs are ignored.
     IgnoresOverlap: [LedgerConformance],
     /// An instant that is skipped because of an open run is not decided.
     SkipDecidesNothing: [LedgerConformance],
     /// An instant that waits for an open run is skipped.
     QueueDecides: [LedgerConformance],
-    /// A run that is replaced is not told.
+    /// A run that is to be replaced is not asked to end.
     ReplacesSilently: [LedgerConformance],
-    /// One run more than allowed is open.
+    /// One run more than allowed can be open.
     AllowsOneMore: [LedgerConformance],
-    /// An orphan is in the way of the next run.
+    /// Orphans count as open runs.
     CountsOrphans: [LedgerConformance],
-    /// A run that waits for its next attempt is not open.
+    /// A run that waits for its next attempt does not count as open.
     ForgetsWaiting: [LedgerConformance],
     /// All runs get the same token.
     ConstantRunToken: [LedgerConformance],
     /// A claim checks and decides in two steps.
     CheckThenClaim: [LedgerConformance],
-    /// A renewal revives a run that is over.
+    /// A renewal revives a run whose lease has ended.
     RevivesOrphans: [LedgerConformance],
-    /// A renewal extends whatever claim holds the run.
+    /// A renewal extends a run for any claim.
     RenewsRunWithoutCompare: [LedgerConformance],
-    /// An end ends whatever claim holds the run.
+    /// An end is accepted from any claim.
     EndsRunWithoutCompare: [LedgerConformance],
-    /// An end that is sent again is not recognised.
+    /// A repeated end is not recognised.
     ForgetsEnds: [LedgerConformance],
     /// A paused job starts.
     IgnoresPauses: [LedgerConformance],
-    /// A claim that was planned before a change of orders is granted.
+    /// A claim that was planned before a change of controls is granted.
     IgnoresRevisions: [LedgerConformance],
     /// Revisions are counted from 1.
     RestartsRevisions: [LedgerConformance],
-    /// A trigger that was carried out is listed again.
+    /// A trigger that was executed is listed again.
     RepeatsTriggers: [LedgerConformance],
 }

@@ -1,18 +1,18 @@
-//! Planted bugs: a checker is trusted when it catches what is known to be wrong.
+//! Planted bugs: a checker is trusted because it catches known bugs.
 //!
-//! [`PlantedBug`] names every bug that is planted anywhere in this workspace, and the checkers that catch it. Each checker
-//! proves its part of that list in a test. Bugs live where they are planted:
+//! [`PlantedBug`] lists every bug that is planted anywhere in this workspace, and the checkers that catch it. Each
+//! checker proves its part of the list in a test. Each kind of bug is planted in one place:
 //!
-//! | bugs of | are planted by |
+//! | bugs in | are planted by |
 //! | --- | --- |
 //! | the store rules | [`BuggySlot`] and [`BuggyStore`], for all checkers |
-//! | subscriptions, and the answers of a backend | the buggy backend of the conformance tests |
-//! | the run ledger | the buggy ledger of the conformance tests |
+//! | subscriptions, and the answers of a backend | the buggy backend in the conformance tests |
+//! | the run ledger | the buggy ledger in the conformance tests |
 //! | the state machine | wrappers of its events and commands, in `verify/model` |
 //! | the nodes of a quorum | [`BuggySlot`] and [`BuggyStore`] |
 //! | the rounds of a quorum | the clients and nodes of `verify/model/src/quorum` |
 //! | the driver | patches of its sources, in `verify/shuttle` |
-//! | the boundary of a process: what it makes of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
+//! | the boundary of a process: its interpretation of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
 //! | the network, clocks and the protected resource | `verify/sim` |
 //! | the script of a batch | a client that alters it, in `verify/redis` |
 

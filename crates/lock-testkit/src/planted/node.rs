@@ -1,4 +1,4 @@
-//! The store rules of a node of a quorum, with a planted bug.
+//! The store rules of a quorum node, with a planted bug.
 
 use super::{
     BuggySlot, BuggyStore,
@@ -12,7 +12,7 @@ use lock_core::{
 use std::time::Duration;
 
 impl BuggySlot {
-    /// Votes on a proposal. `age` is the time for which the node has kept its data.
+    /// Votes on a proposal. `age` is how long the node has kept its data.
     pub fn propose(
         &mut self,
         now: ServerTime,
@@ -22,25 +22,25 @@ impl BuggySlot {
     ) -> Vote {
         let holder = self.rules.inspect(now).map(|(holder, ..)| holder);
         match self.bug {
-            // Its vote for an earlier proposal of the round goes on to count.
+            // Its vote for an earlier proposal of the round still counts.
             Some(AddsVotes) if holder == Some(p.lease) => Vote::Granted,
             _ => self.rules.propose(now, age, p, retention),
         }
     }
 
-    /// Extends a lease that is there.
+    /// Extends an existing lease.
     pub fn extend(&mut self, now: ServerTime, e: &Extension) -> Extended {
         self.rules.extend(now, e)
     }
 
-    /// Sets a lease that the node lost.
+    /// Sets a lease again that the node lost.
     pub fn heal(&mut self, now: ServerTime, h: &Healing, retention: Option<Duration>) -> Healed {
         self.rules.heal(now, h, retention)
     }
 }
 
 impl BuggyStore {
-    /// Returns the id under which a lease is stored: its own, but for [`ReusesLease`].
+    /// Returns the id under which a lease is stored: its own, except with [`ReusesLease`].
     #[must_use]
     pub fn stored_id(&self, lease: LeaseId) -> LeaseId {
         match self.has(ReusesLease) {
@@ -49,7 +49,7 @@ impl BuggyStore {
         }
     }
 
-    /// Carries out a proposal.
+    /// Executes a proposal.
     pub fn propose(&mut self, now: ServerTime, age: Duration, p: &Proposal) -> NodeReply<Vote> {
         let retention = p.retention.unless(self.retention);
         let proposal = Proposal { lease: self.stored_id(p.lease), ..p.clone() };
@@ -57,13 +57,13 @@ impl BuggyStore {
         NodeReply { now, age, outcome }
     }
 
-    /// Carries out an extension.
+    /// Executes an extension.
     pub fn extend(&mut self, now: ServerTime, age: Duration, e: &Extension) -> NodeReply<Extended> {
         let extension = Extension { lease: self.stored_id(e.lease), ..e.clone() };
         NodeReply { now, age, outcome: self.slot(&e.name).extend(now, &extension) }
     }
 
-    /// Carries out a heal.
+    /// Executes a heal.
     pub fn heal(&mut self, now: ServerTime, age: Duration, h: &Healing) -> NodeReply<Healed> {
         let retention = h.retention.unless(self.retention);
         let healing = Healing { lease: self.stored_id(h.lease), ..h.clone() };

@@ -14,12 +14,12 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// The store rules of one name, with a planted bug or without one. Its methods are those of [`Slot`].
+/// The store rules of one name, optionally with a planted bug. Its methods are those of [`Slot`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BuggySlot {
     pub(super) bug: Option<PlantedBug>,
     pub(super) rules: Slot,
-    /// The tokens that [`TokensRestart`] has drawn.
+    /// The number of tokens drawn by [`TokensRestart`].
     drawn: u64,
 }
 
@@ -27,13 +27,13 @@ const LATEST: ServerTime = ServerTime::from_micros(u64::MAX);
 const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
 
 impl BuggySlot {
-    /// A name of which nothing is stored.
+    /// Creates a name without stored data.
     #[must_use]
     pub fn new(bug: Option<PlantedBug>) -> Self {
         Self { bug, rules: Slot::default(), drawn: 0 }
     }
 
-    /// Forgets everything.
+    /// Removes all data.
     pub fn clear(&mut self) {
         *self = Self::new(self.bug);
     }
@@ -107,7 +107,7 @@ impl BuggySlot {
         acquired
     }
 
-    /// Extends the lease if it is there.
+    /// Extends the lease if it exists.
     pub fn renew(
         &mut self,
         now: ServerTime,
@@ -131,7 +131,7 @@ impl BuggySlot {
         self.rules.renew(now, renewed, duration, not_after)
     }
 
-    /// Sets the depth of the lease to what is left; at 0 the lock is free.
+    /// Sets the depth of the lease to `depth_left`; 0 frees the lock.
     pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
         let (released, left) = match (self.bug, self.rules.inspect(now)) {
             (Some(DeleteWithoutCompare), Some((holder, ..))) => (holder, depth_left),
@@ -156,7 +156,7 @@ impl BuggySlot {
         }
     }
 
-    /// Returns who holds the lock, at which depth, for how long.
+    /// Returns the holder, the depth and the remaining time.
     pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
         self.rules.inspect(now)
     }

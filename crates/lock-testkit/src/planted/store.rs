@@ -11,7 +11,7 @@ use lock_core::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A store without a clock or a mutex: the store rules of all names, with a planted bug or without one.
+/// A store without a clock or a mutex: the store rules of all names, optionally with a planted bug.
 #[derive(Debug, Clone)]
 pub struct BuggyStore {
     bug: Option<PlantedBug>,
@@ -21,7 +21,7 @@ pub struct BuggyStore {
 }
 
 impl BuggyStore {
-    /// An empty store, which keeps the counters of names for the time `retention`, or for ever.
+    /// Creates an empty store. `retention` is how long the counters of names are kept; `None` means forever.
     #[must_use]
     pub fn new(bug: Option<PlantedBug>, retention: Option<Duration>) -> Self {
         Self { bug, retention, slots: BTreeMap::new(), answers: 0 }
@@ -33,38 +33,38 @@ impl BuggyStore {
         self.bug == Some(bug)
     }
 
-    /// Forgets all data.
+    /// Removes all data.
     pub fn clear(&mut self) {
         self.slots.clear();
     }
 
-    /// Returns who holds the lock, at which depth, for how long.
+    /// Returns the holder, the depth and the remaining time.
     #[must_use]
     pub fn held(&self, now: ServerTime, name: &LockName) -> Option<(LeaseId, u32, Duration)> {
         self.slots.get(&self.key(name))?.clone().inspect(now)
     }
 
-    /// Carries out an acquire or a re-entry.
+    /// Executes an acquire or a re-entry.
     pub fn acquire(&mut self, now: ServerTime, r: &AcquireRequest) -> Reply<Acquired> {
         let retention = self.retention;
         let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
         self.reply(now, acquired)
     }
 
-    /// Carries out a renewal.
+    /// Executes a renewal.
     pub fn renew(&mut self, now: ServerTime, item: &RenewRequest) -> Reply<Renewed> {
         let outcome = self.slot(&item.name).renew(now, item.lease, item.duration, item.not_after);
         self.reply(now, outcome)
     }
 
-    /// Carries out a release.
+    /// Executes a release.
     pub fn release(&mut self, now: ServerTime, r: &ReleaseRequest) -> Reply<Released> {
         let lease = self.stored_id(r.lease);
         let outcome = self.slot(&r.name).release(now, lease, r.depth_left);
         self.reply(now, outcome)
     }
 
-    /// Carries out an inspection.
+    /// Executes an inspection.
     pub fn inspect(&mut self, now: ServerTime, name: &LockName) -> Reply<Inspected> {
         let outcome = self.held(now, name).map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
@@ -72,7 +72,7 @@ impl BuggyStore {
         self.reply(now, outcome)
     }
 
-    /// Carries out a forced release.
+    /// Executes a forced release.
     pub fn force_release(&mut self, now: ServerTime, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
         let outcome = self.slot(&r.name).force_release(now, &r.seen);
         self.reply(now, outcome)

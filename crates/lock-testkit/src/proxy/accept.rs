@@ -1,4 +1,4 @@
-//! Who is let in.
+//! The accept loop.
 
 use super::{
     connection,
@@ -7,7 +7,7 @@ use super::{
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, select, time::sleep};
 
-/// Accepts connections until the proxy ends. Those that are open then are dropped with the runtime.
+/// Accepts connections until the proxy ends. Open connections are then dropped with the runtime.
 pub(super) async fn accept(listener: std::net::TcpListener, control: Arc<ProxyControl>) {
     let listener = TcpListener::from_std(listener).expect("a socket that does not block suits a runtime");
     loop {

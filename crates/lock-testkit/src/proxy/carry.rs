@@ -1,4 +1,4 @@
-//! One way of a connection: what is read is delivered in its order, when it is due.
+//! One direction of a connection: bytes are delivered in order, when they are due.
 
 use super::{
     control::ProxyControl,
@@ -13,30 +13,30 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The largest chunk: larger than any request of a test, so that predicates see those whole.
+/// The maximum size of a chunk, larger than any request of a test, so that predicates see whole requests.
 const CHUNK: usize = 1 << 16;
 
-/// How many chunks wait at most; then the sender has to.
+/// The maximum number of queued chunks, beyond which the sender has to wait.
 const QUEUE: usize = 256;
 
-/// How a connection goes on when it carries no more.
+/// The way in which a connection ends once it carries no more bytes.
 pub(super) enum End {
     /// Both sides are closed.
     Close,
-    /// This chunk is delivered, its answer is not.
+    /// This chunk is delivered, but its answer is dropped.
     Lose(Vec<u8>),
     /// This chunk is kept.
     Capture(Vec<u8>),
 }
 
-/// What was read at once, and when; nothing, if that was the end.
+/// The bytes of one read and its time. Empty at the end of the stream.
 struct Chunk {
     read: Instant,
     bytes: Vec<u8>,
 }
 
-/// Carries bytes until a chunk ends the connection, or the server does. When the client ends, this way is closed,
-/// and the other goes on.
+/// Carries bytes until a chunk ends the connection, or the server does. When the client closes its side, this
+/// direction is closed and the other one continues.
 pub(super) async fn carry(
     control: &ProxyControl,
     way: Way,
@@ -51,7 +51,7 @@ pub(super) async fn carry(
     }
 }
 
-/// Reads until there is no more; a broken connection is one that ended.
+/// Reads until the end. A broken connection counts as ended.
 async fn collect(from: &mut ReadHalf<'_>, queue: Sender<Chunk>) {
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -79,8 +79,8 @@ async fn deliver(
         {
             return end(bytes);
         }
-        // With the receiver gone, what is left is read and dropped: the other way may still have something to
-        // deliver, and its own end.
+        // After the receiver has gone, the remaining bytes are read and dropped: the other direction may still have
+        // bytes to deliver, and ends on its own.
         let _ = to.write_all(&bytes).await;
     }
     match way {
@@ -92,7 +92,7 @@ async fn deliver(
     }
 }
 
-/// Returns when something that was read then can be delivered, by the switches as they are meanwhile.
+/// Waits until bytes that were read at `read` may be delivered, following changes of the switches.
 async fn due(control: &ProxyControl, way: Way, read: Instant) {
     let mut switches = control.switches.subscribe();
     loop {
@@ -110,13 +110,13 @@ async fn due(control: &ProxyControl, way: Way, read: Instant) {
     }
 }
 
-/// What becomes of a chunk that is not simply delivered.
+/// Returns the fate of a chunk that is not simply delivered.
 fn fate(control: &ProxyControl, bytes: &[u8]) -> Option<fn(Vec<u8>) -> End> {
     let (capture, lose) = {
         let switches = control.switches.borrow();
         (switches.capture.clone(), switches.lose.clone())
     };
-    // Asked outside of the lock: a predicate may look at the proxy.
+    // Called without holding a lock, since a predicate may use the proxy.
     let yes = |predicate: Option<Predicate>| predicate.is_some_and(|holds| holds(bytes));
     if yes(capture) {
         Some(End::Capture)

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to one of its ends.
+//! One connection, from its start to its end.
 
 use super::{
     captured::{ANSWER_TIMEOUT, Captured},
@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Carries bytes both ways until the server closes, the connection is cut, or a chunk has a fate of its own.
+/// Carries bytes both ways until the server closes, the connection is cut, or a chunk is lost or captured.
 pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Arc<ProxyControl>, open: Open) {
     let connecting = select! {
         biased;
@@ -28,7 +28,7 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Ar
     let end = {
         let (mut from_client, mut to_client) = client.split();
         let (mut from_server, mut to_server) = server.split();
-        // In no fixed order: with one, a busy way to the server would leave the other no turn.
+        // In random order, since with a fixed one a busy direction to the server could starve the other.
         select! {
             () = open.cut() => End::Close,
             end = carry(&control, Way::ToServer, &mut from_client, &mut to_server) => end,
@@ -42,7 +42,7 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Ar
         }
         End::Lose(chunk) => lose(chunk, client, server, &control, open).await,
         End::Capture(chunk) => {
-            // In hand before the client can notice.
+            // Stored before the client can notice.
             control.ledger().captured.extend(Captured::new(server, chunk));
             drop(client);
             drop(open);
@@ -64,8 +64,8 @@ async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, control:
     finish(server).await;
 }
 
-/// Closes a server's side such that it first carries out what it has been sent: a close with something unread is a
-/// reset, and that would throw away also what the server has not read.
+/// Closes the server's side so that it first executes everything it was sent. Closing with unread bytes would reset
+/// the connection, which also discards what the server has not read yet.
 async fn finish(mut server: TcpStream) {
     let _ = server.shutdown().await;
     let mut rest = [0; 1024];

@@ -1,4 +1,4 @@
-//! What the proxy's owner and its connections share: the switches, and the ledger of what happened.
+//! State shared by the proxy's owner and its connections: the switches, and a ledger of events.
 
 use super::{captured::Captured, switches::Switches};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How long the owner waits for cut connections. It takes no time, unless a predicate hangs.
+/// The time limit of the owner's wait for cut connections. It is only reached if a predicate hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct ProxyControl {
@@ -18,13 +18,13 @@ pub(super) struct ProxyControl {
     closed: Condvar,
 }
 
-/// What happened until now.
+/// The events so far.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) accepted: u64,
     pub(super) lost: u64,
     pub(super) captured: Vec<Captured>,
-    /// How many connections are open, by the number of cuts there had been when they began.
+    /// The number of open connections, by the number of cuts at the time when they began.
     open: BTreeMap<u64, usize>,
 }
 
@@ -51,21 +51,21 @@ impl ProxyControl {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until the connections are closed that began before the last cut.
+    /// Blocks until all connections that began before the last cut are closed.
     pub(super) fn wait_until_cut(&self) {
         let cuts = self.switches.borrow().cuts;
         let old = |ledger: &mut Ledger| ledger.open.keys().any(|began| *began < cuts);
         drop(self.closed.wait_timeout_while(self.ledger(), PATIENCE, old));
     }
 
-    /// Returns when this holds of the switches.
+    /// Waits until the predicate holds for the switches.
     pub(super) async fn until(&self, holds: impl FnMut(&Switches) -> bool) {
-        // The reference that `wait_for` returns holds a lock: it is not for keeping.
+        // The reference that `wait_for` returns holds a lock and must not be kept.
         drop(self.switches.subscribe().wait_for(holds).await);
     }
 }
 
-/// An open connection in the ledger, until it is dropped.
+/// An open connection. It is removed from the ledger when dropped.
 pub(super) struct Open {
     control: Arc<ProxyControl>,
     cuts: u64,
@@ -80,7 +80,7 @@ impl Open {
         Self { control, cuts }
     }
 
-    /// Returns when it is to be closed.
+    /// Waits until the connection has to be closed.
     pub(super) async fn cut(&self) {
         self.control.until(|switches| switches.cuts != self.cuts).await;
     }

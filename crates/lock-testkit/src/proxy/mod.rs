@@ -1,4 +1,4 @@
-//! A way between a client and its server that can be cut, jammed, slowed, and robbed.
+//! A proxy between a client and its server that can cut, stall and delay connections, and drop replies.
 
 mod accept;
 mod captured;
@@ -20,19 +20,19 @@ use std::{
 };
 use tokio::runtime;
 
-/// A TCP proxy on a port of 127.0.0.1. At first it passes everything.
+/// A TCP proxy on a port of 127.0.0.1. Initially it passes everything.
 ///
-/// It accepts a connection before it has one to the server; if there is no server, it closes it again. When one side
-/// closes its half, what it sent before is delivered first, with all delays and stalls.
+/// It accepts a connection before it connects to the server. Without a server, it closes the connection again. When
+/// one side closes its half, the bytes it sent before are delivered first, with all delays and stalls.
 ///
-/// It runs on a thread and a runtime of its own: a test's paused clock and blocked runtime do not concern it. Faults
-/// add up until [`pass`](TcpProxy::pass), hold for present and future connections, and have taken place when their
-/// method returns: what is sent afterwards meets them.
+/// It runs on its own thread and runtime, unaffected by a test's paused clock or blocked runtime. Faults accumulate
+/// until [`pass`](TcpProxy::pass) and apply to present and future connections. They are in effect when their method
+/// returns: whatever is sent afterwards is subject to them.
 ///
-/// A predicate is given what was read from a client at once, a chunk: usually a request, but several if the client
-/// pipelines, or a part of one that is long.
+/// A predicate receives a chunk, the bytes of one read from a client. That is usually a request, but several if the
+/// client pipelines, or a part of a long one.
 ///
-/// Dropping it closes everything.
+/// Dropping it closes all connections.
 ///
 /// ```no_run
 /// use lock_testkit::{RawRedis, RedisServer, TcpProxy};
@@ -51,10 +51,10 @@ pub struct TcpProxy {
 }
 
 impl TcpProxy {
-    /// A proxy to this server.
+    /// Starts a proxy to this server.
     ///
     /// # Panics
-    /// If this machine has no port, thread or runtime for it.
+    /// If this machine has no free port, or cannot start a thread or runtime.
     #[must_use]
     pub fn start(target: SocketAddr) -> Self {
         let listener = ports::listen();
@@ -71,100 +71,100 @@ impl TcpProxy {
         Self { control, port, thread: Some(thread) }
     }
 
-    /// Its port.
+    /// Returns the port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its address.
+    /// Returns the address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Its address, as `redis://127.0.0.1:port`.
+    /// Returns the address as `redis://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// New connections go to this server.
+    /// Sends new connections to this server.
     pub fn retarget(&self, target: SocketAddr) {
         self.control.switch(|switches| switches.target = target);
     }
 
-    /// No more faults: what was stalled or delayed is delivered at once, connections are accepted, and predicates
-    /// are forgotten. What was [captured](TcpProxy::capture) stays so.
+    /// Ends all faults: stalled and delayed bytes are delivered immediately, connections are accepted, and predicates
+    /// are removed. [Captured](TcpProxy::capture) chunks stay captured.
     pub fn pass(&self) {
         self.control.switch(switches::Switches::pass);
     }
 
-    /// Closes all present connections; returns when they are closed. Future ones are not concerned.
+    /// Closes all present connections and returns once they are closed. Future ones are not affected.
     pub fn cut(&self) {
         self.control.switch(|switches| switches.cuts += 1);
         self.control.wait_until_cut();
     }
 
-    /// Closes all present connections, and new ones as soon as they are made, until [`pass`](TcpProxy::pass).
+    /// Closes all present connections, and new ones as soon as they are opened, until [`pass`](TcpProxy::pass).
     pub fn refuse(&self) {
         self.control.switch(|switches| switches.refuse = true);
         self.cut();
     }
 
-    /// Keeps what is sent in this direction, also that a side has closed, until [`pass`](TcpProxy::pass).
+    /// Holds back bytes in this direction until [`pass`](TcpProxy::pass), including the end of the stream.
     /// Connections stay open.
     pub fn stall(&self, direction: Direction) {
         self.control.switch(|switches| switches.stall(direction));
     }
 
-    /// Delivers everything this much later than it was read, in both directions: a long way, not a narrow one.
+    /// Delivers everything with this delay, in both directions. It adds latency and does not limit throughput.
     pub fn delay(&self, time: Duration) {
         self.control.switch(|switches| switches.delay = time);
     }
 
-    /// A chunk of a client that satisfies this is carried out, but not answered: it is delivered, and as soon as the
-    /// server answers, within 1 second, the answer is dropped and the connection closed.
+    /// Executes matching chunks of a client without answering them: a chunk is delivered, and as soon as the server
+    /// answers, within 1 second, the answer is dropped and the connection closed.
     ///
-    /// The answer is taken to be the first bytes that come after the chunk: with answers to earlier requests under
-    /// way, one of these. All that was delivered before the close still reaches the server.
+    /// The answer is taken to be the first bytes after the chunk. If answers to earlier requests are under way, it is
+    /// one of those. Everything delivered before the close still reaches the server.
     pub fn lose_replies(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
         self.control.switch(|switches| switches.lose = Some(Arc::new(predicate)));
     }
 
-    /// How many chunks were delivered whose answers were [lost](TcpProxy::lose_replies).
+    /// Returns the number of chunks that were delivered and whose answers were [lost](TcpProxy::lose_replies).
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.control.ledger().lost
     }
 
-    /// A chunk of a client that satisfies this is kept, and the client's connection closed, until it is
-    /// [delivered](TcpProxy::deliver_captured): a request that arrives after its client gave up. The connection to
-    /// the server stays open for it, also when the proxy is cut.
+    /// Keeps matching chunks of a client and closes the client's connection. A chunk arrives once it is
+    /// [delivered](TcpProxy::deliver_captured), as a request that arrives after its client gave up. The connection to
+    /// the server stays open for it, even when the proxy is cut.
     pub fn capture(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
         self.control.switch(|switches| switches.capture = Some(Arc::new(predicate)));
     }
 
-    /// How many chunks are kept.
+    /// Returns the number of captured chunks.
     #[must_use]
     pub fn captured(&self) -> usize {
         self.control.ledger().captured.len()
     }
 
-    /// Delivers the [captured](TcpProxy::capture) chunks, one after the other, and waits for each answer, at most 1
-    /// second. Returns how many were answered.
+    /// Delivers the [captured](TcpProxy::capture) chunks one after the other, and waits at most 1 second for each
+    /// answer. Returns the number of answers.
     pub fn deliver_captured(&self) -> usize {
         let captured = std::mem::take(&mut self.control.ledger().captured);
         captured.into_iter().map(captured::Captured::deliver).filter(|answered| *answered).count()
     }
 
-    /// How many connections of clients are open.
+    /// Returns the number of open client connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.control.ledger().open()
     }
 
-    /// How many connections were ever accepted, without the [refused](TcpProxy::refuse) ones.
+    /// Returns the number of connections accepted so far, without [refused](TcpProxy::refuse) ones.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.control.ledger().accepted

@@ -1,8 +1,8 @@
-//! What the proxy is told to do.
+//! The faults that are currently set.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// A way through a [`TcpProxy`](super::TcpProxy).
+/// A direction through a [`TcpProxy`](super::TcpProxy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Requests.
@@ -13,22 +13,22 @@ pub enum Direction {
     Both,
 }
 
-/// One of the two ways of a connection.
+/// One of the two directions of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     ToServer,
     ToClient,
 }
 
-/// What a chunk is asked.
+/// A test of a chunk.
 pub(super) type Predicate = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
-/// All faults, as they are set.
+/// All settings of the proxy.
 pub(super) struct Switches {
     pub(super) target: SocketAddr,
     pub(super) ended: bool,
     pub(super) refuse: bool,
-    /// How often present connections were cut; each remembers how often that was when it began.
+    /// The number of cuts so far. Each connection remembers the number at its start.
     pub(super) cuts: u64,
     pub(super) delay: Duration,
     pub(super) lose: Option<Predicate>,
@@ -56,7 +56,7 @@ impl Switches {
         }
     }
 
-    /// No more faults. What was cut stays cut.
+    /// Clears all faults. Connections that were cut stay cut.
     pub(super) fn pass(&mut self) {
         *self = Self { ended: self.ended, cuts: self.cuts, ..Self::new(self.target) };
     }

@@ -1,9 +1,9 @@
-//! What a test can choose about its server.
+//! The settings of a test server.
 
 use super::{RedisServer, TlsFiles, config::Settings, launch};
 use crate::ClockShift;
 
-/// A [`RedisServer`] to be. Without options it has one plain port and forgets everything when it stops.
+/// A builder for a [`RedisServer`]. By default it has one plain port, and loses its data when it stops.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct RedisServerBuilder {
@@ -11,81 +11,81 @@ pub struct RedisServerBuilder {
 }
 
 impl RedisServerBuilder {
-    /// A directive of `redis.conf`, such as `("maxclients", "10")`; the value is quoted. Later ones win.
+    /// Adds a directive of `redis.conf`, such as `("maxclients", "10")`. The value is quoted. Later directives win.
     ///
-    /// A value of several words, as of `client-output-buffer-limit`, is taken apart by the server where the
-    /// directive has several. Where it is not, see [`config_line`](RedisServerBuilder::config_line).
+    /// The server splits a value of several words, as in `client-output-buffer-limit`, if the directive takes
+    /// several. Otherwise use [`config_line`](RedisServerBuilder::config_line).
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.settings.directive(directive, value);
         self
     }
 
-    /// A line of `redis.conf` as it is, such as `rename-command KEYS ""`.
+    /// Adds a literal line of `redis.conf`, such as `rename-command KEYS ""`.
     pub fn config_line(mut self, line: &str) -> Self {
         self.settings.line(line);
         self
     }
 
-    /// The password of the default user (`requirepass`).
+    /// Sets the password of the default user (`requirepass`).
     pub fn password(self, password: &str) -> Self {
         self.config("requirepass", password)
     }
 
-    /// A user, as in an ACL file with or without the leading `user`: `app on >secret ~lock:* +@all`.
+    /// Adds a user, as in an ACL file with or without the leading `user`: `app on >secret ~lock:* +@all`.
     ///
-    /// There is always a user `testkit` besides, which [`RedisServer::raw`] is.
+    /// A user `testkit` always exists as well. [`RedisServer::raw`] logs in as that user.
     pub fn user(self, rules: &str) -> Self {
         let rules = rules.strip_prefix("user ").unwrap_or(rules);
         self.config_line(&format!("user {rules}"))
     }
 
-    /// Listens on a Unix socket as well.
+    /// Also listens on a Unix socket.
     pub fn unix_socket(mut self) -> Self {
         self.settings.unix_socket = true;
         self
     }
 
-    /// Keeps its data in a dump: written by `SAVE` and by [`RedisServer::shutdown`], read by
-    /// [`RedisServer::restart`]. What came after the dump is lost when the server is killed.
+    /// Keeps its data in a dump, written by `SAVE` and by [`RedisServer::shutdown`] and read by
+    /// [`RedisServer::restart`]. Writes after the dump are lost when the server is killed.
     pub fn persistent(mut self) -> Self {
         self.settings.persistent = true;
         self
     }
 
-    /// Listens for TLS as well, on a port of its own. The files must stay where they are as long as the server.
+    /// Also listens for TLS, on another port. The files must stay in place as long as the server runs.
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.settings.tls = Some(files);
         self
     }
 
-    /// Follows this server, whose data it has when it has [started](RedisServerBuilder::start).
+    /// Follows this server. [`start`](RedisServerBuilder::start) waits until its data has been copied.
     pub fn replica_of(mut self, master: &RedisServer) -> Self {
         self.settings.master = Some(master.spoken_port());
         self
     }
 
-    /// Is a sentinel that watches this master.
+    /// Makes it a sentinel that monitors this master.
     pub(super) fn watches(mut self, master: &RedisServer) -> Self {
         self.settings.watched = Some(master.spoken_port());
         self
     }
 
-    /// Has this wall clock.
+    /// Gives it this wall clock.
     pub fn clock(mut self, clock: &ClockShift) -> Self {
         self.settings.clock = Some(clock.clone());
         self
     }
 
-    /// Listens on this port, and not on one that is free.
+    /// Listens on this port instead of a free one.
     pub fn port(mut self, port: u16) -> Self {
         self.settings.port = Some(port);
         self
     }
 
-    /// Starts it and waits until it answers, and has its master's data if it has a master.
+    /// Starts the server, and waits until it answers and, if it has a master, has copied its data.
     ///
     /// # Panics
-    /// If there is no `redis-server`, with a sentence how to get it; or if it does not start, with its log.
+    /// If there is no `redis-server`, with a hint how to install it. If it does not start, with its log.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RedisServer {

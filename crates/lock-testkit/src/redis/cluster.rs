@@ -8,21 +8,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time that a cluster may take to form itself, and to fail over.
+/// The time limit for forming the cluster, and for a failover.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 const SLOTS: usize = 16_384;
 const MASTERS: usize = 3;
 
-/// A cluster of six plain processes, as [`RedisServer`] describes them.
+/// A cluster of six separate processes, each of which is a [`RedisServer`].
 ///
-/// A node that is silent for a second counts as failed, and the other slots are served meanwhile. Every method blocks.
+/// A node that is silent for a second counts as failed; the other slots are served meanwhile. All methods block.
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// Starts three masters and three replicas, and waits until they are one cluster.
+    /// Starts three masters and three replicas, and waits until they form a cluster.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -32,7 +32,7 @@ impl RedisCluster {
         Self::with(|server| server)
     }
 
-    /// The same with settings of one's own for each server.
+    /// Does the same with custom settings for each server.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -50,13 +50,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// The address, as `redis-cluster://127.0.0.1:port,…`, of the first three nodes.
+    /// Returns the address of the first three nodes, as `redis-cluster://127.0.0.1:port,…`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redis-cluster", RedisServer::port)
     }
 
-    /// The same over TLS, as `rediss-cluster://…`, if the nodes were built with it.
+    /// Returns the address over TLS, as `rediss-cluster://…`, if the nodes were built with it.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-cluster", RedisServer::spoken_port)
@@ -70,16 +70,16 @@ impl RedisCluster {
         )
     }
 
-    /// The nodes: first those that were masters when it started, then their replicas in the same order.
+    /// Returns the nodes: first the initial masters, then their replicas in the same order.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The node that serves a key, as the other nodes say.
+    /// Returns the node that serves a key, according to the running nodes.
     ///
     /// # Panics
-    /// If none does.
+    /// If no node serves it.
     #[must_use]
     #[track_caller]
     pub fn server_of(&self, key: &str) -> &RedisServer {
@@ -89,7 +89,7 @@ impl RedisCluster {
         self.servers.iter().find(|server| server.port() == port).expect("it is one of the nodes")
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     #[must_use]
     #[track_caller]
     pub fn slot_of(&self, key: &str) -> i64 {
@@ -97,7 +97,7 @@ impl RedisCluster {
         server.command(&["CLUSTER", "KEYSLOT", key]).integer()
     }
 
-    /// All keys, sorted.
+    /// Returns all keys, sorted.
     #[must_use]
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {
@@ -105,7 +105,7 @@ impl RedisCluster {
         keys.into_iter().collect()
     }
 
-    /// Begins to move a slot: from here on its keys are at either node, and new ones at the other.
+    /// Starts moving a slot. From here on its keys may be on either node, and new ones go to the target.
     #[track_caller]
     pub fn begin_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
         let (slot, ids) = (slot.to_string(), (id(from), id(to)));
@@ -113,7 +113,7 @@ impl RedisCluster {
         said_ok(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids.1]);
     }
 
-    /// Moves the keys of a slot that is being moved, and ends that.
+    /// Moves the keys of a slot that is being moved, and completes the move.
     #[track_caller]
     pub fn end_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
         let (number, port, target) = (slot.to_string(), to.port().to_string(), id(to));
@@ -123,23 +123,23 @@ impl RedisCluster {
                 break;
             }
             for key in keys.list() {
-                // A key that has expired meanwhile is no error.
+                // A key that expired meanwhile is not an error.
                 let migrate =
                     ["MIGRATE", "127.0.0.1", &port, key.text(), "0", "5000", "AUTH2", OWN_USER, OWN_USER];
                 let answer = from.command(&migrate);
                 assert!(!answer.is_error(), "{answer:?}");
             }
         }
-        // The new owner first: it must never be unowned.
+        // The new owner comes first, so that the slot is never without an owner.
         for server in [to, from] {
             said_ok(server, &["CLUSTER", "SETSLOT", &number, "NODE", &target]);
         }
     }
 
-    /// Waits until all nodes that run agree that the cluster is well, and who serves what.
+    /// Waits until all running nodes agree on a healthy cluster and on the owners of the slots.
     ///
     /// # Panics
-    /// If that does not happen.
+    /// If they do not agree in time.
     #[track_caller]
     pub fn settle(&self) {
         self.wait("the nodes agree", |cluster| {
@@ -157,7 +157,7 @@ impl RedisCluster {
         let (masters, replicas) = self.servers.split_at(MASTERS);
         let port = masters[0].spoken_port().to_string();
         for (number, server) in self.servers.iter().enumerate() {
-            // No two nodes may claim a slot with the same number later.
+            // Distinct epochs, so that no two nodes can claim a slot with the same one later.
             said_ok(server, &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
         }
         for server in &self.servers[1..] {
@@ -211,7 +211,7 @@ fn id(server: &RedisServer) -> String {
     server.command(&["CLUSTER", "MYID"]).text().to_owned()
 }
 
-/// First slot, last slot, port of the master.
+/// Returns the first slot, the last slot and the port of the master for each range.
 fn owners(server: &RedisServer) -> Vec<(i64, i64, u16)> {
     let view = server.command(&["CLUSTER", "SLOTS"]);
     let range = |range: &RawValue| {
@@ -231,7 +231,7 @@ fn owner(server: &RedisServer, slot: i64) -> Option<u16> {
         .map(|(.., port)| port)
 }
 
-/// Every slot is served, and every node is known.
+/// Returns whether every slot is served and every node is known.
 fn is_well(server: &RedisServer) -> bool {
     let info = server.command(&["CLUSTER", "INFO"]);
     let lines: BTreeSet<_> = info.text().lines().collect();

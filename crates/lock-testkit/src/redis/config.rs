@@ -1,4 +1,4 @@
-//! What a server's `redis.conf` says.
+//! The `redis.conf` of a server.
 
 use super::RedisSentinels;
 use crate::ClockShift;
@@ -7,41 +7,41 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The user of the testkit itself: it may do everything whatever a test makes of the default user.
+/// The user of the testkit itself. It has all rights, whatever a test does to the default user.
 pub(super) const OWN_USER: &str = "testkit";
 
-/// The socket's name in the directory of the server.
+/// The name of the socket in the directory of the server.
 pub(super) const SOCKET: &str = "redis.sock";
 
-/// The dump's name in the directory of the server.
+/// The name of the dump in the directory of the server.
 pub(super) const DUMP: &str = "dump.rdb";
 
-/// What a server needs for TLS: PEM files.
+/// The PEM files that a server needs for TLS.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
     /// The server's certificate.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who signed the certificate.
+    /// The authority that signed the certificate.
     pub authority: PathBuf,
-    /// Who signed the clients' certificates. With it, every client must show one.
+    /// The authority that signed the clients' certificates. If set, every client must present one.
     pub client_authority: Option<PathBuf>,
 }
 
-/// Where a server listens.
+/// The ports of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) plain: u16,
     pub(super) tls: Option<u16>,
 }
 
-/// What was chosen about a server.
+/// The settings of a server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) master: Option<u16>,
-    /// The master that it watches, if it is a sentinel.
+    /// The port of the master that it monitors, if it is a sentinel.
     pub(super) watched: Option<u16>,
     pub(super) unix_socket: bool,
     pub(super) persistent: bool,
@@ -60,7 +60,7 @@ impl Settings {
         self.own.push('\n');
     }
 
-    /// The whole file; what a test chose comes last, since the last one counts.
+    /// Returns the whole file. The lines of a test come last, since the last one wins.
     pub(super) fn text(&self, ports: Ports, directory: &Path) -> String {
         if let Some(master) = self.watched {
             return sentinel(master, self.tls.as_ref(), ports, directory) + &self.own;
@@ -72,9 +72,9 @@ impl Settings {
         say("dir", &words(directory));
         say("dbfilename", DUMP);
         say("appendonly", "no");
-        // No dump by the clock: a test says when, or its data would depend on how long it took.
+        // No timed dumps: otherwise the data would depend on how long a test takes.
         say("save", if self.persistent { "86400 1" } else { "" });
-        // A master otherwise waits 5 seconds for more replicas to come.
+        // Otherwise a master waits 5 seconds for more replicas.
         say("repl-diskless-sync-delay", "0");
         if self.unix_socket {
             say("unixsocket", &words(&directory.join(SOCKET)));
@@ -95,7 +95,7 @@ impl Settings {
     }
 }
 
-/// The file of a sentinel. It fails over after a second of silence, and does so again soon.
+/// Returns the file of a sentinel. It fails over after a second of silence, and again soon afterwards.
 fn sentinel(master: u16, tls: Option<&TlsFiles>, ports: Ports, directory: &Path) -> String {
     let (name, user, directory) = (RedisSentinels::MASTER, OWN_USER, quoted(&words(directory)));
     let mut text = format!("bind 127.0.0.1\nport {}\ndir {directory}\n", ports.plain);
@@ -117,7 +117,7 @@ fn sentinel(master: u16, tls: Option<&TlsFiles>, ports: Ports, directory: &Path)
     text
 }
 
-/// Listens for TLS. What servers say to one another is secured as well, and the ports that they name are those of TLS.
+/// Listens for TLS. Traffic between servers is encrypted too, and the ports that they announce are those of TLS.
 fn secure(text: &mut String, files: &TlsFiles, port: u16) {
     let mut say = |directive, value: &str| set(text, directive, value);
     say("tls-port", &port.to_string());
@@ -128,12 +128,12 @@ fn secure(text: &mut String, files: &TlsFiles, port: u16) {
     say("tls-replication", "yes");
 }
 
-/// One directive with one value.
+/// Writes one directive with one value.
 fn set(text: &mut String, directive: &str, value: &str) {
     let _ = writeln!(text, "{directive} {}", quoted(value));
 }
 
-/// A word as the server reads it back, whatever is in it.
+/// Quotes a word so that the server reads back the same bytes.
 fn quoted(value: &str) -> String {
     let mut text = String::from("\"");
     for byte in value.bytes() {

@@ -1,4 +1,4 @@
-//! The data of a server at one moment, to come back to.
+//! Dumps: the data of a server at one moment, to be restored later.
 
 use super::RedisServer;
 use std::{
@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a dump that is under way may hold up ours.
+/// The time limit of waiting for another dump under way.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A copy of all data of a server. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
+/// A copy of a server's data. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
 #[derive(Clone)]
 pub struct Dump {
     bytes: Vec<u8>,
@@ -23,7 +23,7 @@ impl Dump {
 }
 
 impl RedisServer {
-    /// A copy of all its data as they are now (`SAVE`).
+    /// Copies all current data (`SAVE`).
     ///
     /// # Panics
     /// If the server does not answer or cannot save.

@@ -1,4 +1,4 @@
-//! Where a server lives: its directory, gone with the last that uses it.
+//! The directory of a server, which is removed with its last user.
 
 use super::{config::DUMP, watchdog::Watchdog};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The directory of one server, and the watchdog over both.
+/// The directory of one server, and the watchdog that cleans up both.
 #[derive(Debug)]
 pub(super) struct Home {
     directory: TempDir,
@@ -37,8 +37,8 @@ impl Home {
         self.path().join(DUMP)
     }
 
-    /// The log, to be written at its end. It takes what the process prints, and so the complaints of a process that
-    /// has not come to know yet where its log is.
+    /// Opens the log for appending. It receives the output of the process, including errors from before the process
+    /// knows its log file.
     pub(super) fn log_file(&self) -> File {
         File::options()
             .create(true)
@@ -47,7 +47,7 @@ impl Home {
             .expect("a file can be made in a directory of our own")
     }
 
-    /// All of the log.
+    /// Returns the whole log.
     pub(super) fn log(&self) -> String {
         let bytes = fs::read(self.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -57,7 +57,7 @@ impl Home {
         self.path().join("redis.log")
     }
 
-    /// Removes everything from which a server could take its data.
+    /// Removes all files from which a server could load data.
     pub(super) fn forget_data(&self) {
         absent(fs::remove_file(self.dump_path()));
         absent(fs::remove_dir_all(self.path().join("appendonlydir")));
@@ -65,7 +65,7 @@ impl Home {
     }
 }
 
-/// What is to be removed may be missing.
+/// Ignores that a file to be removed does not exist.
 fn absent(removed: io::Result<()>) {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! When a server has started: when this very process answers, and has read its data.
+//! The start of a server: it has started once this very process answers and has loaded its data.
 
 use super::{
     RawRedis, RedisServer, config,
@@ -15,21 +15,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a start may take in all.
+/// The time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one question may take meanwhile.
+/// The time limit of each request meanwhile.
 const QUESTION: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// What `INFO` says of a server that is ready.
+/// The `INFO` of a server that is ready.
 struct Ready {
     process: Process,
     version: String,
 }
 
-/// The first start, on ports that are free.
+/// Starts a server for the first time, on free ports.
 #[track_caller]
 pub(super) fn first(settings: Settings) -> RedisServer {
     let home = Arc::new(Home::new());
@@ -41,14 +41,14 @@ pub(super) fn first(settings: Settings) -> RedisServer {
     RedisServer { process: Mutex::new(Some(process)), home, settings, ports, version }
 }
 
-/// Another start, on the same ports.
+/// Starts it again, on the same ports.
 #[track_caller]
 pub(super) fn again(server: &RedisServer) -> Process {
     start(&server.home, &server.settings, || server.ports).1.process
 }
 
-/// Between the look at a port and its use somebody else may take it: then the next choice is tried, or the same one
-/// until the other is gone.
+/// Starts the server. Another program may take a port between the choice and its use. The next choice is then tried,
+/// or the same one until the port is free again.
 #[track_caller]
 fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (Ports, Ready) {
     let begin = Instant::now();
@@ -66,7 +66,7 @@ fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (
     }
 }
 
-/// One start; if it fails, what the process said.
+/// Tries one start. A failure returns the output of the process.
 fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready, String> {
     let before = home.log().len();
     let said = || home.log().split_off(before);
@@ -77,9 +77,9 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
             return Err(said());
         }
         if let Ok(info) = info(ports.plain)
-            // Another server may have got the port, and answer, before ours complains.
+            // Another server may have taken the port and answer before ours fails.
             && field(&info, "process_id") == Some(process.id().to_string().as_str())
-            // A sentinel has nothing to load.
+            // A sentinel loads no data.
             && field(&info, "loading").unwrap_or("0") == "0"
         {
             let version = field(&info, "redis_version").unwrap_or_default().to_owned();
@@ -90,7 +90,7 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
     Err(said() + "\n(and then it did not answer)")
 }
 
-/// A replica has begun when it has what its master has.
+/// Waits until a replica has copied its master's data.
 #[track_caller]
 pub(super) fn wait_for_master(server: &RedisServer) {
     let begin = Instant::now();
@@ -100,14 +100,14 @@ pub(super) fn wait_for_master(server: &RedisServer) {
     }
 }
 
-/// A connection as the testkit's own user.
+/// Connects as the testkit's own user.
 pub(super) fn log_in(address: SocketAddr, timeout: Duration) -> io::Result<RawRedis> {
     let mut raw = RawRedis::connect_within(address, timeout)?;
     let answer = raw.try_command(&["AUTH", config::OWN_USER, config::OWN_USER])?;
     if answer.is_error() { Err(io::Error::other(format!("{answer:?}"))) } else { Ok(raw) }
 }
 
-/// Answered also while a server is loading.
+/// Sends `INFO`, which is answered even while a server is loading.
 fn info(port: u16) -> io::Result<String> {
     let answer = log_in((Ipv4Addr::LOCALHOST, port).into(), QUESTION)?.try_command(&["INFO"])?;
     if answer.is_error() {

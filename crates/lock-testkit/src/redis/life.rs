@@ -1,14 +1,14 @@
-//! What a server can go through: pauses, deaths, and rebirths with the data of today or of yesterday.
+//! The life cycle of a server: pauses, kills, and restarts with current, old or no data.
 
 use super::{Dump, RedisServer, launch, process::Process};
 use std::{fs, time::Duration};
 
-/// How long an orderly end may take.
+/// The time limit of an orderly end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RedisServer {
-    /// The process stands still (`SIGSTOP`): connections stay and are accepted, nothing is answered. Pausing twice is
-    /// pausing once.
+    /// Suspends the process (`SIGSTOP`). Connections stay open and are accepted, but nothing is answered. Pausing
+    /// twice has no further effect.
     ///
     /// # Panics
     /// If the server is stopped.
@@ -17,7 +17,7 @@ impl RedisServer {
         self.running(Process::pause);
     }
 
-    /// The process goes on (`SIGCONT`), and answers what it was sent meanwhile.
+    /// Resumes the process (`SIGCONT`), which then answers everything that it was sent.
     ///
     /// # Panics
     /// If the server is stopped.
@@ -26,13 +26,13 @@ impl RedisServer {
         self.running(Process::resume);
     }
 
-    /// Kills the process (`SIGKILL`) and returns when it is gone. A new one comes with one of the restarts, on the
-    /// same ports: they are none that the kernel gives to others.
+    /// Kills the process (`SIGKILL`) and returns once it is gone. A restart starts a new one on the same ports, which
+    /// the kernel assigns to no other program.
     pub fn stop(&self) {
         drop(self.with_process(Option::take));
     }
 
-    /// Ends the process in order (`SIGTERM`): a [persistent](super::RedisServerBuilder::persistent) one dumps its
+    /// Ends the process in order (`SIGTERM`). A [persistent](super::RedisServerBuilder::persistent) one dumps its
     /// data.
     pub fn shutdown(&self) {
         if let Some(mut process) = self.with_process(Option::take) {
@@ -40,9 +40,10 @@ impl RedisServer {
         }
     }
 
-    /// Kills the process if there is one, and starts another; returns when it answers and has loaded its data.
+    /// Kills the process if there is one and starts another. Returns once it answers and has loaded its data.
     ///
-    /// The data are those of the last dump if it is [persistent](super::RedisServerBuilder::persistent), else none.
+    /// The data is that of the last dump if it is [persistent](super::RedisServerBuilder::persistent), otherwise
+    /// empty.
     ///
     /// # Panics
     /// If it does not start, with its log.
@@ -55,7 +56,7 @@ impl RedisServer {
         self.begin();
     }
 
-    /// As [`restart`](RedisServer::restart), without any data.
+    /// Does the same as [`restart`](RedisServer::restart), without any data.
     ///
     /// # Panics
     /// If it does not start, with its log.
@@ -66,7 +67,8 @@ impl RedisServer {
         self.begin();
     }
 
-    /// As [`restart`](RedisServer::restart), with the data of this dump. Keys that have expired since are gone.
+    /// Does the same as [`restart`](RedisServer::restart), with the data of this dump. Keys that have expired since
+    /// are gone.
     ///
     /// # Panics
     /// If it does not start, with its log.
@@ -82,7 +84,7 @@ impl RedisServer {
     #[track_caller]
     fn begin(&self) {
         let process = launch::again(self);
-        // A process that was started at the same time would die here, and not with the lock held.
+        // A process that was started concurrently is killed here, not while the lock is held.
         drop(self.with_process(|current| current.replace(process)));
     }
 

@@ -1,4 +1,4 @@
-//! A `redis-server` of one's own: which one it is, and how it is looked at.
+//! A private `redis-server`: its binary, its addresses and its state.
 
 mod builder;
 mod cluster;
@@ -33,15 +33,15 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A running `redis-server` on a port of 127.0.0.1, in a temporary directory of its own, without persistence.
+/// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, without persistence.
 ///
-/// Dropping it kills the process and removes the directory, also when a test panics. If the test process itself is
+/// Dropping it kills the process and removes the directory, even if a test panics. If the test process itself is
 /// killed, or exits with the server in a `static`, a watchdog does the same.
 ///
-/// The binary is the `redis-server` in the path (Debian: `apt-get install redis-server`), or the one that the
-/// environment variable `REDIS_SERVER` names.
+/// The binary is the `redis-server` in the path (Debian: `apt-get install redis-server`), or the one named by the
+/// environment variable `REDIS_SERVER`.
 ///
-/// Every method blocks: an async test holds up its own runtime meanwhile, not the server.
+/// All methods block: an async test blocks its own runtime meanwhile, not the server.
 pub struct RedisServer {
     process: Mutex<Option<Process>>,
     home: Arc<Home>,
@@ -57,79 +57,79 @@ impl RedisServer {
     /// Starts a server and waits until it answers.
     ///
     /// # Panics
-    /// If there is no `redis-server`, with a sentence how to get it; or if it does not start, with its log.
+    /// If there is no `redis-server`, with a hint how to install it. If it does not start, with its log.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// A server with options.
+    /// Returns a builder for a server with options.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()
     }
 
-    /// The address, as `redis://127.0.0.1:port`.
+    /// Returns the address as `redis://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
     }
 
-    /// The address of the plain port.
+    /// Returns the address of the plain port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.ports.plain).into()
     }
 
-    /// The plain port.
+    /// Returns the plain port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.ports.plain
     }
 
-    /// The TLS port, if it was built with [`tls`](RedisServerBuilder::tls).
+    /// Returns the TLS port, if it was built with [`tls`](RedisServerBuilder::tls).
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
         self.ports.tls
     }
 
-    /// The port that servers name to one another.
+    /// Returns the port that servers announce to one another.
     pub(in crate::redis) fn spoken_port(&self) -> u16 {
         self.ports.tls.unwrap_or(self.ports.plain)
     }
 
-    /// The socket, if it was built with [`unix_socket`](RedisServerBuilder::unix_socket).
+    /// Returns the path of the socket, if it was built with [`unix_socket`](RedisServerBuilder::unix_socket).
     #[must_use]
     pub fn unix_socket_path(&self) -> Option<PathBuf> {
         self.settings.unix_socket.then(|| self.home.path().join(config::SOCKET))
     }
 
-    /// Its directory: configuration, log and dump.
+    /// Returns its directory, which contains the configuration, the log and the dump.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.home.path()
     }
 
-    /// What all its processes have logged until now.
+    /// Returns everything that its processes have logged so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.home.log()
     }
 
-    /// The process, unless it is stopped.
+    /// Returns the process id, unless it is stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.with_process(|process| process.as_ref().map(Process::id))
     }
 
-    /// The version of Redis, such as `7.0.15`.
+    /// Returns the version of Redis, such as `7.0.15`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// A connection that may do everything, whatever passwords and users there are: it logs in as a user of the
-    /// testkit's own.
+    /// Opens a connection with all rights, whatever passwords and users there are: it logs in as the testkit's own
+    /// user.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -142,7 +142,7 @@ impl RedisServer {
         }
     }
 
-    /// Sends one command on a fresh connection, as [`raw`](RedisServer::raw) makes it, and returns the answer.
+    /// Sends one command on a fresh connection like that of [`raw`](RedisServer::raw) and returns the answer.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -151,7 +151,7 @@ impl RedisServer {
         self.raw().command(words)
     }
 
-    /// How many connections there are, without those of [`raw`](RedisServer::raw) and of replicas of the testkit.
+    /// Returns the number of connections, without those of [`raw`](RedisServer::raw) and of the testkit's replicas.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -159,12 +159,12 @@ impl RedisServer {
     #[track_caller]
     pub fn clients(&self) -> usize {
         let answer = self.command(&["CLIENT", "LIST"]);
-        // By user and not by address: a connection that was dropped just now may still be listed.
+        // Counted by user rather than by address, since a connection that was just dropped may still be listed.
         let own = format!(" user={} ", config::OWN_USER);
         answer.text().lines().filter(|line| !line.is_empty() && !line.contains(&own)).count()
     }
 
-    /// How many channels have subscribers.
+    /// Returns the number of channels with subscribers.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -174,7 +174,7 @@ impl RedisServer {
         self.command(&["PUBSUB", "CHANNELS"]).list().len()
     }
 
-    /// All keys of the first database, sorted.
+    /// Returns all keys of the first database, sorted.
     ///
     /// # Panics
     /// If the server does not answer.

@@ -1,4 +1,4 @@
-//! One process of a server: how it begins, stands still, and ends.
+//! A server process: start, suspension and end.
 
 use super::{RedisServer, config::Settings, home::Home};
 use rustix::{
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// It is killed and waited for when it is dropped, before its directory can go.
+/// A server process. It is killed and reaped when dropped, before its directory is removed.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Runs the server of this home, with the configuration that is there.
+    /// Starts the server of this home with its present configuration.
     pub(super) fn spawn(home: Arc<Home>, settings: &Settings) -> Self {
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
         let log = home.log_file();
@@ -40,7 +40,8 @@ impl Process {
             .stdin(Stdio::null())
             .stderr(log.try_clone().expect("a file can be opened twice"))
             .stdout(log)
-            // Its own group: signals to the tests' group are not for it, and ours reach also what it forked to save.
+            // A separate group: signals to the tests' group do not reach it, and ours also reach its forked child
+            // that saves.
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| {
@@ -59,7 +60,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
+    /// Returns whether it has ended by itself.
     pub(super) fn has_ended(&mut self) -> bool {
         let ended = matches!(self.child.try_wait(), Ok(Some(_)));
         if ended {
@@ -68,11 +69,11 @@ impl Process {
         ended
     }
 
-    /// Returns when it stands still.
+    /// Suspends it, and returns once it is suspended.
     pub(super) fn pause(&mut self) {
         self.signal(Signal::STOP);
-        // A signal is only sent when `kill` returns. `NOWAIT` leaves the news for whoever asks again: pausing twice is
-        // pausing once.
+        // `kill` returns before the signal takes effect. `NOWAIT` keeps the state reportable, so that pausing twice
+        // works.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped))
             .expect("a running redis-server can be stopped");
@@ -82,7 +83,7 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Asks it to end, and waits at most this long; dropping it does the rest.
+    /// Asks it to end, and waits at most this long. Dropping it kills it if necessary.
     pub(super) fn end(&mut self, patience: Duration) {
         self.resume();
         self.signal(Signal::TERM);
@@ -93,7 +94,7 @@ impl Process {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The id of a process that was waited for may be another's.
+        // The id of a reaped process may belong to another one.
         if !self.has_ended() {
             let _ = kill_process_group(Pid::from_child(&self.child), signal);
         }

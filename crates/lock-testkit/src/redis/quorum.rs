@@ -2,14 +2,14 @@
 
 use super::{RedisServer, RedisServerBuilder};
 
-/// Some servers that know nothing of one another: plain processes, as [`RedisServer`] describes.
+/// Independent servers, each of which is a separate [`RedisServer`] process.
 #[derive(Debug)]
 pub struct RedisQuorum {
     servers: Vec<RedisServer>,
 }
 
 impl RedisQuorum {
-    /// Starts so many servers.
+    /// Starts this many servers.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -19,7 +19,7 @@ impl RedisQuorum {
         Self::with(nodes, |server| server)
     }
 
-    /// The same with settings of one's own, for each server.
+    /// Does the same with custom settings for each server.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -29,13 +29,13 @@ impl RedisQuorum {
         Self { servers: (0..nodes).map(|_| server(RedisServer::builder()).start()).collect() }
     }
 
-    /// The address, as `redlock://127.0.0.1:port,…`.
+    /// Returns the address as `redlock://127.0.0.1:port,…`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redlock", RedisServer::port)
     }
 
-    /// The same over TLS, as `redlocks://…`, if the servers were built with it.
+    /// Returns the address over TLS, as `redlocks://…`, if the servers were built with it.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("redlocks", RedisServer::spoken_port)
@@ -46,7 +46,7 @@ impl RedisQuorum {
         format!("{scheme}://{}", addresses.collect::<Vec<_>>().join(","))
     }
 
-    /// The servers, in the order of the address.
+    /// Returns the servers, in the order of the address.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers

@@ -1,5 +1,5 @@
-//! A connection to a server that is simple enough to be trusted: it blocks, sends, and reads. It is our own because a client
-//! library reconnects and repeats, which would hide what a test looks at.
+//! A minimal blocking connection to a server. It is our own because client libraries reconnect and retry, which would
+//! hide what a test examines.
 
 use super::RawValue;
 use std::{
@@ -8,20 +8,20 @@ use std::{
     time::Duration,
 };
 
-/// How long an answer may take.
+/// The time limit of an answer.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A blocking connection that speaks RESP2. An answer may take 10 seconds.
+/// A blocking connection that speaks RESP2. The time limit of an answer is 60 seconds.
 #[derive(Debug)]
 pub struct RawRedis {
     stream: BufReader<TcpStream>,
 }
 
 impl RawRedis {
-    /// Connects, as the default user and without a password.
+    /// Connects as the default user, without a password.
     ///
     /// # Errors
-    /// If there is no server.
+    /// If there is no server at the address.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_within(address, TIMEOUT)
     }
@@ -37,7 +37,7 @@ impl RawRedis {
     /// Sends one command, such as `&["SET", "a", "1"]`, and returns its answer.
     ///
     /// # Panics
-    /// If there is none. An error of the command itself is a [`RawValue::Error`].
+    /// If there is no answer. An error of the command itself is a [`RawValue::Error`].
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> RawValue {
         match self.try_command(words) {
@@ -52,14 +52,14 @@ impl RawRedis {
     /// Sends one command and returns its answer.
     ///
     /// # Errors
-    /// If it could not be sent, or was not answered in time. The connection is of no more use then: the answer may
-    /// still come.
+    /// If it could not be sent, or was not answered in time. The connection must then not be used any more, since the
+    /// answer may still arrive.
     pub fn try_command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<RawValue> {
         self.send(words)?;
         self.receive()
     }
 
-    /// Sends one command and waits for nothing: several make a pipeline.
+    /// Sends one command without waiting for the answer. Several of them form a pipeline.
     ///
     /// # Errors
     /// If it could not be sent.
@@ -73,10 +73,10 @@ impl RawRedis {
         self.stream.get_mut().write_all(&request)
     }
 
-    /// The next answer, or the next message of a subscription.
+    /// Receives the next answer, or the next message of a subscription.
     ///
     /// # Errors
-    /// If none came in time.
+    /// If none arrives in time.
     pub fn receive(&mut self) -> io::Result<RawValue> {
         RawValue::read(&mut self.stream)
     }

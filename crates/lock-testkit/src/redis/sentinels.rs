@@ -1,4 +1,4 @@
-//! A master with replicas, and the sentinels that watch it.
+//! A master with replicas, and the sentinels that monitor it.
 
 use super::{RedisServer, RedisServerBuilder, config::OWN_USER};
 use std::{
@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time that a deployment may take to find itself, and a fail-over to end.
+/// The time limit for the deployment to form, and for a failover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Some servers, one of which is the master and the others its replicas, and three sentinels that watch it.
+/// A master, its replicas, and three sentinels that monitor it.
 ///
-/// All are plain processes, as [`RedisServer`] describes. Every method blocks.
+/// All are separate [`RedisServer`] processes. All methods block.
 pub struct RedisSentinels {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
@@ -34,7 +34,7 @@ impl RedisSentinels {
         Self::with(|server| server, |sentinel| sentinel)
     }
 
-    /// The same with settings of one's own, for each server and for each sentinel.
+    /// Does the same with custom settings for each server and each sentinel.
     ///
     /// # Panics
     /// As [`RedisServer::start`].
@@ -66,13 +66,13 @@ impl RedisSentinels {
         deployment
     }
 
-    /// The address, as `redis-sentinel://127.0.0.1:port,…/main`.
+    /// Returns the address as `redis-sentinel://127.0.0.1:port,…/main`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redis-sentinel", RedisServer::port)
     }
 
-    /// The same over TLS, as `rediss-sentinel://…`, if servers and sentinels were built with it.
+    /// Returns the address over TLS, as `rediss-sentinel://…`, if servers and sentinels were built with it.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-sentinel", RedisServer::spoken_port)
@@ -83,19 +83,19 @@ impl RedisSentinels {
         format!("{scheme}://{}/{}", addresses.collect::<Vec<_>>().join(","), Self::MASTER)
     }
 
-    /// The servers; the first one was the first master.
+    /// Returns the servers. The first one was the first master.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     #[must_use]
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The master, as the sentinels say.
+    /// Returns the master, according to the sentinels.
     ///
     /// # Panics
     /// If no sentinel answers.
@@ -114,10 +114,10 @@ impl RedisSentinels {
             .expect("the master is one of the servers")
     }
 
-    /// Has the sentinels promote another server in good order, and returns when the old master follows it.
+    /// Makes the sentinels promote another server in an orderly way, and returns once the old master follows it.
     ///
     /// # Panics
-    /// If the sentinels refuse, for example while they know no replica that would do.
+    /// If the sentinels refuse, for example because they know no suitable replica.
     #[track_caller]
     pub fn fail_over(&self) {
         let old = self.master().port();
@@ -131,10 +131,10 @@ impl RedisSentinels {
         self.wait("another server is the master", |deployment| deployment.master().port() != old);
     }
 
-    /// Waits until all servers that run follow one master.
+    /// Waits until all running servers follow one master.
     ///
     /// # Panics
-    /// If that does not happen.
+    /// If they do not in time.
     #[track_caller]
     pub fn settle(&self) {
         self.wait("all follow one master", |deployment| {
@@ -176,7 +176,7 @@ impl fmt::Debug for RedisSentinels {
     }
 }
 
-/// What a sentinel says of the master, by the name of the field; nothing if it does not answer.
+/// Returns a field of a sentinel's state of the master, or `None` if the sentinel does not answer.
 fn state(sentinel: &RedisServer, name: &str) -> Option<String> {
     sentinel.pid()?;
     let answer = sentinel.command(&["SENTINEL", "MASTER", RedisSentinels::MASTER]);

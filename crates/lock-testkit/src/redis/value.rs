@@ -1,27 +1,27 @@
-//! What a server answers, as RESP2 has it.
+//! The answers of a server in RESP2.
 
 use std::io::{self, BufRead, Read};
 
 /// One answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawValue {
-    /// Nothing, be it no text or no list.
+    /// The null string or the null list.
     Nil,
     /// A number.
     Integer(i64),
-    /// A simple or a bulk string; what is not UTF-8 in it is replaced.
+    /// A simple or a bulk string. Invalid UTF-8 is replaced.
     Text(String),
-    /// Several answers.
+    /// A list of answers.
     List(Vec<RawValue>),
-    /// An error of one command.
+    /// The error of a command.
     Error(String),
 }
 
 impl RawValue {
-    /// The text.
+    /// Returns the text.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a text.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
@@ -31,10 +31,10 @@ impl RawValue {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a number.
     #[must_use]
     #[track_caller]
     pub fn integer(&self) -> i64 {
@@ -44,10 +44,10 @@ impl RawValue {
         }
     }
 
-    /// The answers in it.
+    /// Returns the list.
     ///
     /// # Panics
-    /// If it is no list.
+    /// If it is not a list.
     #[must_use]
     #[track_caller]
     pub fn list(&self) -> &[Self] {
@@ -57,13 +57,13 @@ impl RawValue {
         }
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is null.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         *self == Self::Nil
     }
 
-    /// Whether it is an error.
+    /// Returns whether it is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
@@ -91,7 +91,7 @@ impl RawValue {
     }
 }
 
-/// A line without its end.
+/// Reads a line without its line end.
 fn head(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;

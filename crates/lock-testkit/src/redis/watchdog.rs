@@ -7,10 +7,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// It reads process ids until the pipe is closed, by the test process or by its death; then it kills the last one's
-/// group, unless that is empty, and removes the directory.
+/// Reads process ids until the pipe is closed by the test process or by its death. It then kills the group of the
+/// last one, unless that is empty, and removes the directory.
 ///
-/// Twice, since what a dying process still writes may come between the two steps of a removal.
+/// The removal runs twice, since a dying process may still write during the first one.
 const SCRIPT: &str = r#"
     pid=
     while read -r line; do pid=$line; done
@@ -31,20 +31,20 @@ impl Watchdog {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What is sent to the tests' group, by a terminal or by `timeout`, must not end this one too.
+            // Signals to the tests' group, from a terminal or from `timeout`, must not end the watchdog.
             .process_group(0)
             .spawn()
             .expect("there is a shell");
         Self { shell }
     }
 
-    /// From now on it is this process that must not be left behind.
+    /// Watches this process from now on.
     ///
-    /// `None` once a process was waited for: its id may soon be somebody else's.
+    /// `None` once a process was reaped, since its id may be reused.
     pub(super) fn watch(&self, pid: Option<u32>) {
         let line = pid.map(|pid| pid.to_string()).unwrap_or_default() + "\n";
         let mut pipe = self.shell.stdin.as_ref().expect("the pipe is there until the watchdog is dropped");
-        // Without its watchdog a server is merely less well watched: no reason to fail a test.
+        // A server with a missing watchdog is no reason to fail a test.
         let _ = pipe.write_all(line.as_bytes());
     }
 }

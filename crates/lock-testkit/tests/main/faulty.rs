@@ -1,4 +1,4 @@
-//! A faulty backend without faults is the backend inside.
+//! Without faults, a faulty backend behaves like the inner backend.
 
 use lock_core::{
     MemoryBackend, Store,

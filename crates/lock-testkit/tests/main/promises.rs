@@ -1,4 +1,4 @@
-//! What the documentation of the handles promises, under faults.
+//! The documented behaviour of the handles, under faults.
 
 use lock_core::{
     FencingToken, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, clock::TestClock,

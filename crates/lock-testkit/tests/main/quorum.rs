@@ -1,5 +1,5 @@
-//! A quorum of in-memory stores conforms like a single store, in virtual time: of three and of five nodes, declared durable
-//! and not.
+//! A quorum of in-memory stores passes the suite like a single store, in virtual time: with three and with five
+//! nodes, declared durable or not.
 
 use lock_core::{
     MemoryBackend, Store,
@@ -9,7 +9,7 @@ use lock_core::{
 use lock_testkit::conformance::Harness;
 use std::{sync::Arc, time::Duration};
 
-/// The suite has leases of half an hour.
+/// The suite uses leases of half an hour.
 const MAX_LEASE: Duration = Duration::from_secs(3600);
 
 struct Quorum {
@@ -33,7 +33,7 @@ impl Harness for Quorum {
             return quorum(members.map(Member::durable).collect());
         }
         let store = quorum(members.collect());
-        // A new fleet waits once.
+        // A new fleet has to wait once.
         tokio::time::sleep(MAX_LEASE).await;
         store
     }

@@ -1,7 +1,7 @@
-//! Whole factories in a storm of faults, in virtual time: one seed makes one run.
+//! Whole factories under random faults, in virtual time. One seed determines one run.
 //!
-//! While it lasts, no two holds are valid at once and tokens grow; when it is over, everybody gets the lock
-//! again, and nothing is left behind: no lease, no call, no memory of the name.
+//! During the storm, no two holds are valid at once and tokens increase. Afterwards everyone can get the lock again,
+//! and nothing is left behind: no lease, no call, no record of the name.
 
 use crate::planted::BuggyBackend;
 use lock_core::{
@@ -26,7 +26,7 @@ const ROUNDS: usize = 8;
 const RUNS: u64 = 150;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Runs in virtual time, so that hours of storm take seconds, over memory or a store with this bug.
+/// Runs a storm over memory or over a store with this bug. Virtual time makes hours take seconds.
 fn run(seed: Seed, bug: Option<PlantedBug>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async move { Storm::new(seed, bug).blow().await });
@@ -46,7 +46,7 @@ fn no_storm_breaks_exclusion_or_leaves_anything_behind() {
     }
 }
 
-/// The storm is trusted because it finds stores that break their rules.
+/// Proof that the storm finds stores that break their rules.
 #[test]
 fn a_storm_finds_planted_bugs() {
     for bug in PlantedBug::caught_by_checker(Checker::Storm) {
@@ -120,7 +120,7 @@ impl Storm {
     }
 }
 
-/// A task that takes the lock in all sorts of ways.
+/// A task that takes the lock in various ways.
 struct Worker {
     lock: Lock,
     clock: Arc<TestClock>,
@@ -142,7 +142,7 @@ impl Worker {
         Duration::from_micros(self.dice.below(u64::try_from(longest.as_micros()).unwrap()))
     }
 
-    /// By waiting, by waiting a while, by one try, or not at all because the caller gives up.
+    /// Acquires by waiting, by waiting for a limited time, by one try, or not at all because the caller gives up.
     async fn get(&mut self) -> Option<LockGuard> {
         let patience = self.up_to(LEASE * 2);
         let acquired = match self.dice.below(5) {
@@ -177,7 +177,7 @@ impl Worker {
     }
 }
 
-/// What a store that fails may do to an acquire.
+/// Asserts that a failing store may cause this error.
 fn expected<T>(error: &LockError) -> Option<T> {
     let kinds = [LockErrorKind::Timeout, LockErrorKind::Unavailable, LockErrorKind::Backend];
     assert!(kinds.contains(&error.kind()), "{error:?}");

@@ -1,5 +1,5 @@
-//! A subscription that nobody needs is ended, also when the store did not answer: names come and go by the
-//! million, and each would stay subscribed until its process ends.
+//! Unneeded subscriptions are ended even if the store did not answer. Names come and go by the million, and each
+//! would otherwise stay subscribed until its process ends.
 
 use lock_core::{LockFactory, LockOptions, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Somebody waits for a held lock and gives up, while this operation has this fault, which then heals. How many stay behind?
+/// Lets a waiter for a held lock give up while this operation has this fault, which then heals. Returns the remaining
+/// subscriptions.
 async fn left_behind(op: Op, fault: Fault) -> usize {
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());

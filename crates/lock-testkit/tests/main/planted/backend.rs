@@ -1,4 +1,4 @@
-//! A backend over the buggy store rules, with bugs of its own: in subscriptions, and in what it does with requests.
+//! A backend over the buggy store rules, with further bugs in subscriptions and in its handling of requests.
 
 use async_trait::async_trait;
 use lock_core::{
@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// A store in memory with a planted bug, or without one. Clones are the same store.
+/// An in-memory store, optionally with a planted bug. Clones share the data.
 #[derive(Debug, Clone)]
 pub(crate) struct BuggyBackend {
     bug: Option<PlantedBug>,
@@ -41,7 +41,7 @@ impl BuggyBackend {
         (store, now)
     }
 
-    /// Frees the lock, whoever holds it.
+    /// Frees the lock regardless of its holder.
     fn free(&self, name: &LockName) {
         let (mut store, now) = self.store();
         if let Some((holder, ..)) = store.held(now, name) {

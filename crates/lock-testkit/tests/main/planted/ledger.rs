@@ -39,11 +39,11 @@ pub(super) struct BuggyLedger {
     bug: Option<PlantedBug>,
     inner: MemoryLedger,
     seen: Mutex<BTreeSet<ClaimId>>,
-    /// Triggers that were ordered before.
+    /// Triggers from earlier commands.
     old: Mutex<Vec<Trigger>>,
 }
 
-/// The schedule with which the jobs of the suite are registered first.
+/// The schedule with which the suite first registers its jobs.
 const FIRST: u64 = 7;
 const TOKEN: FencingToken = FencingToken::new(7);
 
@@ -67,7 +67,7 @@ impl BuggyLedger {
         self.inner.end(request).await.unwrap();
     }
 
-    /// What the bug makes of a claim before it is looked at.
+    /// Applies the bug to a claim before it is sent.
     async fn spoil(&self, r: &mut ClaimRequest) {
         let open = self.open_of(&r.job).await;
         let same = open.iter().find(|open| open.run == r.run);
@@ -126,7 +126,7 @@ impl BuggyLedger {
         }
     }
 
-    /// An answer without asking.
+    /// Returns an answer in place of the ledger's, if the bug has one.
     async fn instead(&self, r: &ClaimRequest) -> Option<ClaimReply> {
         let others: Vec<_> = self.open_of(&r.job).await.into_iter().filter(|run| run.run != r.run).collect();
         let alive = others.iter().filter(|run| run.state != RunState::Orphaned).count();

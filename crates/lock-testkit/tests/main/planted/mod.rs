@@ -1,4 +1,4 @@
-//! The suite is trusted because it catches: each planted bug is found by a property that is named here.
+//! Proof that the suite catches bugs: each planted bug is found by a property that is named here.
 
 mod backend;
 mod ledger;
@@ -23,12 +23,12 @@ impl Harness for Buggy {
     }
 }
 
-/// Runs a property in a task of its own and says whether it panicked.
+/// Runs a property in a separate task and returns whether it panicked.
 async fn finds(property: impl Future<Output = ()> + Send + 'static) -> bool {
     tokio::spawn(property).await.is_err_and(|error| error.is_panic())
 }
 
-/// Each bug is a test of its own: the properties find it, and nothing without it. `CAUGHT` lists the bugs.
+/// Generates one test per bug: the properties fail with the bug and pass without it. `CAUGHT` lists the bugs.
 macro_rules! caught {
     ($($test:ident: $bug:ident by $($module:ident::$property:ident),+;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Connections open, go elsewhere, and close, each for its reason.
+//! Connections: opened, redirected and closed, each for its reason.
 
 use super::*;
 use lock_testkit::Direction;
@@ -97,7 +97,7 @@ fn a_dropped_proxy_closes_everything() {
     proxy.stall(Direction::Both);
     drop(proxy);
     closed(client.try_command(&["PING"]));
-    // Not at once: what another test forks has a copy of the listener until it becomes another program.
+    // Not immediately: a process forked by another test has a copy of the listener until it executes another program.
     soon("nobody listens", || TcpStream::connect(address).is_err());
     soon("the server is told", || server.clients() == 0);
 }

@@ -1,4 +1,4 @@
-//! What its client never heard of was done, or will be.
+//! Requests without an answer were executed, or will be.
 
 use super::*;
 use std::{thread, time::Duration};
@@ -26,7 +26,7 @@ fn a_lost_reply_was_carried_out_also_behind_other_answers() {
     for _ in 0..20 {
         client.send(&["GET", "large"]).unwrap();
     }
-    // A chunk of its own, or the answers before it would be lost together with its own.
+    // Sent as a separate chunk, or the earlier answers would be lost with its own.
     thread::sleep(Duration::from_millis(20));
     client.send(&["INCR", "a"]).unwrap();
     closed((0..21).try_for_each(|_| client.receive().map(drop)));

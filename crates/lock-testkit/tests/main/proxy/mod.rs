@@ -1,4 +1,4 @@
-//! The proxy's faults are what they are said to be, and meet what is sent after they were set.
+//! The proxy's faults have their documented effect, on everything sent after they were set.
 
 mod closing;
 mod losing;
@@ -29,7 +29,7 @@ fn has(word: &'static str) -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
     move |chunk| chunk.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// The connection was closed, and the answer did not merely take too long.
+/// Asserts that the connection was closed, rather than that the answer took too long.
 fn closed<T: std::fmt::Debug>(answer: io::Result<T>) {
     let kind = answer.unwrap_err().kind();
     assert!(!matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{kind}");

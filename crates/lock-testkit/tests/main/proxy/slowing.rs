@@ -1,4 +1,4 @@
-//! What is late is late in both directions, in its order, and not lost.
+//! Delayed bytes are late in both directions, in order, and not lost.
 
 use super::*;
 use lock_testkit::Direction;
@@ -77,7 +77,7 @@ fn a_delay_keeps_the_order() {
         assert_eq!(client.receive().unwrap().integer(), n);
     }
     assert!(begin.elapsed() >= 2 * WAY, "there and back");
-    // One after the other they would take two hundred ways.
+    // One after the other they would take two hundred delays.
     assert!(begin.elapsed() < 100 * WAY, "a long way is not a narrow one: {:?}", begin.elapsed());
 }
 
@@ -91,7 +91,7 @@ fn a_delayed_answer_comes_at_once_when_there_is_no_delay_any_more() {
     assert_eq!(client.receive().unwrap().text(), "PONG");
 }
 
-/// A test's virtual time does not pass here, and its runtime, which is blocked by this very call, is not ours.
+/// A test's virtual time does not apply here, and its runtime, which this very call blocks, is not ours.
 #[tokio::test(start_paused = true)]
 async fn a_paused_clock_does_not_concern_the_proxy() {
     let (_server, proxy) = new();

@@ -1,4 +1,4 @@
-//! A server is as it was built, or says why it cannot be.
+//! A server is as it was built, or reports why it cannot be.
 
 use lock_testkit::{RawRedis, RedisServer};
 use std::{os::unix::net::UnixStream, panic};

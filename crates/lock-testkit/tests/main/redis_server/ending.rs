@@ -1,4 +1,4 @@
-//! However a test ends, nothing of its server is left.
+//! Nothing of a server is left after a test, however the test ends.
 
 use super::*;
 use lock_testkit::RedisServer;
@@ -37,7 +37,7 @@ fn a_test_that_panics_leaves_no_process_and_no_directory() {
     assert!(!is_there(pid) && !directory.exists());
 }
 
-/// It runs itself in another process, and kills that.
+/// Runs itself in another process and kills that process.
 #[test]
 fn a_killed_parent_takes_its_server_with_it() {
     const INSIDE: &str = "LOCK_TESTKIT_TO_BE_KILLED";
@@ -62,7 +62,7 @@ fn a_killed_parent_takes_its_server_with_it() {
 
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // Not its process id: who inherits the dead may be slow to bury them.
+    // The process id is not checked, since the reaper of orphans may be slow.
     soon("the server is gone", || TcpStream::connect(("127.0.0.1", port)).is_err());
     soon("its directory is gone", || !Path::new(directory).exists());
 }

@@ -1,4 +1,4 @@
-//! A server answers, stands still, dies, and comes back with the data that it should have.
+//! A server answers, pauses, dies, and returns with the data that it should have.
 
 use super::*;
 use lock_testkit::{RawRedis, RawValue, RedisServer};

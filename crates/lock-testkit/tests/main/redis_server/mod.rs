@@ -1,5 +1,5 @@
-//! A server of the testkit does what a test takes for granted: it is there, it is ours, it is as it was said to be,
-//! and it leaves nothing behind.
+//! The guarantees that tests take for granted: the server runs, is ours, is configured as requested, and leaves
+//! nothing behind.
 
 mod built;
 mod cluster;
