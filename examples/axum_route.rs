@@ -1,7 +1,7 @@
-//! How do I let one request at a time work on one thing, in an axum route?
+//! How do I serialise requests for the same resource in an axum route?
 //!
-//! A layer on the method of the route, with a key made of the path. Several server processes over one Redis exclude one
-//! another with the same lines; here are two servers over one store in memory.
+//! A layer on the method of the route locks a key that is built from the path. Several server processes over one
+//! Redis exclude one another with the same code; here two servers share one in-memory store.
 
 use axum::{Router, extract::Path, response::IntoResponse, routing::post};
 use http::{Request, StatusCode};
@@ -19,9 +19,9 @@ fn app(store: &MemoryBackend) -> Router {
     let lock = LockLayer::new(locks)
         .key(KeyTemplate::template("stock:{sku}").typed::<u64>("sku")) // `7` and `07` are one lock; `x` is a 400
         .wait(Duration::from_secs(1))
-        .max_hold(Duration::from_secs(5)); // a client that reads slowly keeps the lock no longer; the default is 30 s
-    // On the method and not on the router: GET (405) and OPTIONS take no lock. The layer added last comes first: the
-    // body has arrived before the lock is taken.
+        .max_hold(Duration::from_secs(5)); // a slow reader keeps the lock no longer; the default is 30 s
+    // On the method instead of the router: GET (405) and OPTIONS take no lock. The layer added last runs first, so
+    // the body has arrived before the lock is taken.
     let order = post(order).route_layer(lock).route_layer(BufferRequestLayer::new());
     Router::new().route("/skus/{sku}/orders", order)
 }
@@ -36,13 +36,13 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let store = MemoryBackend::new();
     let (here, there) = (serve(app(&store)).await?, serve(app(&store)).await?);
 
-    // The same SKU on two servers: one after the other, so the second has the higher token.
+    // The same SKU on two servers: the requests run one after the other, so the second has the higher token.
     let (first, second) = tokio::join!(ask("POST", here, 42), ask("POST", there, 42));
     let (first, second) = (first?, second?);
     println!("{}\n{}", first.1, second.1);
     assert!(first.0.is_success() && second.0.is_success() && first.1 != second.1);
 
-    // A request that waits too long gets a 503 with `Retry-After`. One that is no POST does not wait.
+    // A request that waits too long gets a 503 with `Retry-After`. Other methods than POST do not wait.
     let held = LockFactory::new(store).named("stock:7")?.acquire().await?;
     let (status, problem) = ask("POST", there, 7).await?;
     println!("meanwhile, for another: {status}\n{problem}");

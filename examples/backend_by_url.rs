@@ -7,17 +7,17 @@ use std::{env, error::Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let connectors = Connectors::default().with(lock_fred::Redis); // each backend brings its own
+    let connectors = Connectors::default().with(lock_fred::Redis); // add the connector of each backend
     println!("known schemes: {}", connectors.schemes().join(", "));
 
     let url = env::var("LOCK_URL").unwrap_or_else(|_| "memory:".to_owned());
-    let store = connectors.connect(&url).await?; // an error here ends the program, with what to do about it
+    let store = connectors.connect(&url).await?; // an error here names the remedy
     let locks = LockFactory::new(store);
     let guard = locks.named("stock:42")?.acquire().await?;
     println!("{} is held in the store that LOCK_URL chose, or in memory", guard.name());
     println!("{:?}", guard.release().await);
 
-    // What a wrong URL says; only the scheme is repeated, since the rest may have a password.
+    // Errors for wrong URLs. They repeat only the scheme, since the rest may contain a password.
     for wrong in ["redis://:secret@localhost/first", "carrier-pigeon://coop", "localhost"] {
         let Err(error) = connectors.connect(wrong).await else {
             return Err(format!("{wrong} was accepted").into());

@@ -1,7 +1,7 @@
-//! How do I keep a run that lost its lease from writing over its successor?
+//! How do I keep a run that lost its lease from overwriting the work of its successor?
 //!
-//! A run is started once, but a process that slept past its lease may still write. The resource refuses it by the run's
-//! fencing token: those of later runs and attempts are greater.
+//! A run is started once, but a process that was suspended past its lease may still write. The resource refuses that
+//! write by the run's fencing token: later runs and attempts have greater tokens.
 
 use lock_core::{FencingToken, LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, OnOrphan, RunContext, Schedule, Scheduler};
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// A row; its method is one SQL statement: `update report set text = $text, fence = $t where id = 1 and fence <= $t`.
+/// A row. Its method is one SQL statement: `update report set text = $text, fence = $t where id = 1 and fence <= $t`.
 #[derive(Default)]
 struct Report(Mutex<(Option<FencingToken>, String)>);
 
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
     });
-    // A run whose node dies is run again, with a higher token.
+    // If the node of a run dies, the run is started again with a higher token.
     job.on_orphan(OnOrphan::Retry { max: 1 }).register()?;
 
     let mut tokens = Vec::new();
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         while let Some((token, written, report)) = said.recv().await {
             println!("run with token {token}: {}", answer(written));
             if let Some(zombie) = tokens.last().copied() {
-                // The first run wakes up, long after its lease.
+                // The first run wakes up long after its lease.
                 println!("zombie with token {zombie}: {}", answer(report.write(zombie, "old")));
                 return;
             }

@@ -1,7 +1,7 @@
 //! What happens to my jobs when the leader dies?
 //!
-//! This program starts three processes of itself over one Redis of yours (`REDIS_URL`, or else `redis://127.0.0.1:6379`), kills the
-//! one that starts the runs, and watches another go on.
+//! This program starts three processes of itself over one Redis (`REDIS_URL`, or else `redis://127.0.0.1:6379`),
+//! kills the one that starts the runs, and shows another one take over.
 
 use lock_core::LockFactory;
 use lock_cron::{Schedule, Scheduler};
@@ -19,7 +19,7 @@ fn url() -> String {
     env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into())
 }
 
-/// The processes, which end with this one.
+/// The processes of the fleet. Dropping it kills them.
 struct Fleet(Vec<(String, Child)>);
 
 impl Drop for Fleet {
@@ -30,10 +30,11 @@ impl Drop for Fleet {
     }
 }
 
-/// One process of the fleet.
+/// Runs one process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
     let redis = RedisBackend::connect(&url()).await?;
-    // Short, so that the example ends soon (10 s and 30 s are the defaults): the wait for a dead leader, and for its runs.
+    // The wait for a dead leader and for its runs. Short, so that the example ends soon; the defaults are 10 s and 30
+    // s.
     let lease = Duration::from_secs(2);
     let builder = Scheduler::builder(LockFactory::new(redis.clone()), redis).group("example");
     let cron = builder.leadership_lease(lease).run_lease(lease).build()?;

@@ -1,7 +1,8 @@
-//! How do I run a job once in the whole fleet, at its times?
+//! How do I run a scheduled job once in the whole fleet?
 //!
-//! Every process runs this same program. One of them is elected and starts the runs; each run is claimed in the store, so that
-//! each instant starts once, under any leader. Here the store is in memory, and the job runs every second.
+//! Every process runs this same program. One of them is elected and starts the runs. Each run is claimed in the
+//! store, so that each instant starts once under any leader. Here the store is in memory, and the job runs every
+//! second.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
@@ -10,18 +11,18 @@ use tokio::sync::mpsc;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // In production: `let redis = RedisBackend::connect("redis://…").await?`, and then
+    // In production, `let redis = RedisBackend::connect("redis://…").await?` and
     // `Scheduler::builder(LockFactory::new(redis.clone()), redis)`.
     let locks = LockFactory::new(MemoryBackend::new());
     let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
 
     let (done, mut runs) = mpsc::unbounded_channel();
-    // At 2 at night: `Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?`.
+    // At 2 a.m.: `Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?`.
     cron.job("invoices", Schedule::cron("* * * * * *")?, move |run| {
         let done = done.clone();
         async move {
             println!("invoices for {}, attempt {}", run.scheduled_at(), run.attempt());
-            done.send(run.id())?; // an error fails the run, and is in its history
+            done.send(run.id())?; // an error fails the run and is stored in its history
             Ok(())
         }
     })
@@ -30,7 +31,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .timeout(Duration::from_secs(600))
     .register()?;
 
-    // In production, until SIGTERM: `run_until(async { sigterm.recv().await; })` with tokio's `signal(SignalKind::terminate())?`.
+    // In production, until SIGTERM: `run_until(async { sigterm.recv().await; })` with tokio's
+    // `signal(SignalKind::terminate())?`.
     let two_runs = async {
         for _ in 0..2 {
             runs.recv().await;

@@ -1,6 +1,7 @@
-//! How do I see which jobs there are, and what became of their runs?
+//! How do I see my jobs and their runs?
 //!
-//! `lock_cron::router` is an axum router with a small page, and the same as JSON. Nest it behind your own authentication.
+//! `lock_cron::router` is an axum router with a small page and the same data as JSON. Nest it behind your
+//! authentication.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, Schedule, Scheduler};
@@ -20,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     job.register()?;
 
     let app = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
-    // With `PORT` set, it stays until it is stopped: look at http://127.0.0.1:<port>/cron
+    // With `PORT` set, it runs until it is stopped: open http://127.0.0.1:<port>/cron
     let port = env::var("PORT").ok().map(|port| port.parse()).transpose()?;
     let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0))).await?;
     let at = listener.local_addr()?;

@@ -1,6 +1,7 @@
 //! How do I test a schedule without waiting for it?
 //!
-//! With tokio's paused time and a clock that follows it, a night passes in a moment. This is what a test of yours looks like.
+//! With tokio's paused time and a clock that follows it, a night passes in a moment. Your own tests can look like
+//! this.
 
 use lock_core::{
     LockFactory, MemoryBackend,
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{} run until {}", runs.len(), UtcTime::from_millis(clock.wall().as_millis().try_into()?));
     assert_eq!(runs.len(), 1, "once a night");
 
-    // Without running it: in the night of 29 March there is no half past two, and it runs right after the gap.
+    // Without running it: on 29 March there is no 2:30 at night, and the job runs right after the gap.
     let nightly = Schedule::cron("30 2 * * *")?.in_tz("Europe/Berlin")?;
     let year: Vec<_> = nightly.after(runs[0]).take(364).map(|run| run.to_string()).collect();
     let spring = year.iter().find(|run| run.starts_with("2026-03-29"));

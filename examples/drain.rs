@@ -1,6 +1,6 @@
-//! How do I stop a server without stopping work halfway, or leaving locks behind?
+//! How do I stop a server without interrupting work or leaving locks behind?
 //!
-//! In this order: take no more requests, let handlers finish (also those whose client has left), give back what is held.
+//! The order: stop accepting requests, let handlers finish (even those whose client has left), release what is held.
 
 use axum::{Router, routing::post};
 use http::Request;
@@ -30,16 +30,16 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let tasks = DetachedTasks::new();
     let layer = LockLayer::new(locks.clone())
         .key("report")
-        .max_hold(Duration::from_secs(10)) // a handler that hangs does not hold the shutdown up for longer
+        .max_hold(Duration::from_secs(10)) // a hanging handler delays the shutdown no longer
         .detach(&tasks);
     let app = Router::new().route("/report", post(write).route_layer(layer));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/report", listener.local_addr()?);
-    let (stop, stopped) = oneshot::channel::<()>(); // in production: SIGTERM, by tokio's `signal(SignalKind::terminate())?`
+    let (stop, stopped) = oneshot::channel::<()>(); // in production: SIGTERM, with tokio's `signal(SignalKind::terminate())?`
     let serving = axum::serve(listener, app).with_graceful_shutdown(async move { drop(stopped.await) });
     let serving = tokio::spawn(async move { serving.await });
 
-    // A client that leaves before its answer.
+    // A client that leaves before the response.
     let client = Client::builder(TokioExecutor::new()).build_http();
     let request = Request::post(url).body(Empty::<bytes::Bytes>::new())?;
     let asking = tokio::spawn(client.request(request));
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     tasks.drain(Duration::from_secs(20)).await?; // 2. handlers finish
     println!("handlers have finished, written: {}", WRITTEN.load(Ordering::SeqCst));
     assert!(WRITTEN.load(Ordering::SeqCst));
-    let report = locks.shutdown().await; // 3. everything is given back; the report names what was not confirmed
+    let report = locks.shutdown().await; // 3. all locks are released; the report names unconfirmed ones
     println!("given back: {}, left in the store: {}", report.is_clean(), store.held().len());
     assert!(report.is_clean() && store.held().is_empty());
     Ok(())

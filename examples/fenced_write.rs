@@ -1,19 +1,19 @@
-//! How do I keep a holder that slept past its lease from overwriting what its successor wrote?
+//! How do I keep a holder that was suspended past its lease from overwriting the work of its successor?
 //!
-//! No lock can: the resource has to refuse it, by its fencing token, on the read **and** on the write. With the
-//! write alone fenced, the sleeper's write below would be accepted, and one sale would be lost.
+//! No lock can do that: the resource has to refuse the write, by its fencing token, on the read **and** on the write.
+//! If only writes were fenced, the late write below would be accepted and one sale lost.
 
 use lock_core::{FencingToken, LockFactory, MemoryBackend};
 use std::{error::Error, time::Duration};
 
-/// A row of a table; each method is one SQL statement.
+/// A row of a table. Each method is one SQL statement.
 struct Sku {
     stock: i64,
     fence: i64,
 }
 
 impl Sku {
-    /// `update sku set fence = $t where id = $1 and fence <= $t returning stock`; no row = stale.
+    /// `update sku set fence = $t where id = $1 and fence <= $t returning stock`; no row means stale.
     fn read(&mut self, t: FencingToken) -> Option<i64> {
         if self.fence > t.as_i64() {
             return None;
@@ -22,7 +22,7 @@ impl Sku {
         Some(self.stock)
     }
 
-    /// `update sku set stock = $new where id = $1 and fence = $t`; no row = stale.
+    /// `update sku set stock = $new where id = $1 and fence = $t`; no row means stale.
     fn write(&mut self, t: FencingToken, new: i64) -> Option<()> {
         if self.fence != t.as_i64() {
             return None;
@@ -43,13 +43,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let seen_by_a = sku.read(old).ok_or("the first holder is stale")?;
     println!("A holds token {old}, reads {seen_by_a}, and falls asleep");
 
-    let guard = process_b.named("sku:1")?.acquire().await?; // waits until A's lease is over
+    let guard = process_b.named("sku:1")?.acquire().await?; // waits until A's lease has ended
     let new = guard.fencing_token();
     assert!(new > old);
     let seen_by_b = sku.read(new).ok_or("the second holder is stale")?;
     println!("A's lease is over; B holds token {new} and reads {seen_by_b}");
 
-    // The worst moment: B has read and not yet written.
+    // The worst moment: B has read but not yet written.
     let late = sku.write(old, seen_by_a - 1);
     println!("A wakes up and writes: {}", answer(late));
     assert_eq!(late, None);
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     println!("stock is {}: one sale was accepted, one was taken off", sku.stock);
     assert_eq!(sku.stock, 9);
-    println!("{:?}", guard.release().await); // no `?`: the sale is written, whatever became of the lock
+    println!("{:?}", guard.release().await); // no `?`: the sale is written, whatever happened to the lock
     Ok(())
 }
 

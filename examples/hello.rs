@@ -1,7 +1,7 @@
 //! How do I let one task at a time do something?
 //!
-//! A factory per process, a lock by name, a guard while it is held. With a backend that machines share, the
-//! same lines exclude tasks of different machines.
+//! A process has one factory; a lock is identified by its name and held while its guard exists. With a backend that
+//! machines share, the same code excludes tasks on different machines.
 
 use lock_core::{LockFactory, MemoryBackend, ReleaseOutcome};
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::error::Error;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
-    let stock = locks.named("stock:42")?; // no IO: a handle, cheap to clone
+    let stock = locks.named("stock:42")?; // no IO: a handle that is cheap to clone
 
     let guard = stock.acquire().await?; // waits until the lock is free
     println!("{} is held, with fencing token {}", guard.name(), guard.fencing_token());
@@ -28,9 +28,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let guard = second.await??;
     assert!(guard.fencing_token() > first_token, "tokens only ever grow");
     println!("now the second task has it, with token {}", guard.fencing_token());
-    drop(guard); // also releases, in the background; `release().await` says how it went
+    drop(guard); // also releases, in the background; `release().await` returns the outcome
 
-    let report = locks.shutdown().await; // gives everything back, and says what it could not
+    let report = locks.shutdown().await; // releases all locks and reports failures
     assert!(report.is_clean());
     println!("shut down in good order");
     Ok(())

@@ -1,7 +1,7 @@
 //! How do I put a lock around a plain hyper service, without a framework?
 //!
-//! The layer wraps any tower service. Without axum there are no path parameters: the key is read from headers, the query,
-//! or by a function, and the lock is found in the request's extensions.
+//! The layer wraps any tower service. Without axum there are no path parameters: the key is read from headers, from
+//! the query or by a function, and the handler finds the lock in the request's extensions.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -51,9 +51,9 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     };
     assert!(ask("POST", "?account=7").await?.is_success());
     assert!(ask("GET", "").await?.is_success());
-    // A part of the key is missing: rejected, never locked under a name with a hole.
+    // A part of the key is missing: the request is rejected instead of locking an incomplete name.
     assert_eq!(ask("POST", "").await?, StatusCode::BAD_REQUEST);
-    // Somebody else holds it.
+    // Another holder has the lock.
     let held = locks.named("account:acme%3Aeu:7")?.acquire().await?;
     assert_eq!(ask("POST", "?account=7").await?, StatusCode::CONFLICT);
     held.release().await?;

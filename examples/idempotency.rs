@@ -1,7 +1,7 @@
 //! How do I charge a card once, although clients repeat requests and servers crash?
 //!
-//! Store the **intent** first: a crash leaves a trace. Send the **provider** the same key with each attempt: it charges once
-//! per key. The **lock** lets one request of a key work at a time; alone it can be lost between charge and receipt.
+//! Store the **intent** first, so that a crash leaves a trace. Send the **provider** the same key with each attempt:
+//! it charges once per key. The **lock** lets one request per key work at a time. It can be lost after the charge.
 
 use axum::{BoxError, Router, body, extract::State, http, routing::post};
 use lock_core::{LockFactory, MemoryBackend};
@@ -12,14 +12,14 @@ use tower::ServiceExt;
 
 #[derive(Clone, Default)]
 struct Shop {
-    /// In production a table; `None` is an intent without a receipt. Refuse a key that comes with another amount.
+    /// In production a table. `None` is an intent without a receipt. Refuse a key that is reused with another amount.
     payments: Arc<Mutex<HashMap<String, Option<String>>>>,
     /// At the provider: one receipt per `Idempotency-Key`, for a limited time, often 24 hours.
     charges: Arc<Mutex<HashMap<String, String>>>,
 }
 
 impl Shop {
-    /// Every step may be repeated, also after a crash between any two.
+    /// Pays for an order. Every step may be repeated, even after a crash between any two.
     async fn pay(&self, key: &str) -> String {
         if let Some(receipt) = self.intend(key).await {
             return format!("{receipt} (stored before)");
@@ -29,7 +29,7 @@ impl Shop {
         receipt
     }
 
-    /// Committed before anything is charged. Returns the receipt if there is one.
+    /// Stores the intent, which is committed before anything is charged. Returns the receipt if there is one.
     async fn intend(&self, key: &str) -> Option<String> {
         self.payments.lock().await.entry(key.to_owned()).or_default().clone()
     }
@@ -40,11 +40,11 @@ impl Shop {
         charges.entry(key.to_owned()).or_insert(receipt).clone()
     }
 
-    /// Finishes what a crash left, at the start of a server and every few minutes: the client may never come back.
+    /// Completes payments after a crash, at server start and every few minutes, since the client may never return.
     async fn recover(&self, locks: &LockFactory) -> Result<(), BoxError> {
         let payments = self.payments.lock().await.clone();
         for key in payments.into_iter().filter(|(_, receipt)| receipt.is_none()).map(|(key, _)| key) {
-            let guard = locks.named(format!("payment:{key}"))?.acquire().await?; // the name that the layer makes
+            let guard = locks.named(format!("payment:{key}"))?.acquire().await?; // the name that the layer builds
             let receipt = self.pay(&key).await;
             println!("recovered {key}: {receipt}; {:?}", guard.release().await); // no `?`: the charge was made
         }
@@ -53,14 +53,14 @@ impl Shop {
 }
 
 async fn pay(State(shop): State<Shop>, headers: http::HeaderMap) -> String {
-    shop.pay(&String::from_utf8_lossy(headers["idempotency-key"].as_bytes())).await // without one: 400, by the layer
+    shop.pay(&String::from_utf8_lossy(headers["idempotency-key"].as_bytes())).await // without it: 400, by the layer
 }
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let (shop, locks) = (Shop::default(), LockFactory::new(MemoryBackend::new()));
     let key = KeyTemplate::of("payment").header("idempotency-key");
-    let layer = LockLayer::new(locks.clone()).key(key).detach(&DetachedTasks::new()); // goes on when a client leaves
+    let layer = LockLayer::new(locks.clone()).key(key).detach(&DetachedTasks::new()); // continues when a client leaves
     let app = Router::new().route("/payments", post(pay).route_layer(layer)).with_state(shop.clone());
     let ask = async |key: &str| -> Result<String, BoxError> {
         let request =

@@ -1,7 +1,7 @@
 //! How do I notice that I no longer hold the lock?
 //!
-//! A lease that nobody renews runs out here. With the default options a watchdog renews, and the same signal
-//! comes when it cannot: the process was paused, the network was cut, somebody freed the lock by force.
+//! Nothing renews the lease here, so it ends. With the default options a watchdog renews leases, and the same signal
+//! comes if it cannot: the process was paused, the network was cut, or the lock was released by force.
 
 use lock_core::{LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use std::{error::Error, time::Duration};
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         () = import() => return Err("the work outlived its lease".into()),
     }
 
-    assert!(!guard.is_held()); // local: compares the clock, asks nobody
+    assert!(!guard.is_held()); // local: compares the clock, sends no request
     println!("is_held() is {}, remaining() is {:?}", guard.is_held(), guard.remaining());
 
     let outcome = guard.release().await?;
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Work that takes longer than the lease.
+/// Takes longer than the lease.
 async fn import() {
     tokio::time::sleep(Duration::from_secs(60)).await;
 }

@@ -1,4 +1,4 @@
-//! How do I feed my own metrics, without OpenTelemetry or with a version of it that this crate does not use?
+//! How do I feed my own metrics, without OpenTelemetry or with another version of it than this crate uses?
 
 use lock_core::{
     LockFactory, MemoryBackend,
@@ -23,7 +23,7 @@ struct Counts {
 }
 
 impl LockObserver for Counts {
-    // Called wherever the event happens, also from Drop: count, and return.
+    // Called wherever the event happens, even in Drop: count and return.
     fn on_event(&self, event: &LockEvent<'_>) {
         let count = |counter: &AtomicI64, by| _ = counter.fetch_add(by, Relaxed);
         match event {
@@ -42,7 +42,7 @@ impl LockObserver for Counts {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let counts = Arc::new(Counts::default()); // one clone for the factory, one stays here
+    let counts = Arc::new(Counts::default()); // one clone for the factory, one to read
     let locks = LockFactory::builder(MemoryBackend::new()).observer(counts.clone()).build()?;
     let lock = locks.named("stock:42")?;
 

@@ -2,7 +2,7 @@
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis`, with a server of your own.
 //!
-//! Over redis-rs it is `use lock_redis_rs::RedisBackend;`, and nothing else changes.
+//! With redis-rs, only the import changes: `use lock_redis_rs::RedisBackend;`.
 
 use lock_core::{LockErrorKind, LockFactory};
 use lock_fred::RedisBackend;
@@ -11,7 +11,7 @@ use std::{env, error::Error, time::Duration};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
-    // One backend and one factory per process. Here are two of each, so that you see both sides.
+    // A process needs one backend and one factory. Here are two of each, to show both sides.
     let here = LockFactory::new(RedisBackend::connect(&url).await?);
     let there = LockFactory::new(RedisBackend::connect(&url).await?);
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(error.kind(), LockErrorKind::Timeout);
     println!("there: {error}");
 
-    // A message wakes the waiter after the release; it does not poll.
+    // A message wakes the waiter after the release. It does not poll.
     let waiting = tokio::spawn(there.named("stock:42")?.acquire());
     println!("here: {:?}", guard.release().await?);
     let guard = waiting.await??;
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     drop(guard);
 
     for locks in [here, there] {
-        assert!(locks.shutdown().await.is_clean()); // before the runtime ends: it gives back what is held
+        assert!(locks.shutdown().await.is_clean()); // before the runtime ends: releases all locks
     }
     Ok(())
 }

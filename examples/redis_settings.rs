@@ -1,4 +1,4 @@
-//! How do I connect with a password, a database, a timeout, or a configuration of fred's that I have already?
+//! How do I connect with a password, a database, a timeout, or an existing fred configuration?
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis_settings`; a URL may also be
 //! `redis://user:password@host:port/database`, `rediss://…` (TLS: add `--features lock-fred/tls`), or `redis+unix:///path/of/socket`.
@@ -14,26 +14,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let backend = RedisBackendBuilder::from_url(&url)?
         .connect_timeout(Duration::from_secs(2))
         .retention(Some(Duration::from_secs(3600))) // of a fencing counter after its last use: the default
-        .connect() // names what is missing: a password, a right, a master
+        .connect() // names a missing password, right or master
         .await?;
     for warning in backend.warnings() {
         println!("warning: {warning}");
     }
 
-    // The terms of all locks of this factory; `docs/safety.md` says what follows from them.
+    // The options of all locks of this factory; `docs/safety.md` explains their consequences.
     let options = LockOptions::new().lease(Duration::from_secs(10)).max_hold(Duration::from_secs(300));
     let locks = LockFactory::builder(backend).options(options).build()?;
     let guard = locks.named("nightly-report")?.acquire().await?;
     println!("held for {:?}, and renewed in time", guard.remaining());
-    println!("{:?}", guard.release().await); // `Released`; the work is done, so an error is logged and not returned
+    println!("{:?}", guard.release().await); // `Released`; the work is done, so an error is printed, not returned
 
-    // Server, user, password, database and TLS come from fred's configuration; policies for retries do not.
+    // Server, user, password, database and TLS come from fred's configuration; retry policies do not.
     let config = Config::from_url(&url)?;
     let backend = from_config(config).connect().await?;
     let lock = LockFactory::new(backend).named("nightly-report")?;
     println!("and by a configuration of fred's: {:?}", lock.acquire().await?.release().await?);
 
-    // What is wrong is said without the URL, which may have a password.
+    // The error does not contain the URL, which may hold a password.
     let error = RedisBackendBuilder::from_url("redis://:p@ss/word@cache")
         .err()
         .ok_or("a `/` in a password is `%2F`")?;

@@ -1,7 +1,7 @@
-//! How do functions that call one another take the same lock, each for itself?
+//! How do functions that call one another take the same lock independently?
 //!
-//! Every acquisition is a fresh owner, so a second acquire in the same task would wait for the first one. To
-//! re-enter, a function is given the owner, as a value.
+//! Every acquisition has a new owner, so a second acquire in the same task would wait for the first one. To re-enter,
+//! a function receives the owner as a value.
 
 use lock_core::{LockError, LockFactory, MemoryBackend, Owner, ReleaseOutcome};
 use std::error::Error;
@@ -18,12 +18,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     );
     println!("the lock is free again");
 
-    // A function that gets no owner is somebody else, even in the same task.
+    // Without the owner, a function counts as another party, even in the same task.
     let guard = locks.named("accounts")?.with_owner(&me)?.acquire().await?;
     assert!(locks.named("accounts")?.try_acquire().await?.is_none());
     println!("without the owner, the same task is refused");
 
-    // Where a guard is at hand, it can be asked itself.
+    // A guard can also be re-entered directly.
     let again = guard.reenter().await?;
     assert_eq!(guard.release().await?, ReleaseOutcome::StillHeld { depth: 1 });
     assert!(again.is_held());
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes the lock for both of its steps.
+/// Holds the lock for both of its steps.
 async fn transfer(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
     let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
     println!("transfer holds the lock with token {}", guard.fencing_token());
@@ -43,7 +43,7 @@ async fn transfer(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Takes the lock for itself: it is right whether or not its caller holds the lock already.
+/// Takes the lock itself. It is correct with and without a caller that already holds the lock.
 async fn book(locks: &LockFactory, me: &Owner, account: &str) -> Result<(), LockError> {
     let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
     println!("  book({account}) re-entered with the same token {}", guard.fencing_token());

@@ -1,4 +1,4 @@
-//! How do I run a piece of work under a lock, and have it stopped when the lock is lost?
+//! How do I run work under a lock, and have it stopped when the lock is lost?
 
 use lock_core::{LockFactory, LostReason, MemoryBackend, RunError};
 use std::{error::Error, time::Duration};
@@ -8,7 +8,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("report")?;
 
-    // Acquires, runs, releases; the value comes back only if the lock was held to the end.
+    // Acquires, runs, releases. The value is returned only if the lock was held to the end.
     let rows = lock
         .run(|hold| async move {
             println!("making the report under token {}", hold.fencing_token());
@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("the report has {rows} rows");
     assert_eq!(rows, 42);
 
-    // Work that does not end in time is dropped where it stands.
+    // Work that does not end in time is dropped.
     let endless = std::future::pending::<()>();
     let outcome = lock.with_fixed_lease(Duration::from_millis(200))?.run(|_| endless).await;
     match outcome {
@@ -30,12 +30,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         other => return Err(format!("endless work was not stopped: {other:?}").into()),
     }
 
-    // An error of the work is a value like any other: one `?` for the lock, one for the work.
+    // An error of the work is an ordinary value: one `?` for the lock, one for the work.
     let failed = lock.run(|_| async { "12 rows".parse::<u32>() }).await?;
     println!("the work itself failed: {}", failed.clone().map_or_else(|e| e.to_string(), |n| n.to_string()));
     assert!(failed.is_err());
 
-    // After a shutdown the work is never begun.
+    // After a shutdown the work is never started.
     assert!(locks.shutdown().await.is_clean());
     match lock.run(|_| async { println!("this is not printed") }).await {
         Err(RunError::NotAcquired(error)) => println!("the work did not begin: {error}"),

@@ -1,4 +1,4 @@
-//! How do I wait for a lock, but not for ever, and tell a busy lock from a broken store?
+//! How do I wait for a lock for a limited time, and tell a busy lock from a failing store?
 
 use lock_core::{LockError, LockErrorKind, LockFactory, MemoryBackend};
 use std::{
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(error.kind(), LockErrorKind::Timeout);
     assert!(error.is_retryable(), "the same call may succeed later");
 
-    // A waiter gets the lock as soon as it is released, not at the end of its waiting time.
+    // A waiter gets the lock as soon as it is released, not at the end of its timeout.
     let waiting = tokio::spawn(async move { stock.acquire_timeout(Duration::from_secs(60)).await });
     tokio::task::yield_now().await;
     held.release().await?;
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The answer of a web service, with the statuses of `lock-tower`. One try that finds the lock held is a 409.
+/// Maps an error to a response, with the statuses of `lock-tower`. A single try that finds the lock held is a 409.
 fn answer(error: &LockError) -> &'static str {
     match error.kind() {
         LockErrorKind::Timeout | LockErrorKind::TooManyWaiters => "503: others hold the lock, try again",

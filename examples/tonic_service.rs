@@ -1,7 +1,7 @@
-//! How do I put a lock around a gRPC service, and what does its client see?
+//! How do I put a lock around a gRPC service, and which errors does its client see?
 //!
 //! `grpc()` answers rejections with a `grpc-status` instead of a problem document. The service here is tonic's health
-//! service; your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
+//! service. Your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_tower::{KeyTemplate, LockLayer};
@@ -16,7 +16,7 @@ use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = LockFactory::new(MemoryBackend::new());
-    // One call of a method at a time and tenant: the method is the path, the tenant is metadata.
+    // One call at a time per method and tenant: the method is the path, the tenant is metadata.
     let key = KeyTemplate::of("grpc").part(|request| Ok(request.uri.path().to_owned())).header("tenant");
     let layer = LockLayer::new(locks.clone()).key(key).wait(Duration::from_millis(100)).grpc();
 

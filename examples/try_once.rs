@@ -6,7 +6,7 @@ use std::error::Error;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryBackend::new();
-    // Two factories on one store behave as two processes do.
+    // Two factories on one store behave like two processes.
     let (here, there) = (LockFactory::new(store.clone()), LockFactory::new(store));
 
     let held = there.named("nightly-report")?.acquire().await?;

@@ -1,4 +1,4 @@
-//! The code in the README compiles and runs: as the doc tests of this crate.
+//! Compiles and runs the code in the README, as doc tests of this crate.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

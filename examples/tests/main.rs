@@ -1,4 +1,4 @@
-//! Every example does what it says, in words and with its exit code; and every example is run here.
+//! Runs every example, and checks its output and its exit code.
 
 use lock_testkit::{RedisServer, unused_address};
 use std::{
@@ -202,7 +202,7 @@ fn every_example_is_short_opens_with_a_question_and_is_run_here() {
     assert!(names.contains("hello"), "the examples were looked for in the wrong place: {names:?}");
 }
 
-/// Runs an example as a user does who has set nothing, and looks for a telling piece of what it prints.
+/// Runs an example without any environment of its own, and checks for a characteristic piece of its output.
 fn shows(program: &str, telling: &str) {
     let run = finish(Command::new(program).env_remove("LOCK_URL"));
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -220,12 +220,12 @@ struct Finished {
 /// Longer than any example takes on a busy machine.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Waits for the end, but not for ever: an example that hangs is killed, and has no exit code.
+/// Waits for the end for a limited time. An example that hangs is killed and has no exit code.
 fn finish(command: &mut Command) -> Finished {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the example starts");
     let began = Instant::now();
-    // What an example prints fits into the pipe, so nobody has to read meanwhile.
+    // The output of an example fits into the pipe, so it need not be read meanwhile.
     while child.try_wait().expect("the example can be waited for").is_none() {
         if began.elapsed() > HANGS {
             child.kill().expect("the example can be ended");
