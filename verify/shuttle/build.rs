@@ -1,5 +1,5 @@
-//! Copies the sources of lock-core and applies the patches in `patches/` to the copy: the stand-ins of the schedule explorer,
-//! and planted bugs, each behind a switch.
+//! Copies the sources of lock-core and applies the patches in `patches/` to the copy: the schedule explorer's
+//! replacements for runtime and time, and planted bugs, each behind a switch.
 
 #[path = "build/patch.rs"]
 mod patch;
@@ -42,7 +42,7 @@ fn copy_sources(from: &Path, to: &Path) {
             continue;
         }
         let text = fs::read_to_string(&path).expect("sources are text");
-        // What is included cannot have attributes and docs of the whole crate.
+        // Included code cannot have inner attributes and crate-level docs.
         let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
         let is_root = place.ends_with("lock-core/lib.rs");
         let lines = text.lines().filter(|line| !(is_root && is_inner(line)));

@@ -9,12 +9,12 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// An answer of the store. Of its fields those are used that the question has.
+/// An answer of the store. Only the fields that fit the request are used.
 pub(crate) struct Answer {
     pub(crate) failure: Option<Failure>,
-    /// Below 6: which of the possible outcomes.
+    /// Selects one of the possible outcomes; below 6.
     pub(crate) outcome: u8,
-    /// Tokens that others drew meanwhile.
+    /// The number of tokens that others drew meanwhile.
     pub(crate) others: u64,
     pub(crate) remaining: Option<Duration>,
     pub(crate) held_by_other: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// It works, and nobody else is there.
+    /// A success without any other contender.
     pub(crate) const GOOD: Self =
         Self { failure: None, outcome: 0, others: 0, remaining: None, held_by_other: false, listeners: None };
 

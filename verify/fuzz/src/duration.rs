@@ -1,9 +1,9 @@
-//! Times: often one that makes sense, sometimes any.
+//! Durations: usually sensible, sometimes arbitrary.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use std::time::Duration;
 
-/// A time.
+/// An arbitrary duration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnyDuration(pub(crate) Duration);
 
@@ -18,7 +18,7 @@ impl<'a> Arbitrary<'a> for AnyDuration {
     }
 }
 
-/// A number of milliseconds below this one.
+/// Returns a number of milliseconds below `bound`.
 pub(crate) fn millis_below(u: &mut Unstructured<'_>, bound: u64) -> Result<Duration> {
     Ok(Duration::from_millis(u.int_in_range(0..=bound - 1)?))
 }

@@ -1,15 +1,15 @@
-//! What any bytes must not break.
+//! Fuzz targets: functions that arbitrary bytes must not break.
 //!
-//! Each target is a plain function from bytes that panics when something does not hold. The tests of this crate run
-//! each on thousands of seeded inputs; `targets/` runs the same functions under a coverage-guided fuzzer. Bytes become values
-//! through [`arbitrary`]; when they are used up, the numbers that follow are 0.
+//! Each target is a plain function of bytes that panics if a property does not hold. The tests of this crate run each
+//! on thousands of seeded inputs; `targets/` runs the same functions under a coverage-guided fuzzer. [`arbitrary`]
+//! turns the bytes into values; after the last byte, all numbers are 0.
 //!
-//! | target | feeds | must hold |
+//! | target | input | property |
 //! | --- | --- | --- |
-//! | [`names`] | lock names | what is accepted fits its rules; all keys of a lock are in one slot of a cluster |
+//! | [`names`] | lock names | accepted names obey the rules; all keys of a lock share one slot of a cluster |
 //! | [`urls`] | addresses of Redis | no panic; no error repeats a password |
-//! | [`options`] | durations | what is accepted leaves time to renew |
-//! | [`replies`] | replies of scripts, of any shape | an answer or an error, and errors are never *certain* |
+//! | [`options`] | durations | accepted options leave time to renew |
+//! | [`replies`] | replies of scripts, of any shape | decoding gives an answer or an error, and errors are never *certain* |
 //! | [`events`] | events to the state machine, in any order | its invariants |
 
 mod answer;
@@ -25,7 +25,7 @@ use lock_core::{LockName, LockOptions, backend::Applied};
 use lock_redis::{Address, model};
 use std::error::Error;
 
-/// Lock names.
+/// Checks lock names.
 ///
 /// # Panics
 /// If an accepted name breaks a rule.
@@ -43,13 +43,14 @@ pub fn names(data: &[u8]) {
     assert_ne!(counter, lock);
 }
 
-/// What decides about the slot of a key in a cluster: what is between the first `{` and the next `}`, or all of it.
+/// Returns the part of a key that determines its slot in a cluster: between the first `{` and the next `}`, or all of
+/// it.
 fn hash_tag(key: &str) -> &str {
     let tagged = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     tagged.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Addresses of Redis, with a password in them.
+/// Checks addresses of Redis that contain a password.
 ///
 /// # Panics
 /// If an error repeats the password.
@@ -67,7 +68,7 @@ pub fn urls(data: &[u8]) {
     }
 }
 
-/// Lock options, of any durations.
+/// Checks lock options with arbitrary durations.
 ///
 /// # Panics
 /// If accepted options leave no time to renew.
@@ -111,10 +112,10 @@ fn check_options(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     Ok(())
 }
 
-/// Replies of scripts, of any shape.
+/// Checks replies of scripts, of any shape.
 ///
 /// # Panics
-/// If a reply that makes no sense is taken for a certain failure: the script may have run.
+/// If a nonsensical reply is taken for a certain failure, although the script may have run.
 pub fn replies(data: &[u8]) {
     check_replies(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
 }

@@ -1,4 +1,4 @@
-//! Events to the state machine, in any order that a driver could produce, and what must hold whatever they are.
+//! Events to the state machine, in any order that a driver could produce, and its invariants.
 
 use crate::{answer::Answer, duration::millis_below};
 use arbitrary::{Result, Unstructured};
@@ -16,11 +16,11 @@ use std::{
     time::Duration,
 };
 
-/// More events than that tell nothing new.
+/// The maximum number of events; more reveal nothing new.
 const EVENTS: usize = 400;
 const WAITERS: usize = 8;
 
-/// Events to the state machine.
+/// Checks the state machine with arbitrary events.
 ///
 /// # Panics
 /// If an invariant breaks.
@@ -30,7 +30,7 @@ pub fn events(data: &[u8]) {
     world.end();
 }
 
-/// Lease ids that are never twice, and a server clock that goes with ours.
+/// Lease ids that never repeat, and a server clock that runs with ours.
 struct Dice {
     drawn: u64,
     now: Moment,
@@ -55,14 +55,14 @@ struct World {
     dice: Dice,
     token: u64,
     next: u64,
-    /// IO that was asked for; each is answered exactly once.
+    /// Requested IO. Each request is answered exactly once.
     asked: Vec<Command>,
     waiting: BTreeSet<WaiterId>,
-    /// Guards by hold.
+    /// The number of guards of each hold.
     guards: BTreeMap<HoldId, u32>,
     ended: BTreeSet<HoldId>,
     tickets: BTreeSet<Ticket>,
-    /// A guard is dropped, and nothing was said of it yet.
+    /// `true` while a guard is being dropped and the machine has not reported it yet.
     dropping: bool,
 }
 
@@ -146,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// Answers a question, in any way.
+    /// Answers a request in an arbitrary way.
     fn answer(&mut self, command: Command, answer: &Answer) {
         let now = self.dice.server_now();
         let event = match command {
@@ -191,7 +191,7 @@ impl World {
         self.feed(event);
     }
 
-    /// A guard is released by hand or dropped, at any time.
+    /// Releases or drops a guard at an arbitrary time.
     fn put_down(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let Some(hold) = one_of(self.guards.keys(), u)? else { return Ok(()) };
         let left = self.guards.get_mut(&hold).expect("it was chosen from these");
@@ -214,7 +214,7 @@ impl World {
         self.feed(Event::Tick);
     }
 
-    /// To when it wants to be woken, or a little on.
+    /// Advances to the next wake-up of the machine, or a little.
     fn tick(&mut self) {
         let at = self.machine.wake_at().unwrap_or(self.dice.now + Duration::from_millis(1));
         self.dice.now = self.dice.now.max(at);
@@ -223,7 +223,7 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         self.handle(event);
-        // What ends at this very moment may take another look, not more: the driver would spin.
+        // What ends at this very moment may cause one more turn, but not two: the driver would spin.
         for _ in 0..2 {
             if self.machine.wake_at().is_some_and(|at| at <= self.dice.now) {
                 self.handle(Event::Tick);
@@ -279,7 +279,7 @@ impl World {
             }
             Command::Ended { hold, how } => {
                 assert!(self.ended.insert(hold), "a hold ends once");
-                // Lost is also a hold whose last guard waits for an answer.
+                // A hold whose last guard waits for an answer may also be lost.
                 assert!(
                     how != HoldEnd::Released || !self.guards.contains_key(&hold),
                     "released by its last guard"
@@ -295,7 +295,7 @@ impl World {
         }
     }
 
-    /// Closes, answers everything well, lets time pass: nothing may be left.
+    /// Shuts down, answers everything successfully and lets time pass. Nothing may be left.
     fn end(mut self) {
         self.feed(Event::Shutdown);
         assert!(self.waiting.is_empty(), "a close ends every wait");

@@ -1,4 +1,4 @@
-//! Replies of any shape, with a leaning to those that look like a script's.
+//! Replies of any shape, biased towards those that resemble a script's.
 
 use arbitrary::{Result, Unstructured};
 use lock_redis::client::Reply;
@@ -22,7 +22,7 @@ const WORDS: [&str; 14] = [
     "renewed",
 ];
 
-/// A reply of at most this depth.
+/// Returns a reply of at most this depth.
 pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
     Ok(match u.int_in_range(0..=if depth == 0 { 5 } else { 8 })? {
         0 => Reply::Nil,
@@ -33,7 +33,7 @@ pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
             let many = usize::from(u.arbitrary::<u8>()?).min(u.len());
             Reply::Bytes(u.bytes(many)?.to_vec().into())
         }
-        // As a batch answers: the time, and lines.
+        // Like the reply of a batch: the time, and lines.
         5 => {
             let lines = (0..u.int_in_range(1..=8)?).map(|_| {
                 Ok(match u.arbitrary()? {
@@ -45,7 +45,7 @@ pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
             Reply::Bytes(format!("{TIME}\n{}", lines.join("\n")).into())
         }
         6 => Reply::List(several(u, depth)?),
-        // As a script answers: the time, a word, and the rest.
+        // Like the reply of a script: the time, a word, and the rest.
         _ => {
             let time = Reply::Bytes(TIME.into());
             let word = Reply::Bytes((*u.choose(&WORDS)?).into());

@@ -1,12 +1,12 @@
-//! What may happen next.
+//! The steps that may happen next.
 //!
-//! The world of this model is hostile within its budget, and otherwise instant: what is not delayed arrives before time
-//! goes on, in any order. It is kinder than the worst that can be imagined in these ways:
+//! Within its budget of faults the world of this model is hostile; otherwise it is instant: messages that are not
+//! delayed arrive before time advances, in any order. It is kinder than the worst case in these ways:
 //!
-//! - A plain acquire or a re-entry that is carried out twice gets no answer, as the contract of a backend says (*no
-//!   silent resends*), and neither does a release that lowers the depth; [`Config::resends_answered`] lifts that.
-//! - A subscription, or its end, is not carried out after it timed out: it died with its connection.
-//! - Losing data takes longer than a millisecond, by which the counter of tokens may run ahead of the clock.
+//! - A plain acquire or a re-entry that is executed twice gets no answer, as the contract of a backend requires (*no
+//!   silent resends*), and neither does a release that lowers the depth. [`Config::resends_answered`] lifts that.
+//! - A subscription, or its end, is not executed after it timed out, because it died with its connection.
+//! - Losing data takes longer than a millisecond, the time by which the token counter may run ahead of the clock.
 //! - The server's clock does not step, as is assumed everywhere.
 //!
 //! [`Config::resends_answered`]: crate::Config::resends_answered
@@ -16,42 +16,42 @@ use crate::message::Message;
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Act {
-    /// The application of this process begins the next acquire of its script.
+    /// The application of this process starts the next acquire of its script.
     Enter(usize),
-    /// The waiter of this process at this place of its script goes away.
+    /// The waiter of this process at this position in its script is dropped.
     Leave(usize, usize),
-    /// A guard of the hold of this process at this place is dropped, or released by hand.
+    /// A guard of this process's hold at this position is dropped or explicitly released.
     Drop(usize, usize),
-    /// The store carries out a request.
+    /// The store executes a request.
     Execute(Message),
-    /// A process hears of a reply or a wake-up.
+    /// A process receives a reply or a wake-up.
     Deliver(Message),
-    /// A call of this process is given up.
+    /// A call of this process times out.
     TimeOut(usize),
     /// The timer of this process fires.
     Tick(usize),
-    /// Time goes on to the next moment at which something can happen.
+    /// Time advances to the next moment at which something can happen.
     Advance,
     /// A message is lost.
     Lose(Message),
-    /// A message will need longer than the others.
+    /// A message takes longer than the others.
     Delay(Message),
-    /// A request will be carried out twice.
+    /// A request is executed twice.
     Duplicate(Message),
     /// The wall clock of this process jumps.
     Suspect(usize),
     /// This process shuts down.
     Close(usize),
-    /// The process stands still; its clock does not.
+    /// The process is suspended. Its clock continues.
     Pause(usize),
-    /// It goes on.
+    /// It is resumed.
     Resume(usize),
     /// The server writes a dump.
     Save,
-    /// The server starts again without data.
+    /// The server restarts without data.
     Restart,
-    /// The server starts again from its dump.
+    /// The server restarts from its dump.
     Restore,
-    /// The server forgets the lease.
+    /// The server loses the lease.
     Evict,
 }

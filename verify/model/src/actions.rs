@@ -1,4 +1,4 @@
-//! Which steps are possible in a state.
+//! The steps that are possible in a state.
 
 use crate::{
     act::Act,

@@ -1,21 +1,21 @@
-//! What an application believes of a hold, from what its guards say.
+//! The knowledge of an application about a hold, as reported by its guards.
 
 use lock_core::{clock::Moment, model::HoldId};
 
-/// A hold, as its guards know it.
+/// A hold as its guards know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Belief {
     pub(crate) id: HoldId,
-    /// Valid until then by the clock of the process.
+    /// The end of its validity, by the clock of the process.
     pub(crate) deadline: Moment,
     pub(crate) guards: u32,
-    /// Whether guards are released by hand.
+    /// `true` if guards are released explicitly.
     pub(crate) by_hand: bool,
-    /// Somebody saw the deadline pass, before the machine said anything.
+    /// `true` once the deadline has visibly passed before the machine reported the end.
     pub(crate) seen_over: bool,
-    /// The machine said that it is over.
+    /// `true` once the machine has reported the end.
     pub(crate) ended: bool,
-    /// How often the store had lost data when it granted this.
+    /// The number of times that the store had lost data when it granted the hold.
     pub(crate) epoch: u8,
 }
 

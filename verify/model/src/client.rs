@@ -1,4 +1,4 @@
-//! A process: its machine, the calls that its driver waits for, and what its application believes.
+//! A process: its machine, the pending calls of its driver, and the beliefs of its application.
 
 use crate::{belief::Belief, message::Ask};
 use lock_core::{
@@ -9,7 +9,7 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// A set of small numbers, such as those of leases.
+/// A set of small numbers, for example of leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Leases(u64);
 
@@ -23,7 +23,7 @@ impl Leases {
     }
 }
 
-/// A request that was sent and is not answered.
+/// A request that was sent but not answered yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Call {
     pub(crate) due: Moment,
@@ -31,61 +31,61 @@ pub(crate) struct Call {
     pub(crate) ask: Ask,
 }
 
-/// A release by hand that waits for an answer.
+/// An explicit release that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Open {
     pub(crate) ticket: u64,
-    /// Its process believed in the hold when it released.
+    /// `true` if its process believed in the hold when it released.
     pub(crate) was_valid: bool,
-    /// Another had the lock by then.
+    /// `true` if another process had the lock by then.
     pub(crate) taken: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) machine: Machine,
-    /// How many lease ids were drawn.
+    /// The number of lease ids drawn.
     pub(crate) drawn: u64,
     pub(crate) calls: Vec<Call>,
-    /// How much of its script was played.
+    /// The number of script entries started.
     pub(crate) entered: usize,
-    /// Those who wait: the place of each in the script, and until when.
+    /// The waiters: the position of each in the script, and its deadline.
     pub(crate) waiting: Vec<(usize, Moment)>,
-    /// Those who went away: the machine may say to them what nobody hears.
+    /// The dropped waiters. Notifications to them reach nobody.
     pub(crate) left: Vec<usize>,
     pub(crate) beliefs: Vec<Belief>,
     pub(crate) tickets: Vec<Open>,
     pub(crate) tickets_drawn: u64,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
-    /// By how many microseconds it is wrong about the server's clock.
+    /// The error of its estimate of the server's clock, in µs.
     pub(crate) wrong_by: i64,
-    /// The subscription was acknowledged and not ended.
+    /// `true` if the subscription was acknowledged and has not ended.
     pub(crate) watching: bool,
-    /// Leases that were given up.
+    /// Leases that were abandoned.
     pub(crate) retired: Leases,
     /// Leases that became a hold.
     pub(crate) granted: Leases,
     /// Leases that the store did not find.
     pub(crate) gone: Leases,
-    /// The last token that the store set aside for the lease that it granted last.
+    /// The last token that the store reserved for the latest granted lease.
     pub(crate) range: Option<(LeaseNumber, FencingToken)>,
-    /// The hand-offs of the lease that is held, if its terms allow any.
+    /// The hand-offs of the current lease, if its options allow any.
     pub(crate) chain: Option<Chain>,
 }
 
-/// A lease that is passed on within its process, as its checker knows it.
+/// A lease that is handed off within its process, as the checker tracks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Chain {
     pub(crate) lease: LeaseNumber,
-    /// How often the store had lost data when it granted the lease.
+    /// The number of times that the store had lost data when it granted the lease.
     pub(crate) epoch: u8,
     pub(crate) last: FencingToken,
     pub(crate) granted_at: Moment,
     pub(crate) passes: u32,
-    /// The terms that its present holder asked for.
+    /// The options of its current holder.
     pub(crate) terms: TermValues,
-    /// The wall clock jumped, and no renewal has confirmed the lease since.
+    /// `true` if the wall clock jumped and no renewal has confirmed the lease since.
     pub(crate) doubted: bool,
 }
 
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// `false` if it did not wait.
+    /// Removes a waiter. Returns `false` if it was not waiting.
     pub(crate) fn waits_no_longer(&mut self, place: usize) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|(waiting, _)| *waiting != place);
@@ -143,7 +143,7 @@ impl Client {
         self.calls.iter().any(|call| call.ask == ask && call.sent == sent)
     }
 
-    /// Ends one such call: a suspicion can send a second renewal beside the first, at the same moment.
+    /// Ends one such call. A suspicion can send a second renewal beside the first, at the same moment.
     pub(crate) fn answered(&mut self, ask: Ask, sent: Moment) {
         if let Some(at) = self.calls.iter().position(|call| call.ask == ask && call.sent == sent) {
             self.calls.remove(at);
@@ -159,7 +159,7 @@ impl Client {
         self.calls.insert(at, call);
     }
 
-    /// The machine wants to be called.
+    /// Returns whether the machine wants to be called.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         self.machine.wake_at().is_some_and(|at| at <= now)
     }
@@ -168,7 +168,7 @@ impl Client {
         self.calls.first().copied().filter(|call| call.due <= now)
     }
 
-    /// Nothing is held, wanted or under way.
+    /// Returns whether nothing is held, wanted or under way.
     pub(crate) fn is_drained(&self) -> bool {
         self.machine.is_drained()
             && self.calls.is_empty()
@@ -177,5 +177,5 @@ impl Client {
     }
 }
 
-/// The longest time between two tries of a waiter.
+/// The maximum time between two attempts of a waiter.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);

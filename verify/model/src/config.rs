@@ -1,4 +1,4 @@
-//! What is searched: who wants the lock how often, how many faults there are, how far time goes.
+//! The search space: the acquires of each process, the number of faults, and the time horizon.
 
 use crate::laws::Law;
 use lock_core::{
@@ -8,28 +8,28 @@ use lock_core::{
 use lock_testkit::planted::PlantedBug;
 use std::time::Duration;
 
-/// The faults that are left.
+/// The remaining faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Requests and replies that never arrive.
     pub lose: u8,
-    /// Messages that need longer than everybody else; perhaps longer than anybody waits.
+    /// Messages that take longer than all others, possibly longer than any wait.
     pub delay: u8,
-    /// Requests that are carried out twice.
+    /// Requests that are executed twice.
     pub duplicate: u8,
     /// Wake-ups that never arrive.
     pub lose_wake: u8,
     /// Restarts of the server without data.
     pub restart: u8,
-    /// Returns of the server to a state that it saved.
+    /// Restarts of the server with a state that it saved.
     pub restore: u8,
-    /// Leases that the server forgets.
+    /// Leases that the server loses.
     pub evict: u8,
-    /// Processes that stop for a while.
+    /// Processes that are suspended for a while.
     pub pause: u8,
-    /// Waiters that go away.
+    /// Waiters that are dropped.
     pub cancel: u8,
-    /// Wall clocks that jump, after which a process trusts its hold only when the store has confirmed it.
+    /// Wall clocks that jump. The process then trusts its hold only once the store has confirmed it.
     pub suspect: u8,
     /// Processes that shut down.
     pub close: u8,
@@ -51,7 +51,7 @@ impl Budget {
         close: 0,
     };
 
-    /// Both.
+    /// Returns the sum of both budgets.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         Self {
@@ -70,80 +70,80 @@ impl Budget {
     }
 }
 
-/// How long somebody waits.
+/// The limit of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wait {
-    /// Until it is granted.
+    /// Waits until the lock is granted.
     Forever,
-    /// One try.
+    /// Tries once.
     Once,
-    /// So long.
+    /// Waits for at most this long.
     For(Duration),
 }
 
 /// One acquire of an application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Want {
-    /// Who wants it, within the process; the same owner re-enters.
+    /// The owner within the process. The same owner re-enters.
     pub owner: u64,
-    /// Under which terms.
+    /// The options of the lease.
     pub terms: TermValues,
-    /// How long it waits.
+    /// The limit of its wait.
     pub wait: Wait,
-    /// Whether its guard is released by hand, rather than dropped.
+    /// `true` if its guard is released explicitly instead of dropped.
     pub by_hand: bool,
 }
 
 impl Want {
-    /// The owner wants a lease of the usual length.
+    /// Creates an acquire by this owner with a lease of the usual length.
     #[must_use]
     pub const fn of(owner: u64) -> Self {
         Self { owner, terms: LONG, wait: Wait::Forever, by_hand: false }
     }
 
-    /// With a short lease.
+    /// Creates an acquire with a short lease.
     #[must_use]
     pub const fn short(owner: u64) -> Self {
         Self { terms: SHORT, ..Self::of(owner) }
     }
 
-    /// A short lease that nobody renews.
+    /// Creates an acquire with a short lease without a watchdog.
     #[must_use]
     pub const fn fixed(owner: u64) -> Self {
         Self { terms: FIXED, ..Self::of(owner) }
     }
 
-    /// The lease may be passed on to it, or by it, so often and for a second.
+    /// Allows this many hand-offs of the lease, within a second.
     #[must_use]
     pub const fn passing(self, passes: u32) -> Self {
         let hand_off = HandOffBudget { passes, within: HAND_OFF };
         Self { terms: TermValues { hand_off, ..self.terms }, ..self }
     }
 
-    /// Its guard is released by hand.
+    /// Makes its guard be released explicitly.
     #[must_use]
     pub const fn by_hand(self) -> Self {
         Self { by_hand: true, ..self }
     }
 
-    /// It waits so long.
+    /// Limits its wait.
     #[must_use]
     pub const fn wait(self, wait: Wait) -> Self {
         Self { wait, ..self }
     }
 }
 
-/// 10 s, renewed every 3 s, a request takes at most 1 s.
+/// 10 s, renewed every 3 s. A request takes at most 1 s.
 pub(crate) const LONG: TermValues = terms(10_000, 3_000);
 /// 4 s, renewed every 1.2 s.
 const SHORT: TermValues = terms(4_000, 1_200);
 /// 4 s, not renewed.
 const FIXED: TermValues = TermValues { keep: Keep::Fixed, ..SHORT };
 
-/// How long after the store's grant a lease may be passed on.
+/// The time after the store's grant in which a lease may be handed off.
 const HAND_OFF: Duration = Duration::from_secs(1);
 
-/// How long a request to the store may take.
+/// The operation timeout.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 const fn terms(lease: u64, every: u64) -> TermValues {
@@ -153,7 +153,7 @@ const fn terms(lease: u64, every: u64) -> TermValues {
         keep: Keep::Renewed { every: Duration::from_millis(every) },
         operation_timeout: TIMEOUT,
         margin: Duration::from_millis(200),
-        // Nobody is to be refused for an outage: who waits for ever here is granted, or goes away.
+        // No waiter is refused because of an outage: an unlimited wait here is granted or dropped.
         outage_budget: Duration::from_secs(100_000),
         max_hold: None,
         token_floor: None,
@@ -162,35 +162,35 @@ const fn terms(lease: u64, every: u64) -> TermValues {
     }
 }
 
-/// What is searched.
+/// A search.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Per process, what its application wants, in this order, each at any time.
+    /// The acquires of each process's application, in this order, each at any time.
     pub scripts: Vec<Vec<Want>>,
     /// The faults.
     pub budget: Budget,
-    /// Faults and applications have no time after this; the world then only runs to its end.
+    /// The end of faults and application steps. Afterwards the world only runs to its end.
     pub horizon: Duration,
-    /// By how much, in millionths, the clock of the first process is slow.
+    /// The slowness of the first process's clock, in millionths.
     pub slow_clock: u64,
-    /// By how much the first process is wrong about the server's clock, until the first answer.
+    /// The error of the first process's estimate of the server's clock until the first answer, in µs.
     pub wrong_estimate: i64,
-    /// Whether a plain acquire may be carried out again after its answer was given, which the contract of a backend
+    /// `true` if a plain acquire may be executed again after it was answered, which the contract of a backend
     /// forbids.
     pub resends_answered: bool,
-    /// Whether the name was used before: only then a grant at the beginning can set tokens aside.
+    /// `true` if the name was used before. Only then can a grant at the beginning reserve tokens.
     pub used_before: bool,
-    /// Whether the machine is held to more than is promised: nobody sleeps much longer than the lease that he waits for,
-    /// also if it ends without a release.
+    /// `true` if the machine has to do more than promised: no waiter sleeps much longer than the lease that it waits
+    /// for, even if that lease ends without a release.
     pub punctual: bool,
-    /// The only promise that counts, to see that it can be broken at all.
+    /// The only promise to check, to see that it can be broken at all.
     pub only: Option<Law>,
     /// The planted bug.
     pub bug: Option<PlantedBug>,
 }
 
 impl Config {
-    /// Without faults.
+    /// Creates a search without faults.
     #[must_use]
     pub fn new(scripts: &[&[Want]], horizon: Duration) -> Self {
         Self {
@@ -207,13 +207,13 @@ impl Config {
         }
     }
 
-    /// With these faults.
+    /// Allows these faults.
     #[must_use]
     pub fn faults(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }
 
-    /// With this bug.
+    /// Plants this bug.
     #[must_use]
     pub fn with(self, bug: PlantedBug) -> Self {
         Self { bug: Some(bug), ..self }

@@ -1,8 +1,8 @@
 //! The end of the faults: everything runs until nobody wants anything, and nothing may be left.
 //!
-//! First the world calms down while everybody keeps what he holds: the stored depth must be that of the guards. Then
-//! every guard is dropped as soon as it is there, and everybody who waits must be granted within a bound; then the store
-//! must be empty. Only then the messages arrive that were still slow, and it must be empty again.
+//! First the world calms down while all holds are kept: the stored depth must match the guards. Then every guard is
+//! dropped as soon as it exists, every waiter must be granted within a bound, and the store must become empty. Only
+//! then do the slow messages arrive, and the store must become empty again.
 
 use crate::{
     act::Act,
@@ -15,21 +15,21 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Within this, the world is calm: what was lost has timed out and was repeated.
+/// The time in which the world calms down: lost messages have timed out and were repeated.
 const CALM: Duration = Duration::from_secs(3);
-/// Within this, everybody is granted: who heard of no release asks again, with a little jitter.
+/// The time in which every waiter is granted: a waiter that missed a release asks again, with a little jitter.
 const BOUND: Duration = MAX_WAIT.saturating_add(Duration::from_millis(500));
-/// Within this, if old data came back: the lease of somebody who is gone, and the requests before and after.
+/// The same if old data was restored: the lease of a process that is gone, and the requests before and after it.
 const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
-/// More steps than any end needs.
+/// More steps than any run to the end needs.
 const STEPS: u32 = 3_000;
 
-/// How it ended.
+/// The result of a run to the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drained {
-    /// What was broken.
+    /// The promises that were broken.
     pub broken: Broken,
-    /// How long the last of those who waited did so, from the moment on when guards were dropped.
+    /// The longest wait, counted from the moment since which guards are dropped.
     pub waited: Duration,
     /// The steps, with the time of each.
     pub acts: Vec<(Duration, Act)>,
@@ -73,7 +73,7 @@ pub fn drain(config: &Config, world: &World, keep_acts: bool) -> Drained {
 }
 
 impl Run<'_> {
-    /// Gives back the requests that are still slow; slow replies and wake-ups are lost.
+    /// Returns the requests that are still slow. Slow replies and wake-ups are lost.
     fn faults_stop(&mut self) -> Vec<Message> {
         let (slow, prompt): (Vec<_>, _) = self.world.net.drain(..).partition(|message| message.slow);
         self.world.net = prompt;
@@ -95,19 +95,19 @@ impl Run<'_> {
         self.world.broken.unless(self.steps < STEPS, Law::NoPanic);
     }
 
-    /// Nobody wants anything, nothing is under way, or it went wrong.
+    /// Returns whether nobody wants anything and nothing is under way, or a promise was broken.
     fn is_over(&self) -> bool {
         !self.world.broken.is_none()
             || self.world.clients.iter().all(|client| client.is_drained()) && self.world.net.is_empty()
     }
 
-    /// There is something to do before that time.
+    /// Returns whether something remains to be done before that time.
     fn is_before(&self, time: Duration) -> bool {
         let next = || self.world.next_moment(self.config).map(Duration::from_micros);
         !self.world.is_settled(self.config) || next().is_some_and(|next| next <= time)
     }
 
-    /// One step; `false` if there is none.
+    /// Takes one step. Returns `false` if there is none.
     fn moves(&mut self, drops: bool) -> bool {
         if !self.world.broken.is_none() {
             return false;
@@ -155,7 +155,8 @@ impl Run<'_> {
         self.world.count(self.config);
     }
 
-    /// An old state that came back may hold a lease of somebody who is long gone; it ends by itself.
+    /// Checks that the store is empty. A restored state may hold a lease of a process that is gone, which ends by
+    /// itself.
     fn nothing_is_left(&mut self) {
         let left = self.world.store.held(self.world.now).is_some() && !self.world.store.haunted;
         self.world.broken.unless(!left || !self.world.broken.is_none(), Law::NoOrphan);

@@ -1,4 +1,4 @@
-//! A process's driver: takes an event to the machine and does what it commands, as `lock-core`'s driver does.
+//! The driver of a process: passes events to the machine and executes its commands, like `lock-core`'s driver.
 
 use crate::{
     client::{Call, Open},
@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// Lease ids are counted, and all jitter is a few microseconds, so that a path has one future.
+/// Lease ids are counted, and jitter is a few microseconds, so that each path is deterministic.
 struct Draws {
     next: u64,
     server: ServerTime,
@@ -43,7 +43,7 @@ impl Env for Draws {
 }
 
 impl World {
-    /// `epoch` is that of the reply that brought the event.
+    /// Passes an event to the machine. `epoch` is that of the reply that caused the event.
     pub(crate) fn feed(&mut self, config: &Config, process: usize, event: Event, epoch: u8) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -142,8 +142,8 @@ impl World {
                 let at = client.tickets.iter().position(|open| open.ticket == ticket.0);
                 let open = at.map(|at| client.tickets.remove(at));
                 self.broken.unless(open.is_some(), Law::NoPanic);
-                // Who released what was lost is not told that it was protected. (An old state of the store may bring a
-                // lease back in time for its release.)
+                // A release of a lost hold must not report that it was protected. (A restored state of the store may
+                // bring a lease back in time for its release.)
                 let claims = answer.is_ok_and(|outcome| outcome.was_held());
                 let freed = matches!(answer, Ok(ReleaseOutcome::Released));
                 let haunted = self.store.haunted;
@@ -161,7 +161,7 @@ impl World {
     }
 }
 
-/// Waiters are numbered by their place in the script, from 1.
+/// Returns the position of a waiter in the script. Waiters are numbered by position, starting at 1.
 pub(crate) fn place_of(waiter: u64) -> usize {
     usize::try_from(waiter).unwrap_or(usize::MAX).saturating_sub(1)
 }

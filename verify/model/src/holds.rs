@@ -1,4 +1,4 @@
-//! Grants, extensions and ends of holds: each must agree with what the application knows.
+//! Grants, extensions and ends of holds, each of which must agree with the knowledge of the application.
 
 use crate::{belief::Belief, client::Chain, config::Config, laws::Law, world::World};
 use lock_core::{
@@ -16,7 +16,8 @@ impl World {
             if let Err(at) = self.tokens.binary_search(&id.token) {
                 self.tokens.insert(at, id.token);
             }
-            // The application goes to the resource with it. It may be refused only if the store has lost it meanwhile.
+            // The application presents the token to the resource. It may be refused only if the store has lost it
+            // meanwhile.
             self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
             self.fence = self.fence.max(id.token);
         }
@@ -41,7 +42,7 @@ impl World {
         self.broken.unless(waited && kept, Law::OneHold);
     }
 
-    /// Follows the lease from holder to holder, and returns how often the store had lost data when it granted it.
+    /// Follows the lease from holder to holder. Returns how often the store had lost data when it granted the lease.
     fn chained(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) -> u8 {
         let now = self.local(config, process);
         let terms = config.scripts[process][place].terms;
@@ -81,7 +82,8 @@ impl World {
         }
     }
 
-    /// Who saw the deadline pass is not told otherwise any more: the machine hears that instead.
+    /// Records an extension. An application that has seen the deadline pass is not told otherwise: the machine is
+    /// informed.
     pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
         let client = self.client(process);
         client.trust();
@@ -94,7 +96,7 @@ impl World {
                 belief.deadline = belief.deadline.max(deadline);
                 !falls
             }
-            // Of a hold that is over, nothing is said any more.
+            // Nothing is reported about a hold that has ended.
             None => false,
         };
         self.broken.unless(told, Law::NoResurrection);

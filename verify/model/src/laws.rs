@@ -1,42 +1,42 @@
-//! The promises, by the numbers that the design gave them.
+//! The promises, numbered as in the design.
 
-/// A promise that every state is held to.
+/// A promise that is checked in every state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Law {
-    /// I1: no two valid holds; after a loss of data, at most one before and one after it.
+    /// I1: there are never two valid holds; after a loss of data, at most one from before and one from after it.
     Exclusion,
-    /// I2: while the store keeps its data, a hold that is believed in is stored for longer; expiries never fall.
+    /// I2: while the store keeps its data, a hold that is believed in is stored for longer; expiries never decrease.
     Deadline,
     /// I3: one hold per token, and a re-entry keeps it.
     OneHold,
-    /// I4: a grant that was returned before another was given by the store has the smaller token.
+    /// I4: a grant that was returned before the store gave another one has the smaller token.
     TokenOrder,
     /// I5: a fresh hold is never refused by a resource that remembers the highest token.
     Fence,
-    /// I6: renew, re-entry and release touch only the lease that they name.
+    /// I6: renewals, re-entries and releases touch only the lease that they name.
     OwnOnly,
-    /// I7: what is over stays over: no hold, no lease that was given up, no key by a renewal.
+    /// I7: ended things stay ended: no hold, no abandoned lease and no key is revived by a renewal.
     NoResurrection,
     /// I8: nothing is left in the store when nobody holds or wants anything.
     NoOrphan,
-    /// I9: a loss is told in time, once, and only if it is one.
+    /// I9: a loss is reported in time, once, and only if it happened.
     LostToldOnce,
-    /// I10: the stored depth is that of the guards when nothing is under way, and never zero.
+    /// I10: the stored depth matches the guards when nothing is under way, and is never zero.
     Depth,
-    /// I11: nobody sleeps through a free lock.
+    /// I11: no waiter sleeps while the lock is free.
     NoDeadWait,
-    /// I12: when the faults stop, everybody who waits is granted within a bound.
+    /// I12: once the faults have stopped, every waiter is granted within a bound.
     BoundedWait,
-    /// I13: a lease is passed on within a process only as far as the store's range and the budget go, under equal terms, and
-    /// not while its process doubts it.
+    /// I13: a lease is handed off within a process only within the store's range and the budget, between equal
+    /// options, and not while its process doubts it.
     HandOff,
-    /// I14: no panic, no endless turning, bounded queues, one acquire in flight, each release answered once.
+    /// I14: no panic, no endless loop, bounded queues, one acquire in flight, each release answered once.
     NoPanic,
 }
 
 impl Law {
-    /// All of them.
+    /// Every variant.
     pub const ALL: [Self; 14] = [
         Self::Exclusion,
         Self::Deadline,
@@ -54,7 +54,7 @@ impl Law {
         Self::NoPanic,
     ];
 
-    /// Its number and its words.
+    /// Returns its number and its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,12 +76,12 @@ impl Law {
     }
 }
 
-/// Which promises were broken on the way to a state.
+/// The promises that were broken on the way to a state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Broken(u16);
 
 impl Broken {
-    /// From here on, and for good.
+    /// Adds a promise. It is never removed again by later steps.
     pub fn add(&mut self, law: Law) {
         self.0 |= 1 << law as u8;
     }
@@ -93,29 +93,29 @@ impl Broken {
         }
     }
 
-    /// Adds those of another.
+    /// Adds the promises of another set.
     pub fn join(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
-    /// Forgets all others.
+    /// Removes all other promises.
     pub fn keep_only(&mut self, law: Law) {
         self.0 &= 1 << law as u8;
     }
 
-    /// Whether this one was broken.
+    /// Returns whether this promise was broken.
     #[must_use]
     pub fn has(self, law: Law) -> bool {
         self.0 & (1 << law as u8) != 0
     }
 
-    /// Whether none was.
+    /// Returns whether no promise was broken.
     #[must_use]
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The first of them.
+    /// Returns the first broken promise.
     #[must_use]
     pub fn first(self) -> Option<Law> {
         Law::ALL.into_iter().find(|law| self.has(*law))

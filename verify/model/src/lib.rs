@@ -1,5 +1,5 @@
-//! Searches every order of events that a small budget of faults allows, over the real state machine and the real
-//! store rules of `lock-core`, for a broken promise.
+//! Searches every order of events that a small budget of faults allows for a broken promise, over the real state
+//! machine and the real store rules of `lock-core`.
 //!
 //! ```text
 //!   scripts of applications ─▶ machine (real) ─▶ requests ─▶ ┌ in flight ┐ ─▶ store rules (real)
@@ -7,13 +7,11 @@
 //!            └ checked            └ ticks of one clock       └───────────┘
 //! ```
 //!
-//! A state is a [`World`]; what may happen next is an [`Act`]; a promise is a [`Law`]. At every state in which nothing
-//! is under way, the faults are imagined to stop, and the world is run to its end: see [`drain`]. A checker is trusted
-//! only when it catches what is known to be wrong, so a test finds each of its
-//! [planted bugs](lock_testkit::planted).
+//! A state is a [`World`], a possible step an [`Act`], and a promise a [`Law`]. At every state in which nothing is
+//! under way, the faults are assumed to stop, and the world is run to its end: see [`drain`]. A checker is trusted
+//! only if it catches known bugs, so a test finds each of its [planted bugs](lock_testkit::planted).
 //!
-//! What the environment of this model is allowed to do, and where it is kinder than the worst that can be imagined, is
-//! said at [`Act`].
+//! [`Act`] describes the power of the environment in this model, and in which ways it is kinder than the worst case.
 
 mod act;
 mod actions;

@@ -1,4 +1,4 @@
-//! What must hold in every state, by looking at it.
+//! The promises that are checked by inspecting a state.
 
 use crate::{
     client::MAX_WAIT,
@@ -11,11 +11,11 @@ use crate::{
 use lock_core::clock::Moment;
 use std::time::Duration;
 
-/// Who heard that the lock is free tries again within this: a back-off after a failure is shorter.
+/// The time in which a waiter that knows the lock is free tries again. A back-off after a failure is shorter.
 const SOON: Duration = Duration::from_secs(1);
 
 impl World {
-    /// Adds what this state breaks.
+    /// Adds the promises that this state breaks.
     pub(crate) fn look(&mut self, config: &Config) {
         let mut broken = Broken::default();
         self.look_at_holds(config, &mut broken);
@@ -34,7 +34,7 @@ impl World {
             for belief in client.beliefs.iter().filter(|belief| belief.is_valid(now)) {
                 valid.push(belief.epoch);
                 if belief.epoch == self.store.epoch {
-                    // Its own clock reaches the deadline before the store lets go.
+                    // Its own clock reaches the deadline before the lease ends in the store.
                     let until = Self::true_time(config, process, belief.deadline);
                     let kept = stored.is_some_and(|(lease, _, left)| {
                         lease == id_of(process, belief.id.lease)
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Nothing more happens at this moment.
+    /// Checks that nothing is overdue in a state in which nothing more happens at this moment.
     fn look_at_what_is_overdue(&self, config: &Config, broken: &mut Broken) {
         let kept = self.store.epoch == 0;
         let announced = self.store.announced || config.punctual && kept;
@@ -70,7 +70,7 @@ impl World {
             let now = self.local(config, process);
             let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
             broken.unless(!untold, Law::LostToldOnce);
-            // Who waits for a time is answered then.
+            // A waiter with a deadline must have been answered by then.
             broken.unless(client.waiting.iter().all(|(_, until)| now < *until), Law::BoundedWait);
             if client.waiting.is_empty() || !client.calls.is_empty() {
                 continue;

@@ -1,4 +1,4 @@
-//! What the end of a state breaks, computed once and kept beside the state.
+//! The promises that the end of a state breaks, computed once and cached in the state.
 
 use crate::laws::Broken;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// What a state breaks in the end, once that is known. It is no part of the state: all memos are equal.
+/// The promises that a state breaks in the end, once known. It does not belong to the state, so all memos are equal.
 #[derive(Debug, Default)]
 pub(crate) struct Memo(OnceLock<Broken>);
 

@@ -1,4 +1,4 @@
-//! What is in flight between processes and the store.
+//! The messages in flight between processes and the store.
 
 use lock_core::{
     FencingToken,
@@ -22,12 +22,12 @@ pub enum Ask {
     Release { lease: LeaseNumber, depth_left: u32 },
     /// A subscription.
     Watch,
-    /// Its end.
+    /// The end of the subscription.
     Unwatch,
 }
 
 impl Ask {
-    /// The lease that it is about.
+    /// Returns the lease that it concerns.
     #[must_use]
     pub fn lease(self) -> Option<LeaseNumber> {
         match self {
@@ -39,19 +39,19 @@ impl Ask {
         }
     }
 
-    /// Whether it sets the depth of a hold: of these, at most one may be in flight for each lease.
+    /// Returns whether it sets the depth of a hold. At most one such request may be in flight for each lease.
     #[must_use]
     pub fn changes_depth(self) -> bool {
         matches!(self, Self::Keep { .. } | Self::Release { depth_left: 1.., .. })
     }
 
-    /// Whether it is an acquire or a re-entry.
+    /// Returns whether it is an acquire or a re-entry.
     #[must_use]
     pub fn is_acquire(self) -> bool {
         matches!(self, Self::Take { .. } | Self::Keep { .. })
     }
 
-    /// The event of an answer that never came.
+    /// Returns the event of an answer that never came.
     #[must_use]
     pub fn unknown(self, sent: Moment) -> Event {
         match self {
@@ -67,7 +67,7 @@ impl Ask {
         }
     }
 
-    /// The event of this answer, given at `now` by the server's clock.
+    /// Returns the event of this answer, given at `now` by the server's clock.
     #[must_use]
     pub fn answered(self, sent: Moment, now: ServerTime, answer: Answer) -> Event {
         match (self, answer) {
@@ -104,7 +104,7 @@ impl Ask {
     }
 }
 
-/// What the store answered.
+/// The answer of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Answer {
@@ -125,44 +125,44 @@ pub enum Answer {
         listeners: u32,
     },
     Kept,
-    /// To a subscription.
+    /// The answer to a subscription.
     Done,
 }
 
 /// A message in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Message {
-    /// The process that sent it, or that it is for.
+    /// The process that sent it or receives it.
     pub process: usize,
-    /// It does not arrive before time goes on.
+    /// `true` if it does not arrive before time advances.
     pub slow: bool,
-    /// What it is.
+    /// Its content.
     pub body: Body,
 }
 
-/// What a message is.
+/// The content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Body {
-    /// To the store.
+    /// A request to the store.
     Request {
-        /// What is asked.
+        /// The request.
         ask: Ask,
-        /// By the clock of the process.
+        /// The time at which it was sent, by the clock of the process.
         sent: Moment,
-        /// Whether no answer will find its way back.
+        /// `true` if no answer will arrive.
         mute: bool,
     },
-    /// From the store.
+    /// A reply of the store.
     Reply {
-        /// What was asked.
+        /// The request.
         ask: Ask,
-        /// By the clock of the process.
+        /// The time at which it was sent, by the clock of the process.
         sent: Moment,
-        /// What is answered.
+        /// The answer.
         answer: Answer,
-        /// When, by the clock of the store.
+        /// The time of the answer, by the clock of the store.
         at: ServerTime,
-        /// How often the store had lost data then.
+        /// The number of times that the store had lost data by then.
         epoch: u8,
     },
     /// The lock may be free.

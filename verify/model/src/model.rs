@@ -1,4 +1,4 @@
-//! The world as stateright sees it.
+//! The model as seen by stateright.
 
 use crate::{act::Act, config::Config, drain::drain, laws::Law, world::World};
 use stateright::{Model, Property};
@@ -6,12 +6,12 @@ use stateright::{Model, Property};
 /// A search.
 #[derive(Debug, Clone)]
 pub struct LockModel {
-    /// What is searched.
+    /// Its settings.
     pub config: Config,
 }
 
 impl LockModel {
-    /// A search of this.
+    /// Creates a search with these settings.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { config }
@@ -72,7 +72,8 @@ fn law<const LAW: usize>() -> Property<LockModel> {
     })
 }
 
-/// Where something is still on its way that arrives in no time, the end is that of a state that comes.
+/// Returns whether the run to the end breaks a promise. States with prompt messages are left to the states that
+/// follow.
 fn broken_in_the_end(config: &Config, world: &World, law: Law) -> bool {
     let ends = world.broken().is_none() && world.is_settled(config);
     ends && world.memo.get(|| drain(config, world, false).broken).has(law)

@@ -1,4 +1,4 @@
-//! Planted bugs of a process: wrappers of the events that its machine hears and of the commands that it gives.
+//! Planted bugs of a process, as wrappers of its machine's events and commands.
 
 use crate::{
     config::{Config, TIMEOUT},
@@ -15,18 +15,18 @@ use lock_testkit::planted::PlantedBug;
 use std::ops::ControlFlow;
 
 impl World {
-    /// Returns what the machine hears instead of this event.
+    /// Returns the event that the machine receives in place of this one.
     pub(crate) fn heard(&mut self, config: &Config, process: usize, event: Event) -> Option<Event> {
         let (bug, now) = (config.bug, self.server());
         match event {
-            // The machine never hears that its clock jumped.
+            // The machine never learns that its clock jumped.
             Event::Suspicion if config.has(PlantedBug::HandsOffSuspect) => None,
             Event::Enter(entry) if config.has(PlantedBug::HandsOffForEver) => {
                 let hand_off = HandOffBudget { passes: u32::MAX, ..entry.terms.hand_off };
                 let terms = TermValues { hand_off, ..*entry.terms }.into();
                 Some(Event::Enter(Entry { terms, ..entry }))
             }
-            // All terms of a process look like those of its first waiter.
+            // All options of a process look like those of its first waiter.
             Event::Enter(entry) if config.has(PlantedBug::HandsOffUnderOtherTerms) => {
                 Some(Event::Enter(Entry { terms: config.scripts[process][0].terms.into(), ..entry }))
             }
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Returns what is done instead of this command; or, if it is done with, the event that follows.
+    /// Returns the command to execute in place of this one, or the event that follows if it is already done.
     pub(crate) fn commanded(
         &mut self,
         config: &Config,

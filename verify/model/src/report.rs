@@ -1,10 +1,10 @@
-//! A path, told to people.
+//! Paths in readable form.
 
 use crate::{act::Act, config::Config, drain::drain, message::Body, world::World};
 use std::fmt::Write;
 
-/// The steps to a state that breaks a promise, and those after it if it is broken only in the end. Also says how many
-/// steps there are.
+/// Describes the steps to a state that breaks a promise, followed by those of the run to the end if only that breaks
+/// it. Also returns the number of steps.
 #[must_use]
 pub fn tell(config: &Config, path: Vec<(World, Option<Act>)>) -> (usize, String) {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a step does to the world.
+//! The effect of a step on the world.
 
 use crate::{
     act::Act,
@@ -15,7 +15,7 @@ use lock_core::{
 };
 
 impl World {
-    /// Takes the step, and looks at what came of it.
+    /// Takes the step and checks the resulting state.
     pub(crate) fn step(&mut self, config: &Config, act: Act) {
         match act {
             Act::Enter(process) => self.enter(config, process),
@@ -81,7 +81,7 @@ impl World {
         self.count(config);
     }
 
-    /// Forgets what does not count.
+    /// Drops broken promises that are not checked.
     pub(crate) fn count(&mut self, config: &Config) {
         if let Some(law) = config.only {
             self.broken.keep_only(law);
@@ -185,7 +185,7 @@ impl World {
         let dies = matches!(ask, Ask::Watch | Ask::Unwatch);
         let twin = self.clients[process].is_calling(ask, sent);
         self.net.retain(|message| match message.body {
-            // A reply finds nobody any more.
+            // The caller of this reply no longer waits.
             Body::Reply { ask: to, sent: at, .. } => {
                 twin || message.process != process || to != ask || at != sent
             }

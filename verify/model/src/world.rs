@@ -1,4 +1,4 @@
-//! A state: processes, the store, what is in flight, and one clock.
+//! A state: processes, the store, messages in flight, and one clock.
 
 use crate::{
     client::{Call, Client},
@@ -14,23 +14,23 @@ use lock_core::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Timers fire at multiples of it, so up to that late: the microseconds of jitter would otherwise make every moment a
-/// moment of its own.
+/// The grid on which timers fire, thus up to this late. Otherwise the microseconds of jitter would make every moment
+/// distinct.
 const GRID: u64 = 100_000;
 
-/// A state of everything.
+/// The state of the whole model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
-    /// Microseconds of the true time.
+    /// The true time, in µs.
     pub(crate) now: u64,
     pub(crate) clients: Vec<Arc<Client>>,
     pub(crate) store: Store,
-    /// Sorted, so that the order of sending is forgotten: every order of arrival is tried.
+    /// Sorted, so that the order of sending does not matter: every order of arrival is tried.
     pub(crate) net: Vec<Message>,
     pub(crate) budget: Budget,
-    /// The highest token that an application was given; each of them went straight to a resource with a fence.
+    /// The highest token granted to an application. Each token is presented to a fenced resource immediately.
     pub(crate) fence: FencingToken,
-    /// The tokens that applications were given.
+    /// The tokens granted to applications.
     pub(crate) tokens: Vec<FencingToken>,
     pub(crate) broken: Broken,
     pub(crate) memo: Memo,
@@ -52,32 +52,32 @@ impl World {
         }
     }
 
-    /// The promises that were broken on the way here.
+    /// Returns the promises that were broken on the way to this state.
     #[must_use]
     pub fn broken(&self) -> Broken {
         self.broken
     }
 
-    /// The true time since the beginning.
+    /// Returns the true time since the beginning.
     #[must_use]
     pub fn time(&self) -> Duration {
         Duration::from_micros(self.now)
     }
 
-    /// Whether two holds are believed in, one from before and one from after a loss of data.
+    /// Returns whether two holds are believed in, one from before and one from after a loss of data.
     #[must_use]
     pub fn overlaps(&self, config: &Config) -> bool {
         (0..self.clients.len()).filter(|process| self.believes(config, *process)).count() > 1
     }
 
-    /// Whether the application of this process holds the lock, as far as it knows.
+    /// Returns whether the application of this process believes that it holds the lock.
     #[must_use]
     pub fn believes(&self, config: &Config, process: usize) -> bool {
         let now = self.local(config, process);
         self.clients[process].beliefs.iter().any(|belief| belief.is_valid(now))
     }
 
-    /// Whether the application of this process still has guards of a hold that it knows to be lost.
+    /// Returns whether the application of this process still has guards of a hold that it knows to be lost.
     #[must_use]
     pub fn has_lost(&self, process: usize) -> bool {
         self.clients[process].beliefs.iter().any(|belief| belief.ended && belief.guards > 0)
@@ -87,13 +87,13 @@ impl World {
         Arc::make_mut(&mut self.clients[process])
     }
 
-    /// What the clock of this process shows.
+    /// Returns the reading of this process's clock.
     pub(crate) fn local(&self, config: &Config, process: usize) -> Moment {
         let slow = if process == 0 { config.slow_clock } else { 0 };
         Moment::from_micros(self.now * (1_000_000 - slow) / 1_000_000)
     }
 
-    /// When the clock of this process will show that.
+    /// Returns the time at which this process's clock will show that moment.
     pub(crate) fn true_time(config: &Config, process: usize, at: Moment) -> u64 {
         let slow = if process == 0 { config.slow_clock } else { 0 };
         at.as_micros().saturating_mul(1_000_000).div_ceil(1_000_000 - slow)
@@ -108,7 +108,7 @@ impl World {
         self.net.insert(at, message);
     }
 
-    /// `false` if there is none such.
+    /// Removes a message. Returns `false` if it does not exist.
     pub(crate) fn take(&mut self, message: &Message) -> bool {
         let at = self.net.binary_search(message);
         if let Ok(at) = at {
@@ -117,7 +117,7 @@ impl World {
         at.is_ok()
     }
 
-    /// Whether it can arrive now.
+    /// Returns whether it can arrive now.
     pub(crate) fn can_arrive(&self, message: &Message) -> bool {
         matches!(message.body, Body::Request { .. }) || !self.clients[message.process].paused
     }
@@ -132,14 +132,14 @@ impl World {
         !client.paused && client.is_due(self.local(config, process))
     }
 
-    /// Everything has happened that happens in no time; only slow messages and processes that stand still are left.
+    /// Returns whether everything instant has happened, so that only slow messages and suspended processes are left.
     pub(crate) fn is_settled(&self, config: &Config) -> bool {
         !self.net.iter().any(|message| !message.slow && self.can_arrive(message))
             && !(0..self.clients.len())
                 .any(|process| self.is_due(config, process) || self.overdue(config, process).is_some())
     }
 
-    /// The next moment at which anything can happen by itself.
+    /// Returns the next moment at which anything can happen by itself.
     pub(crate) fn next_moment(&self, config: &Config) -> Option<u64> {
         let mut next = u64::MAX;
         for (process, client) in self.clients.iter().enumerate() {

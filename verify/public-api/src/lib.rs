@@ -1,25 +1,25 @@
-//! The public API of each crate as a text: `crates/<crate>/api.txt`, made from rustdoc's JSON.
+//! The public API of each crate as text: `crates/<crate>/api.txt`, generated from rustdoc's JSON.
 //!
-//! | module | has |
+//! | module | contains |
 //! | --- | --- |
-//! | [`rustdoc`] | the JSON of all crates, where the toolchain writes the version that is read here |
-//! | [`text`] | the text of a crate, its difference from another, and how many names it has |
+//! | [`rustdoc`] | the JSON of all crates, if the toolchain writes the supported version |
+//! | [`text`] | the text of a crate, its difference from another text, and its number of names |
 
 pub mod rustdoc;
 pub mod text;
 
 use std::path::{Path, PathBuf};
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 ///
 /// # Panics
-/// Never: this crate is two folders below it.
+/// Never: this crate is two folders below the workspace.
 #[must_use]
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checker is in `verify/<folder>`")
 }
 
-/// The folders of the crates that people depend on: all of `crates/` but the demo, in the order of their names.
+/// Returns the folders of the published crates, sorted by name: all of `crates/` except the demo.
 ///
 /// # Panics
 /// If `crates/` cannot be read.

@@ -1,4 +1,4 @@
-//! Rustdoc's JSON. Its format is unstable: it has a version, and a stable toolchain writes it only when
+//! Rustdoc's JSON. The format is unstable: it is versioned, and a stable toolchain writes it only if
 //! `RUSTC_BOOTSTRAP` is set.
 
 use std::{
@@ -9,19 +9,20 @@ use std::{
     process::{Command, Output},
 };
 
-/// The version of the format that `public-api` reads, in the version that the workspace names. Rust 1.95 writes it.
+/// The format version that `public-api` reads, in the version of that crate used by the workspace. Rust 1.95 writes
+/// it.
 pub const FORMAT_VERSION: u64 = 57;
 
 /// The arguments that make rustdoc write JSON.
 const AS_JSON: [&str; 4] = ["-Z", "unstable-options", "--output-format", "json"];
 
-/// The variable by which the wrapper learns which rustdoc it wraps.
+/// The environment variable that names the rustdoc to wrap.
 const WRAPPED: &str = "LOCK_RUSTDOC";
 
-/// There is no JSON.
+/// The reason why there is no JSON.
 #[derive(Debug, Clone)]
 pub enum NoJson {
-    /// This toolchain writes none, or another version of it.
+    /// This toolchain does not write it, or writes another version.
     OtherToolchain(String),
     /// The documentation does not build.
     Failed(String),
@@ -30,9 +31,9 @@ pub enum NoJson {
 /// Writes the JSON of all libraries of the workspace, and returns its folder. `wrapper` is a program that calls
 /// [`wrapped`].
 ///
-/// It selects packages and features as the steps of `scripts/test` do, so that no dependency is checked twice. The
-/// variable `RUSTC_BOOTSTRAP` is set for rustdoc alone, through the wrapper: build scripts that look at it would run
-/// again, and all that depends on them would be built again, at each change between with and without.
+/// It selects packages and features like the steps of `scripts/test`, so that no dependency is checked twice.
+/// `RUSTC_BOOTSTRAP` is set only for rustdoc, by the wrapper. Build scripts that read the variable would otherwise
+/// run again at each change between set and unset, and everything that depends on them would be rebuilt.
 ///
 /// # Errors
 /// [`NoJson`].
@@ -50,10 +51,10 @@ pub fn json(wrapper: &str) -> Result<PathBuf, NoJson> {
     Ok(target().join("doc"))
 }
 
-/// Runs the wrapped rustdoc with these arguments; returns its exit code.
+/// Runs the wrapped rustdoc with these arguments and returns its exit code.
 ///
 /// # Errors
-/// If it does not start.
+/// If it cannot be started.
 pub fn wrapped(arguments: impl Iterator<Item = OsString>) -> std::io::Result<i32> {
     let rustdoc = env::var_os(WRAPPED).unwrap_or_else(rustdoc);
     let status = Command::new(rustdoc).args(arguments).env("RUSTC_BOOTSTRAP", "1").status()?;
@@ -64,7 +65,7 @@ fn rustdoc() -> OsString {
     env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into())
 }
 
-/// The version that this toolchain writes, seen at an empty library.
+/// Returns the version that this toolchain writes, determined with an empty library.
 fn format_version() -> Result<u64, String> {
     let folder = target().join("tmp/lock-public-api");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -87,7 +88,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{program} failed ({status}) {}", String::from_utf8_lossy(&stderr).trim()))
 }
 
-/// The target folder of the build that this program is of: `<target>/<profile>/deps/<program>`.
+/// Returns the target folder of the build of this program: `<target>/<profile>/deps/<program>`.
 fn target() -> PathBuf {
     let program = env::current_exe().unwrap_or_default();
     program.ancestors().nth(3).map_or_else(|| crate::workspace().join("target"), Path::to_owned)

@@ -1,13 +1,13 @@
-//! A public API as sorted lines, one for each item.
+//! A public API as sorted lines, one per item.
 
 use public_api::Builder;
 use std::{collections::BTreeSet, path::Path};
 
-/// The public API that a file of rustdoc's JSON has. Hidden items are not in the JSON. Blanket implementations and
-/// automatic traits are left out: tests of each crate assert `Send` and `Sync` where they are promised.
+/// Reads the public API from a file of rustdoc's JSON. It contains no hidden items. Blanket implementations and auto
+/// traits are left out: tests of each crate assert `Send` and `Sync` where they are promised.
 ///
 /// # Errors
-/// If the file is not of the version of the format that is read here.
+/// If the file has another format version than the supported one.
 pub fn of_json(json: &Path) -> Result<String, String> {
     let api = Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
@@ -19,8 +19,8 @@ pub fn of_json(json: &Path) -> Result<String, String> {
     Ok(api.to_string())
 }
 
-/// The lines that are in one of the two texts only, `-` before those of `old` and `+` before those of `new`; empty if there
-/// is none.
+/// Returns the lines that are in only one of the texts, prefixed with `-` for `old` and `+` for `new`. It is empty if
+/// the texts are equal.
 #[must_use]
 pub fn difference(old: &str, new: &str) -> String {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) = (old.lines().collect(), new.lines().collect());
@@ -31,13 +31,13 @@ pub fn difference(old: &str, new: &str) -> String {
     signed.map(|(sign, line)| format!("{sign} {line}\n")).collect()
 }
 
-/// How many names a text has: types, traits, functions, constants and macros. Modules and members of types are not
-/// counted.
+/// The number of names in a text: types, traits, functions, constants and macros. Modules and members of types are
+/// not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names {
-    /// Those at the root of the crate.
+    /// The names at the root of the crate.
     pub root: usize,
-    /// Those at the root and in public modules.
+    /// The names at the root and in public modules.
     pub reachable: usize,
 }
 
@@ -51,12 +51,12 @@ impl Names {
     }
 }
 
-/// The path of an item that is counted.
+/// Returns the path of an item that is counted.
 fn name(line: &str) -> Option<&str> {
     const KINDS: [&str; 12] = [
         "struct", "enum", "trait", "fn", "type", "const", "static", "macro", "proc", "use", "union", "async",
     ];
-    // Attributes come before, as `#[non_exhaustive] pub enum`.
+    // Attributes precede it, as in `#[non_exhaustive] pub enum`.
     let item = line.split_once("pub ")?.1;
     let mut words = item.split(' ');
     if !KINDS.contains(&words.next()?) {
@@ -65,7 +65,7 @@ fn name(line: &str) -> Option<&str> {
     let path = words.find(|word| word.contains("::"))?;
     let path = path.split(['<', '(', '{', ';', '!']).next()?.trim_end_matches(':');
     let (parent, _) = path.rsplit_once("::")?;
-    // Members: the last word of their parent is that of a type.
+    // Skip members: the last segment of their parent is the name of a type.
     let parent = parent.rsplit("::").next()?;
     (!parent.starts_with(char::is_uppercase)).then_some(path)
 }

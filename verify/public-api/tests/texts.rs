@@ -1,5 +1,5 @@
-//! Each crate's public API is what its `api.txt` says. After a change of it that is meant:
-//! `UPDATE_API=1 cargo test -p lock-public-api`.
+//! Each crate's public API matches its `api.txt`. To accept an intended change: `UPDATE_API=1 cargo test -p
+//! lock-public-api`.
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use lock_public_api::{

@@ -1,14 +1,14 @@
-//! Patches in the form of unified diffs without line numbers: what a patch replaces must stand in its file exactly once.
+//! Patches in the form of unified diffs without line numbers. The replaced lines must occur exactly once in the file.
 
 use std::{fs, path::Path};
 
 /// Applies a patch to the files below `root`.
 ///
-/// Lines before the first `--- FILE` describe the patch. Each `@@` begins a change, of lines that stay (` `), go (`-`) and
-/// come (`+`).
+/// Lines before the first `--- FILE` describe the patch. Each `@@` starts a change with context lines (` `), removed
+/// lines (`-`) and added lines (`+`).
 ///
 /// # Panics
-/// If the lines that stay and go do not stand in the file exactly once: then the patch has to follow the sources.
+/// If the context and removed lines do not occur exactly once in the file. The patch then has to follow the sources.
 pub(crate) fn apply(patch: &Path, root: &Path) {
     let text = fs::read_to_string(patch).expect("a patch is text");
     let (_, files) =
@@ -33,7 +33,7 @@ pub(crate) fn apply(patch: &Path, root: &Path) {
     }
 }
 
-/// The lines of one side of a change, those that stay among them.
+/// Returns the lines of one side of a change, including its context.
 fn side(change: &str, sign: char) -> String {
     let lines = change.lines().filter_map(|line| line.strip_prefix(' ').or_else(|| line.strip_prefix(sign)));
     lines.flat_map(|line| [line, "\n"]).collect()

@@ -1,4 +1,4 @@
-//! Each target on thousands of seeded inputs, and on those that once broke something.
+//! Runs each target on thousands of seeded inputs, and on inputs that once broke something.
 
 use lock_testkit::{Seed, Stream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,7 +8,7 @@ fn bytes(random: &mut Stream, most: u64) -> Vec<u8> {
     (0..length).map(|_| random.number() as u8).collect()
 }
 
-/// Text of pieces that matter to the target, with anything in between.
+/// Returns text made of pieces that matter to the target, with arbitrary bytes in between.
 fn text(random: &mut Stream, pieces: &[&str]) -> Vec<u8> {
     let mut text = Vec::new();
     for _ in 0..random.below(8) {
@@ -20,7 +20,7 @@ fn text(random: &mut Stream, pieces: &[&str]) -> Vec<u8> {
     text
 }
 
-/// Runs a target; an input that breaks it is printed.
+/// Runs a target, and prints an input that breaks it.
 fn feed(inputs: usize, target: fn(&[u8]), mut input: impl FnMut(&mut Stream) -> Vec<u8>) {
     let mut random = Seed::of_this_run().stream();
     for _ in 0..inputs {
@@ -81,7 +81,7 @@ fn events_in_any_order() {
     feed(20_000, lock_fuzz::events, |random| bytes(random, 4_000));
 }
 
-/// Short inputs, and none.
+/// Short and empty inputs.
 #[test]
 fn what_is_used_up_is_no_harm() {
     for length in 0..200 {

@@ -1,26 +1,26 @@
-//! What may happen next.
+//! The steps that may happen next.
 
-/// One step. Messages are named by their place among those in flight.
+/// One step. Messages are identified by their position among those in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QuorumAct {
-    /// This client begins a round.
+    /// This client starts a round.
     Begin(usize),
-    /// It gives its round up without a decision.
+    /// It gives up its round without a decision.
     GiveUp(usize),
-    /// It renews what it holds.
+    /// It renews its hold.
     Renew(usize),
-    /// It releases what it holds.
+    /// It releases its hold.
     Free(usize),
     /// A message arrives.
     Arrive(usize),
     /// A message is lost.
     Lose(usize),
-    /// A message will need longer.
+    /// A message takes longer.
     Delay(usize),
     /// A node restarts without its data.
     Crash(usize),
-    /// The lease on this node ends, whatever time it is.
+    /// The lease on this node ends, regardless of the time.
     Expire(usize),
-    /// Time goes on.
+    /// Time advances.
     Tick,
 }

@@ -1,4 +1,4 @@
-//! A client: its round, what it holds, and what may be left of its leases.
+//! A client: its round, its hold, and the possible remains of its leases.
 
 use super::NODES;
 use lock_core::{
@@ -11,7 +11,7 @@ use lock_core::{
 pub(super) struct Client {
     pub(super) phase: Phase,
     pub(super) rounds_left: u8,
-    /// Rounds that were lost since time went on, or somebody released a hold.
+    /// The rounds lost since time advanced or a hold was released.
     pub(super) lost: u8,
     /// Every lease that it ever drew, by number.
     pub(super) leases: Vec<Lease>,
@@ -19,9 +19,9 @@ pub(super) struct Client {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// It may begin a round.
+    /// It may start a round.
     Idle,
-    /// It lost a round, and waits for the next step of time or a wake-up.
+    /// It lost a round, and waits for time to advance or for a wake-up.
     Waiting,
     Asking(Asking),
     Holding(Holding),
@@ -35,7 +35,7 @@ pub(super) struct Holding {
     /// The end of its range of tokens.
     pub(super) last: FencingToken,
     pub(super) renewals_left: u8,
-    /// The last one.
+    /// The latest renewal.
     pub(super) renewal: Option<Renewal>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// The decision so far.
+    /// Returns the decision so far.
     pub(super) fn ruling(&self) -> Option<Ruling> {
         let mut tally = Tally::new(NODES);
         self.words.iter().flatten().for_each(|word| tally.add(*word));
@@ -61,13 +61,13 @@ pub(super) struct Asking {
     pub(super) lease: u8,
     pub(super) begun: u8,
     pub(super) round: Round,
-    /// The highest token that a client had been given when the first vote that counts was cast.
+    /// The highest token that a client had been granted when the first vote that counts was cast.
     pub(super) given: Option<u64>,
-    /// The most grants of a node that voted.
+    /// The highest number of grants among the nodes that voted.
     pub(super) grants: u64,
 }
 
-/// What may be left of a lease, by node.
+/// The possible remains of a lease, by node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
     pub(super) nodes: [Trace; NODES],
@@ -78,7 +78,7 @@ pub(super) struct Lease {
 pub(super) struct Trace {
     pub(super) residue: Residue,
     pub(super) releasing: bool,
-    /// The next release proves something after this time of the node.
+    /// The next release is conclusive after this time of the node.
     pub(super) proof_after: Option<ServerTime>,
 }
 

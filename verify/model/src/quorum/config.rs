@@ -1,4 +1,4 @@
-//! What is searched.
+//! The settings of a search.
 
 use super::{NODES, model::QuorumLaw};
 use lock_core::{
@@ -10,23 +10,23 @@ use lock_core::{
 use lock_testkit::planted::PlantedBug;
 use std::time::Duration;
 
-/// The clock of a node that is neither ahead nor behind, at the beginning.
+/// The initial clock of a node that is neither ahead nor behind.
 const BEGIN: u64 = 1_000_000_000_000;
 /// One step of time.
 pub(super) const TICK: Duration = Duration::from_secs(1);
-/// Also the longest lease, so that a node is young for so long.
+/// Also the longest lease, and thus the time for which a node counts as young.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 
-/// Faults that may happen.
+/// The faults that may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QuorumBudget {
     /// Messages that are lost.
     pub lose: u8,
-    /// Messages that need longer than a step of time.
+    /// Messages that take longer than a step of time.
     pub slow: u8,
     /// Nodes that restart without their data.
     pub crash: u8,
-    /// Clients that give an undecided round up.
+    /// Clients that give up an undecided round.
     pub give_up: u8,
 }
 
@@ -38,31 +38,31 @@ impl QuorumBudget {
 /// A search.
 #[derive(Debug, Clone)]
 pub struct QuorumConfig {
-    /// The rounds that each client may begin.
+    /// The number of rounds that each client may start.
     pub rounds: Vec<u8>,
     /// The faults.
     pub faults: QuorumBudget,
-    /// The steps of time after which the search ends; without it, there is no time, and leases end at any moment.
+    /// The number of steps of time in the search. Without it there is no time, and leases end at any moment.
     pub ticks: Option<u8>,
-    /// Seconds by which the clock of each node is ahead.
+    /// The seconds by which the clock of each node is ahead.
     pub ahead: [i64; NODES],
-    /// Somebody else holds all nodes but the last.
+    /// `true` if an outside party holds all nodes except the last.
     pub held: bool,
-    /// The renewals that each holder may begin.
+    /// The number of renewals that each holder may start.
     pub renewals: u8,
-    /// The first client begins with a hold of all nodes but the last.
+    /// `true` if the first client starts with a hold of all nodes except the last.
     pub holding: bool,
-    /// The first client asks for tokens that are far above all clocks. Nodes lose their data only while the others have the
-    /// counters that they had.
+    /// `true` if the first client asks for tokens far above all clocks. Nodes then lose their data only while the
+    /// others still have their counters.
     pub floor: bool,
-    /// The bug that is planted.
+    /// The planted bug.
     pub bug: Option<PlantedBug>,
-    /// The only promise that is looked at.
+    /// The only promise to check.
     pub only: Option<QuorumLaw>,
 }
 
 impl QuorumConfig {
-    /// Clients that begin so many rounds each, without faults.
+    /// Creates a search in which each client may start this many rounds, without faults.
     #[must_use]
     pub fn new(rounds: &[u8], ticks: Option<u8>) -> Self {
         Self {
@@ -79,43 +79,43 @@ impl QuorumConfig {
         }
     }
 
-    /// With these faults.
+    /// Allows these faults.
     #[must_use]
     pub fn faults(self, faults: QuorumBudget) -> Self {
         Self { faults, ..self }
     }
 
-    /// With nodes whose clocks are ahead by so many seconds.
+    /// Sets the clocks of the nodes ahead by this many seconds.
     #[must_use]
     pub fn ahead(self, ahead: [i64; NODES]) -> Self {
         Self { ahead, ..self }
     }
 
-    /// While somebody else holds all nodes but the last.
+    /// Lets an outside party hold all nodes except the last.
     #[must_use]
     pub fn held(self) -> Self {
         Self { held: true, ..self }
     }
 
-    /// With holders that may begin so many renewals each.
+    /// Allows each holder to start this many renewals.
     #[must_use]
     pub fn renewals(self, renewals: u8) -> Self {
         Self { renewals, ..self }
     }
 
-    /// While the first client holds all nodes but the last.
+    /// Lets the first client hold all nodes except the last.
     #[must_use]
     pub fn holding(self) -> Self {
         Self { holding: true, ..self }
     }
 
-    /// With tokens of the first client that are far above all clocks.
+    /// Lets the first client ask for tokens far above all clocks.
     #[must_use]
     pub fn floor(self) -> Self {
         Self { floor: true, ..self }
     }
 
-    /// With a bug, looking at the promise that it breaks.
+    /// Plants a bug and checks only the promise that it breaks.
     #[must_use]
     pub fn with(self, bug: PlantedBug, only: QuorumLaw) -> Self {
         Self { bug: Some(bug), only: Some(only), ..self }
@@ -125,18 +125,18 @@ impl QuorumConfig {
         self.bug == Some(bug)
     }
 
-    /// The floor of this client.
+    /// Returns the floor of this client.
     pub(super) fn floor_of(&self, client: usize) -> Floor {
         (self.floor && client == 0).then(|| FencingToken::new(2 * BEGIN))
     }
 
-    /// The time of this node.
+    /// Returns the time of this node.
     pub(super) fn time_of(&self, node: usize, ticks: u8) -> ServerTime {
         ServerTime::from_micros(BEGIN.saturating_add_signed(self.ahead[node] * 1_000_000))
             + TICK * ticks.into()
     }
 
-    /// What the clients know of the clocks.
+    /// Returns the clients' knowledge of the clocks.
     pub(super) fn clocks(&self, ticks: u8) -> (NodeClocks, Moment) {
         let now = Moment::START + TICK * ticks.into();
         let mut clocks = NodeClocks::new(NODES);

@@ -1,4 +1,4 @@
-//! What is in flight between clients and nodes.
+//! The messages in flight between clients and nodes.
 
 use lock_core::{
     FencingToken,
@@ -11,19 +11,19 @@ use lock_core::{
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuorumMessage {
-    /// The client that sent it, or that it is for.
+    /// The client that sent it or receives it.
     pub client: usize,
-    /// The number of the lease that it is about.
+    /// The number of the lease that it concerns.
     pub lease: u8,
-    /// The node that it is for, or that sent it.
+    /// The node that receives it or sent it.
     pub node: usize,
-    /// It need not arrive before time goes on.
+    /// `true` if it need not arrive before time advances.
     pub slow: bool,
-    /// What it is.
+    /// Its content.
     pub sort: Sort,
 }
 
-/// A kind of message.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Sort {
@@ -33,7 +33,7 @@ pub enum Sort {
         last: FencingToken,
         not_after: ServerTime,
     },
-    /// With the number of grants of the node, and the highest token that a client had been given when it voted.
+    /// Includes the number of grants of the node, and the highest token that a client had been granted when it voted.
     Voted {
         number: u32,
         vote: Vote,
@@ -44,7 +44,7 @@ pub enum Sort {
         number: u8,
         not_after: ServerTime,
     },
-    /// A node that is too young to vote says so.
+    /// A node that is too young to vote reports that.
     Extended {
         number: u8,
         outcome: Extended,
@@ -67,7 +67,7 @@ pub enum Sort {
 }
 
 impl QuorumMessage {
-    /// It arrives before anything else happens.
+    /// Returns whether it arrives before anything else happens.
     pub(super) fn is_prompt(&self) -> bool {
         !self.slow && !matches!(self.sort, Sort::Propose { .. })
     }

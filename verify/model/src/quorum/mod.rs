@@ -1,17 +1,18 @@
-//! A second model: rounds of a quorum, over the decisions of `lock-core` as they are ([`Round`](lock_core::model::quorum::Round),
-//! [`Residue`](lock_core::model::quorum::Residue), [`NodeClocks`](lock_core::model::quorum::NodeClocks)) and the real rules of
-//! its nodes.
+//! A second model: rounds of a quorum, over the real decisions of `lock-core`
+//! ([`Round`](lock_core::model::quorum::Round), [`Residue`](lock_core::model::quorum::Residue),
+//! [`NodeClocks`](lock_core::model::quorum::NodeClocks)) and the real rules of its nodes.
 //!
 //! ```text
 //!   client: round, residues ─▶ proposals, releases ─▶ ┌ in flight ┐ ─▶ rules of a node (real)
 //!              ▲ votes ◀──────────────────────────────┤ lost, slow │      restarts without data
 //! ```
 //!
-//! It has two modes. With time, clocks run at one speed, and exclusion must hold. Without time, every lease may end at any
-//! moment and clocks stand still: the order of tokens must hold all the same, as long as the nodes keep their counters.
+//! It has two modes. With time, clocks run at the same speed, and exclusion must hold. Without time, every lease may
+//! end at any moment and clocks stand still. The order of tokens must still hold as long as the nodes keep their
+//! counters.
 //!
-//! It is kinder than the worst in these ways: a message that is not slow arrives before time goes on, and only proposals race
-//! then; and the clocks of the nodes are known to the clients from the beginning.
+//! It is kinder than the worst case in two ways: a message that is not slow arrives before time advances, and of
+//! those only proposals race. Also, the clients know the clocks of the nodes from the beginning.
 
 mod act;
 mod client;
@@ -29,5 +30,5 @@ pub use message::{QuorumMessage, Sort};
 pub use model::{QuorumLaw, QuorumModel};
 pub use world::QuorumWorld;
 
-/// The nodes of the model.
+/// The number of nodes in the model.
 pub const NODES: usize = 3;

@@ -1,4 +1,4 @@
-//! The promises, and the search as stateright sees it.
+//! The promises, and the model as seen by stateright.
 
 use super::{act::QuorumAct, config::QuorumConfig, world::QuorumWorld};
 use stateright::{Model, Property};
@@ -6,21 +6,22 @@ use stateright::{Model, Property};
 /// A promise of a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QuorumLaw {
-    /// At most one valid holder.
+    /// There is at most one valid holder.
     Exclusion,
-    /// No token is given twice, and a hold whose votes were all cast after another was granted has the larger token.
+    /// No token is granted twice, and a hold whose votes were all cast after another was granted has the larger
+    /// token.
     TokenOrder,
-    /// No node grants a lease that everybody has stopped undoing.
+    /// No node grants a lease whose cleanup has already ended.
     NoOrphan,
-    /// Clients do not wake one another without end while a third holds the lock.
+    /// Clients do not wake one another endlessly while a third holds the lock.
     NoCircle,
 }
 
 impl QuorumLaw {
-    /// All of them.
+    /// Every variant.
     pub const ALL: [Self; 4] = [Self::Exclusion, Self::TokenOrder, Self::NoOrphan, Self::NoCircle];
 
-    /// Its words.
+    /// Returns its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,7 +36,7 @@ impl QuorumLaw {
 /// A search.
 #[derive(Debug, Clone)]
 pub struct QuorumModel {
-    /// What is searched.
+    /// Its settings.
     pub config: QuorumConfig,
 }
 

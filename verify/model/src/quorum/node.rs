@@ -14,9 +14,9 @@ use lock_testkit::planted::PlantedBug;
 use std::{sync::LazyLock, time::Duration};
 use uuid::Uuid;
 
-/// Without time, only an act ends a lease.
+/// Without time, only a step ends a lease.
 const ENDLESS: Duration = Duration::from_secs(1 << 40);
-/// Of a node that never lost its data.
+/// The age of a node that never lost its data.
 const OLD: Duration = Duration::from_secs(1 << 20);
 
 static NAME: LazyLock<LockName> =
@@ -25,11 +25,11 @@ static NAME: LazyLock<LockName> =
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) slot: Slot,
-    /// It lost its data at this step of time.
+    /// The step of time at which it lost its data.
     lost_at: Option<u8>,
-    /// It has not got the counter of a holder again.
+    /// `true` if it has not got the counter of a holder back.
     pub(super) has_forgotten: bool,
-    /// How often it granted.
+    /// The number of its grants.
     pub(super) grants: u64,
 }
 
@@ -37,29 +37,29 @@ pub(super) fn id_of(client: usize, lease: u8) -> LeaseId {
     LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(client as u128 + 1)), LeaseNumber::new(lease.into()))
 }
 
-/// What a request did.
+/// The effect of a request.
 pub(super) struct Executed {
     pub(super) answer: QuorumMessage,
-    /// The lease was granted, or set again.
+    /// `true` if the lease was granted or set again.
     pub(super) granted: bool,
-    /// Waiters are notified.
+    /// `true` if waiters are notified.
     pub(super) notifies: bool,
 }
 
 impl Node {
-    /// Loses everything.
+    /// Loses all data.
     pub(super) fn crash(&mut self, ticks: u8) {
         *self = Self { slot: Slot::default(), lost_at: Some(ticks), has_forgotten: true, grants: 0 };
     }
 
-    /// Is held by somebody outside of the search.
+    /// Lets a party outside of the search hold this node.
     pub(super) fn holds(&mut self, config: &QuorumConfig, node: usize) {
         let now = config.time_of(node, 0);
         let mode = AcquireMode::New { reserve: 0, floor: None };
         self.slot.acquire(now, id_of(usize::from(u8::MAX), 0), ENDLESS, now, mode, None);
     }
 
-    /// Executes a request. `given` is the highest token that a client was given so far.
+    /// Executes a request. `given` is the highest token granted to a client so far.
     pub(super) fn execute(
         &mut self,
         config: &QuorumConfig,

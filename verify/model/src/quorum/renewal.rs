@@ -16,18 +16,18 @@ use lock_core::{
 use lock_testkit::planted::PlantedBug;
 
 impl QuorumWorld {
-    /// One at a time: the next one begins when time has gone on, or when the last one has come to nothing.
+    /// Returns whether a renewal may start: one at a time, once time has advanced or the last one failed.
     pub(super) fn may_renew(&self, holding: &Holding) -> bool {
         let is_over = |last: &Renewal| last.begun < self.ticks || last.ruling() == Some(Ruling::Unknown);
         holding.renewals_left > 0 && holding.renewal.as_ref().is_none_or(is_over)
     }
 
-    /// The nodes but this one have the counters that they had.
+    /// Returns whether all other nodes still have their counters.
     pub(super) fn others_remember(&self, node: usize) -> bool {
         (0..NODES).all(|other| other == node || !self.nodes[other].has_forgotten)
     }
 
-    /// The first client won a round before the search began. The last node has not heard of it.
+    /// Lets the first client win a round before the search starts. The last node has not received it.
     pub(super) fn first_client_holds(&mut self, config: &QuorumConfig) {
         self.clients[0].rounds_left += 1;
         self.step(config, QuorumAct::Begin(0));
@@ -57,7 +57,7 @@ impl QuorumWorld {
         }
     }
 
-    /// A node answered this renewal.
+    /// Handles a node's answer to this renewal.
     pub(super) fn extended(
         &mut self,
         config: &QuorumConfig,
@@ -75,7 +75,7 @@ impl QuorumWorld {
         match was.or(renewal.ruling()) {
             Some(Ruling::Yes) => {
                 holding.until = holding.until.max(begun + LEASE_TICKS);
-                // At the decision, all that said so; after it, a straggler.
+                // At the decision, all nodes that lost it; afterwards only the one that answered late.
                 let lost = |node: &usize| words[*node] == Some(Word::No);
                 let to_heal = if was.is_none() { 0..NODES } else { node..node + 1 };
                 to_heal.filter(lost).for_each(|node| self.heal(config, number, node));

@@ -1,4 +1,4 @@
-//! What each act does.
+//! The effect of each step.
 
 use super::{
     NODES,
@@ -18,9 +18,9 @@ use lock_core::{
 };
 use lock_testkit::planted::PlantedBug;
 
-/// Leases last so many steps of time.
+/// The length of a lease in steps of time.
 pub(super) const LEASE_TICKS: u8 = (LEASE.as_secs() / TICK.as_secs()) as u8;
-/// A second lost round of a client while nothing else happens is a circle of clients that wake one another.
+/// A client that loses more rounds while nothing else happens is part of a circle of clients that wake one another.
 const MAX_LOST: u8 = 1;
 
 impl QuorumWorld {
@@ -28,7 +28,7 @@ impl QuorumWorld {
         if self.broken.is_some() {
             return;
         }
-        // What arrives at once unless a fault delays or loses it: answers and releases. Only proposals race.
+        // Answers and releases arrive immediately unless a fault delays or loses them. Only proposals race.
         if let Some(place) = self.net.iter().position(QuorumMessage::is_prompt) {
             acts.push(QuorumAct::Arrive(place));
             return self.faults_of(place, acts);
@@ -119,7 +119,7 @@ impl QuorumWorld {
             }
             QuorumAct::Tick => self.tick(config),
         }
-        // Without faults to come, there is nothing to choose.
+        // Without remaining faults, there is no choice.
         while self.faults.lose + self.faults.slow == 0
             && let Some(place) = self.net.iter().position(QuorumMessage::is_prompt)
         {
@@ -177,7 +177,7 @@ impl QuorumWorld {
         (0..NODES).for_each(|node| self.propose(config, number, node));
     }
 
-    /// The corrected clock of the clients.
+    /// Returns the corrected clock of the clients.
     fn clock(&self, config: &QuorumConfig) -> u64 {
         let (clocks, now) = config.clocks(self.ticks);
         clocks.median(now).map_or(0, ServerTime::as_micros)
@@ -193,7 +193,8 @@ impl QuorumWorld {
         self.send(QuorumMessage { client: number, lease, node, slow: false, sort });
     }
 
-    /// The time of this node after which it executes no request of an operation that began at this step of time.
+    /// Returns the time of this node after which it executes no request of an operation that started at this step of
+    /// time.
     pub(super) fn not_after(&self, config: &QuorumConfig, node: usize, begun: u8) -> ServerTime {
         if config.ticks.is_none() {
             return ServerTime::from_micros(u64::MAX);
@@ -212,7 +213,7 @@ impl QuorumWorld {
         let Executed { answer, granted, notifies } = node.execute(config, self.ticks, given, request);
         let lease = &self.clients[request.client].leases[usize::from(request.lease)];
         if granted && lease.retired && lease.nodes[request.node].residue.is_clean() {
-            // Nobody releases it any more.
+            // No client releases it any more.
             self.breaks(config, QuorumLaw::NoOrphan);
         }
         if notifies {
@@ -322,13 +323,13 @@ impl QuorumWorld {
         self.clients[number].phase = Phase::Holding(holding);
     }
 
-    /// Nothing sets this lease from now on; it is released wherever it may be.
+    /// Retires a lease: no request sets it from now on, and it is released wherever it may be.
     pub(super) fn retire(&mut self, config: &QuorumConfig, number: usize, lease: u8, notify: NotifyWaiters) {
         self.clients[number].leases[usize::from(lease)].retired = true;
         self.release(config, number, lease, notify);
     }
 
-    /// Forgets the details of a lease of which nothing can be left: states that differ in them alone are one.
+    /// Drops the details of a lease that cannot exist any more, so that states which differ only in them are equal.
     fn forget(&mut self, number: usize, lease: u8) {
         let known = &mut self.clients[number].leases[usize::from(lease)];
         let is_over =

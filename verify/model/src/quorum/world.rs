@@ -1,4 +1,4 @@
-//! A state: nodes, clients, what is in flight, and one clock.
+//! A state: nodes, clients, messages in flight, and one clock.
 
 use super::{
     NODES,
@@ -10,16 +10,16 @@ use super::{
 };
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A state of everything.
+/// The state of the whole model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QuorumWorld {
     pub(super) ticks: u8,
     pub(super) nodes: [Node; NODES],
     pub(super) clients: Vec<Client>,
-    /// Without an order: every order of arrival is tried.
+    /// Without an order, since every order of arrival is tried.
     pub(super) net: Vec<QuorumMessage>,
     pub(super) faults: QuorumBudget,
-    /// The ranges of tokens that clients were given.
+    /// The ranges of tokens granted to clients.
     pub(super) given: Vec<(u64, u64)>,
     pub(super) broken: Option<QuorumLaw>,
 }
@@ -45,19 +45,19 @@ impl QuorumWorld {
         world
     }
 
-    /// How many clients believe that they hold the lock.
+    /// Returns the number of clients that believe they hold the lock.
     #[must_use]
     pub fn holders(&self) -> usize {
         self.clients.iter().filter(|client| client.is_valid(self.ticks)).count()
     }
 
-    /// Whether a client lost a round.
+    /// Returns whether a client lost a round.
     #[must_use]
     pub fn has_loser(&self) -> bool {
         self.clients.iter().any(|client| client.phase == Phase::Waiting)
     }
 
-    /// The tokens that clients were given: the first and the last of each range.
+    /// Returns the tokens granted to clients: the first and the last of each range.
     #[must_use]
     pub fn tokens(&self) -> &[(u64, u64)] {
         &self.given
@@ -74,14 +74,14 @@ impl QuorumWorld {
     }
 
     pub(super) fn send(&mut self, message: QuorumMessage) {
-        // Sorted, so that the order of sending is forgotten.
+        // Sorted, so that the order of sending does not matter.
         let new = order(&message);
         let at = self.net.partition_point(|known| order(known) < new);
         self.net.insert(at, message);
     }
 }
 
-/// A number by which messages are sorted.
+/// Returns a number by which messages are sorted.
 fn order(message: &QuorumMessage) -> u64 {
     let mut hasher = DefaultHasher::new();
     message.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What the store answers: as the store rules say, or as a planted bug has it.
+//! The store's answers: those of the store rules, or of a planted bug.
 
 use super::{Store, id_of, server_time};
 use crate::message::{Answer, Ask};

@@ -1,4 +1,4 @@
-//! The store: the real rules, what it loses, and whether each request touched only what it may.
+//! The store: the real rules, its losses of data, and a check that each request touched only its own lease.
 
 mod answer;
 
@@ -14,30 +14,30 @@ use lock_testkit::planted::{BuggySlot, PlantedBug};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The server's clock at the beginning.
+/// The initial server clock.
 const BEGIN: ServerTime = ServerTime::from_micros(1_000_000_000_000);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
     slot: BuggySlot,
-    /// An older state, as a dump or a replica keeps it.
+    /// An older state, as kept by a dump or a replica.
     saved: Option<Box<BuggySlot>>,
-    /// How often data was lost.
+    /// The number of data losses.
     pub(crate) epoch: u8,
     /// The processes that subscribed, as bits.
     watchers: u8,
-    /// An old state came back: it may hold leases that nobody knows any more.
+    /// `true` if an old state was restored, which may hold leases that no process knows any more.
     pub(crate) haunted: bool,
-    /// The lock became free by a release, and every wake-up of it arrives.
+    /// `true` if the lock became free by a release and all of its wake-ups arrive.
     pub(crate) announced: bool,
-    /// A release that leaves some depth was carried out after its call had timed out: nothing but a picture for people,
-    /// yet the picture may be wrong until the depth changes again.
+    /// `true` if a release that leaves some depth was executed after its call had timed out. The stored depth is only
+    /// informative, but may be wrong until it changes again.
     pub(crate) blurred: bool,
-    /// When the last token was drawn.
+    /// The time at which the last token was drawn.
     pub(crate) drawn_at: u64,
 }
 
-/// Who has the lock, how deeply, for how long.
+/// The holder, its depth and the remaining time.
 pub(crate) type Held = Option<(LeaseId, u32, Duration)>;
 
 pub(crate) fn server_time(now: u64) -> ServerTime {
@@ -85,7 +85,8 @@ impl Store {
         self.saved = Some(Box::new(self.slot.clone()));
     }
 
-    /// Once; and a dump of nothing is a restart without data.
+    /// Returns whether a dump is possible: only once, and not of an empty store, which would equal a restart without
+    /// data.
     pub(crate) fn can_save(&self) -> bool {
         self.saved.is_none() && !self.slot.is_empty()
     }
@@ -107,7 +108,7 @@ impl Store {
         self.lost_data();
     }
 
-    /// The lease is gone before its time; the counter stays.
+    /// Removes the lease before its time. The counter stays.
     pub(crate) fn evict(&mut self, now: u64) {
         if let Some((lease, ..)) = self.held(now) {
             let _ = self.slot.force_release(server_time(now), &lease.to_string());
@@ -120,7 +121,7 @@ impl Store {
         self.announced = false;
     }
 
-    /// Carries out a request, and looks at what it did.
+    /// Executes a request and checks its effect.
     pub(crate) fn execute(&mut self, now: u64, process: usize, ask: Ask) -> (Answer, Broken) {
         let before = self.held(now);
         let answer = self.answer(now, process, ask);

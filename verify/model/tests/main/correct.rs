@@ -1,6 +1,6 @@
-//! The system as it is keeps every promise, in every order of events that was tried.
+//! The unmodified system keeps every promise, in every order of events that is tried.
 //!
-//! `LOCK_LONG=1` searches further, and every pair of faults.
+//! `LOCK_LONG=1` searches further, and with every pair of faults.
 
 use crate::support::{Found, long, search, secs};
 use lock_model::{Budget, Config, LockModel, Wait, Want, drain};
@@ -14,7 +14,7 @@ const A: Want = Want::of(1);
 const B: Want = Want::of(2);
 const NONE: Budget = Budget::NONE;
 
-/// Faults, each alone.
+/// The kinds of faults, each alone.
 const KINDS: [(&str, Budget); 11] = [
     ("a lost message", Budget { lose: 1, ..NONE }),
     ("a slow message", Budget { delay: 1, ..NONE }),
@@ -39,7 +39,7 @@ fn holds_for(name: &str, config: &Config, most: usize) -> Found {
     found
 }
 
-/// Farther when there is time.
+/// Doubles the horizon in long runs.
 fn horizon(seconds: u64) -> Duration {
     secs(if long() { seconds * 2 } else { seconds })
 }
@@ -110,8 +110,8 @@ fn reentry() {
     holds("two guards and every fault", &Config::new(&[&[A, A]], horizon(13)).faults(every));
 }
 
-/// Three waiters of one process, whose lease may be passed on twice, against another process: what may happen to a chain
-/// in its middle, a process that stops included.
+/// Three waiters of one process with up to two hand-offs, against another process: faults in the middle of a chain,
+/// including a process that is suspended.
 #[test]
 fn hand_off_and_each_fault() {
     let (a, b, c) = (A.passing(2), B.passing(2).by_hand(), Want::of(3).passing(2));
@@ -129,7 +129,7 @@ fn hand_off_and_each_fault() {
 fn releases_by_hand() {
     let by_hand: [&[Want]; 2] = [&[A.by_hand(), A.by_hand()], &[A.by_hand()]];
     holds("by hand", &Config::new(&by_hand, horizon(13)).faults(Budget { lose: 1, ..NONE }));
-    // What was lost before, and then its reply as well: it is not told that it was held.
+    // First the hold is lost, then the reply to its release: the release must not report that it was held.
     let once: [&[Want]; 2] = [&[A.by_hand()], &[A]];
     let twice_unlucky = Budget { lose: 1, evict: 1, ..NONE };
     holds("by hand, evicted", &Config::new(&once, horizon(13)).faults(twice_unlucky));
@@ -146,10 +146,10 @@ fn clocks_of_different_speed_and_a_wrong_estimate() {
     }
 }
 
-/// That nobody waits for longer than a bound says something only if some wait for nearly that long: 5 s, the time
-/// between two tries, and 12 s where a lease came back with old data.
+/// The bounds on waiting are meaningful only if some waits nearly reach them: 5 s, the time between two tries, and 12
+/// s if a lease was restored with old data.
 #[test]
-#[allow(clippy::mutable_key_type)] // what is remembered of the end of a state is no part of it
+#[allow(clippy::mutable_key_type)] // the cached end of a state is not part of it
 fn the_bounds_on_waiting_are_nearly_reached() {
     let lost = Budget { lose_wake: 1, pause: 1, ..NONE };
     let old = Budget { restore: 1, ..NONE };

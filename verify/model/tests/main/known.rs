@@ -1,5 +1,5 @@
-//! What the search finds outside of what is promised: each of these is known, and said where it belongs. A test here
-//! that fails because nothing is found any more is good news: delete it.
+//! Known limitations: broken promises outside of what is guaranteed, each documented where it belongs. If a test here
+//! fails because nothing is found any more, delete it.
 
 use crate::support::{search, secs, shortest};
 use lock_model::{Budget, Config, Law, Want, tell};
@@ -13,8 +13,8 @@ fn breaks(name: &str, config: &Config, law: Law) {
     assert_eq!(found, law.name());
 }
 
-/// The contract of a backend forbids it: an acquire that is carried out again after it was answered and released leaves a
-/// lease that nobody knows of.
+/// The contract of a backend forbids this: an acquire that is executed again after it was answered and released
+/// creates a lease that no process knows.
 #[test]
 fn resent_answered_acquire_leaves_an_orphan() {
     let mut config = Config::new(&[&[A]], secs(13)).faults(Budget { duplicate: 1, ..Budget::NONE });
@@ -23,9 +23,9 @@ fn resent_answered_acquire_leaves_an_orphan() {
     breaks("a resent acquire", &config, Law::NoOrphan);
 }
 
-/// A waiter counts the rest of the other's lease from when it hears of it. If it stood still meanwhile, it sleeps past
-/// the end of that lease, by no more than the longest wait, as after a lost wake-up. Only where no release says that
-/// the lock is free: here, the holder stands still as well.
+/// A waiter counts the remaining time of another lease from the moment it receives the answer. If it was suspended
+/// meanwhile, it sleeps past the end of that lease, by at most the longest wait, as after a lost wake-up. This
+/// happens only without a release that announces the free lock: here, the holder is suspended too.
 #[test]
 fn late_busy_answer_oversleeps_the_lease() {
     let mut config = Config::new(&[&[A], &[A]], secs(13)).faults(Budget { pause: 2, ..Budget::NONE });
@@ -34,7 +34,7 @@ fn late_busy_answer_oversleeps_the_lease() {
     breaks("a late busy answer", &config, Law::NoDeadWait);
 }
 
-/// The margin is 2 % here: the assumption on clocks is needed, and the search knows it.
+/// The margin is 2 % here. The search shows that the assumption about clocks is needed.
 #[test]
 fn clock_slower_than_the_margin_outlives_the_lease() {
     let mut config = Config::new(&[&[A]], secs(13));

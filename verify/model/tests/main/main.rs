@@ -1,4 +1,4 @@
-//! The search, and the bugs that it must find.
+//! Searches, and the planted bugs that they must find.
 
 mod correct;
 mod known;

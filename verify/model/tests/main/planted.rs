@@ -1,4 +1,4 @@
-//! Each planted bug is found, in seconds, by the promise that it breaks. The shortest way to it is printed.
+//! Each planted bug is found in seconds, by the promise that it breaks. The shortest path to it is printed.
 
 use crate::support::{search, secs, shortest};
 use lock_model::{Budget, Config, Law, Want, tell};
@@ -10,10 +10,10 @@ use lock_testkit::planted::{
 const NONE: Budget = Budget::NONE;
 const A: Want = Want::of(1);
 
-/// Owners of one process, whose lease may be passed on once.
+/// Owners of one process, with at most one hand-off.
 const THREE: [Want; 3] = [Want::of(1).passing(1), Want::of(2).passing(1), Want::of(3).passing(1)];
 
-/// Two processes, one acquire each.
+/// Two processes with one acquire each.
 fn two(faults: Budget) -> Config {
     Config::new(&[&[A], &[A]], secs(30)).faults(faults)
 }
@@ -23,7 +23,7 @@ fn twice(inner: Want, faults: Budget) -> Config {
     Config::new(&[&[A, inner]], secs(13)).faults(faults)
 }
 
-/// Releases by hand of one process, while the store may forget a lease.
+/// Explicit releases of one process, while the store may lose a lease.
 fn by_hand() -> Config {
     let scripts: [&[Want]; 2] = [&[A.by_hand()], &[A]];
     Config::new(&scripts, secs(30)).faults(Budget { evict: 1, ..NONE })
@@ -34,7 +34,7 @@ fn old_data() -> Config {
     Config::new(&[&[A, A], &[A]], secs(30)).faults(Budget { restore: 1, ..NONE })
 }
 
-/// The search finds it, by one of these promises; without the bug, the same search finds nothing.
+/// Asserts that the search finds the bug, by one of these promises, and finds nothing without the bug.
 fn finds(bug: PlantedBug, config: Config, laws: &[Law]) {
     search("without the bug", &config, 300_000).nothing("without the bug", &config);
     let config = config.with(bug);
@@ -44,7 +44,7 @@ fn finds(bug: PlantedBug, config: Config, laws: &[Law]) {
     assert!(laws.iter().any(|expected| expected.name() == law), "{bug:?} broke {law}");
 }
 
-/// A process with these waiters against another, over a name that was used before.
+/// A process with these waiters against another one, over a name that was used before.
 fn chain(own: &[Want], faults: Budget) -> Config {
     Config { used_before: true, ..Config::new(&[own, &[A]], secs(8)).faults(faults) }
 }
@@ -97,7 +97,7 @@ fn every_bug_has_a_test() {
     );
 }
 
-/// Promises that other promises guard so well that no bug above breaks them first. Each can be broken, and is seen.
+/// Promises that others guard so well that no bug above breaks them first. Each can be broken, and this is detected.
 #[test]
 fn promises_broken_second() {
     let slow = two(Budget { delay: 1, ..NONE });

@@ -1,5 +1,5 @@
-//! Rounds of a quorum of three nodes keep every promise, in every order of events that was tried; and each planted bug is
-//! found by the promise that it breaks.
+//! Rounds of a quorum of three nodes keep every promise, in every order of events that is tried, and each planted bug
+//! is found by the promise that it breaks.
 
 use crate::support::long;
 use lock_model::quorum::{QuorumBudget, QuorumConfig, QuorumLaw, QuorumModel};
@@ -8,7 +8,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 const NONE: QuorumBudget = QuorumBudget::NONE;
 
-/// What was broken, with the length of the way to it, and what was seen of what should happen sometimes.
+/// The broken promises with the lengths of their paths, and the states of interest that were seen.
 struct Found {
     broken: Vec<(&'static str, usize)>,
     seen: Vec<&'static str>,
@@ -43,7 +43,8 @@ fn holds(name: &str, config: &QuorumConfig) -> Found {
     found
 }
 
-/// Leases end at any moment, clocks stand still, messages take any time: the order of tokens needs the counters alone.
+/// Leases end at any moment, clocks stand still, messages take any time: the order of tokens depends on the counters
+/// only.
 #[test]
 fn tokens_grow_without_any_timing_assumption() {
     let two = QuorumConfig::new(&[2, 1], None);
@@ -81,7 +82,7 @@ fn renewals_and_heals_keep_every_promise() {
     holds("renewals without time", &QuorumConfig::new(&[1, 1], None).renewals(1));
 }
 
-/// The search finds it by this promise; without the bug, the same search finds nothing.
+/// Asserts that the search finds the bug by this promise, and finds nothing without the bug.
 fn finds(bug: PlantedBug, config: QuorumConfig, law: QuorumLaw) {
     let most = 6_000_000;
     let found = search(&format!("{bug:?}"), &config.clone().with(bug, law), most);

@@ -1,4 +1,4 @@
-//! Running a search and saying what it found.
+//! Running searches and reporting their results.
 
 use lock_model::{Act, Config, LockModel, World, tell};
 use stateright::{Checker, HasDiscoveries, Model};
@@ -10,12 +10,12 @@ pub(crate) const fn secs(n: u64) -> Duration {
 
 type Path = Vec<(World, Option<Act>)>;
 
-/// What a search came upon.
+/// The result of a search.
 pub(crate) struct Found {
     pub(crate) states: usize,
-    /// Promises that were broken, each with a way to it.
+    /// The broken promises, each with a path to it.
     pub(crate) broken: Vec<(&'static str, Path)>,
-    /// What was seen of what should happen sometimes.
+    /// The states of interest that were seen.
     pub(crate) seen: Vec<&'static str>,
 }
 
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-/// Breadth first, until a promise is broken or there are so many states.
+/// Searches breadth first, until a promise is broken or this many states were visited.
 pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
     let begun = Instant::now();
     let checker = LockModel::new(config.clone())
@@ -56,11 +56,11 @@ pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
     Found { states, broken, seen }
 }
 
-/// The shortest way to a broken promise, and which.
+/// Returns the shortest path to a broken promise, and the promise.
 pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Path)> {
     let mut best: Option<(&'static str, Path)> = None;
     loop {
-        // A path of n steps has n + 1 states, and the checker does not look at those at the greatest depth.
+        // A path of n steps has n + 1 states, and the checker does not inspect those at the maximum depth.
         let bound = best.as_ref().map_or(usize::MAX, |(_, path)| path.len());
         let checker = LockModel::new(config.clone())
             .checker()
@@ -79,7 +79,7 @@ pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Pa
     }
 }
 
-/// Whether there is time.
+/// Returns whether long runs are enabled.
 pub(crate) fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }

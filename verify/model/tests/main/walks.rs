@@ -1,11 +1,11 @@
-//! Long walks at random, with far more faults than can be searched: what comes late, and needs many of them.
+//! Long random walks with far more faults than can be searched, for problems that come late and need many faults.
 
 use crate::support::{long, secs};
 use lock_model::{Act, Body, Budget, Config, LockModel, Wait, Want, World, tell};
 use stateright::{Checker, Chooser, HasDiscoveries, Model};
 use std::time::Instant;
 
-/// Mostly what has to happen, sometimes what an application does, seldom a fault.
+/// Prefers steps that have to happen, then those of applications, then faults.
 #[derive(Clone)]
 struct Biased;
 
@@ -35,7 +35,7 @@ impl Chooser<LockModel> for Biased {
     }
 
     fn choose_action(&self, random: &mut fastrand::Rng, _: &World, acts: &[Act]) -> usize {
-        // An action is chosen among at least one, and each has a weight.
+        // There is at least one action, and each has a weight.
         let mut left = random.u64(..acts.iter().map(weight).sum::<u64>());
         for (at, act) in acts.iter().enumerate() {
             match left.checked_sub(weight(act)) {

@@ -1,4 +1,4 @@
-//! Rustdoc with unstable options, under a stable toolchain: see `lock_public_api::rustdoc`.
+//! Runs rustdoc with unstable options under a stable toolchain; see `lock_public_api::rustdoc`.
 
 use lock_public_api::rustdoc;
 use std::process::exit;

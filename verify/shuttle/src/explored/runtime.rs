@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A tokio runtime, as far as the driver can tell: tasks run in it until it is shut down.
+/// A tokio runtime as the driver sees it: tasks run in it until it is shut down.
 #[derive(Debug, Clone)]
 pub struct Runtime {
     id: Id,
@@ -30,7 +30,7 @@ shuttle::thread_local! {
 }
 
 impl Runtime {
-    /// Runtimes are told apart by their numbers.
+    /// Creates a runtime. Runtimes are distinguished by their numbers.
     #[must_use]
     pub fn new(number: u64) -> Self {
         Self { id: Id(number), tasks: Arc::default() }
@@ -49,7 +49,7 @@ impl Runtime {
         done
     }
 
-    /// Every task of it ends at its next await; those that come later are not even begun.
+    /// Ends each of its tasks at its next await. Later tasks are not started.
     pub fn shut_down(&self) {
         let tasks: Vec<_> = {
             let mut tasks = self.tasks();
@@ -59,7 +59,7 @@ impl Runtime {
         tasks.iter().for_each(AbortHandle::abort);
     }
 
-    /// Waits until every task of it has ended.
+    /// Waits until all of its tasks have ended.
     pub fn join(&self) {
         loop {
             let tasks = std::mem::take(&mut self.tasks().handles);
@@ -84,7 +84,7 @@ impl Runtime {
         self.id
     }
 
-    /// A task that nobody waits for.
+    /// Spawns a detached task.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let runtime = self.clone();
         let work = async move {
@@ -95,7 +95,7 @@ impl Runtime {
             return drop(work);
         }
         let task = future::spawn(work);
-        // Spawning lets others go on, a shutdown for example.
+        // Spawning lets other threads run, for example a shutdown.
         let abort = task.abort_handle();
         let too_late = {
             let mut tasks = self.tasks();

@@ -1,4 +1,4 @@
-//! Time that stands still until a test moves it, and timers on it.
+//! Time that stands still until a test advances it, and its timers.
 
 use crate::{
     clock::Clock,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-// A run has one OS thread, on which all of its threads take turns: std's thread locals are its globals.
+// A run has one OS thread, on which all of its threads take turns. Std's thread locals are therefore its globals.
 thread_local! {
     static TIME: RefCell<Time> = const { RefCell::new(Time { now: Duration::ZERO, timers: BTreeMap::new(), next: 0 }) };
 }
@@ -25,7 +25,7 @@ struct Time {
     next: u64,
 }
 
-/// Back to the beginning, without a timer.
+/// Resets the time to the beginning, without timers.
 pub fn restart_time() {
     let before = TIME.take();
     drop(before);
@@ -37,7 +37,7 @@ impl Default for Time {
     }
 }
 
-/// Time goes on, and those who slept until then wake up.
+/// Advances time and wakes the sleepers that are due.
 pub fn advance(by: Duration) {
     let due = TIME.with_borrow_mut(|time| {
         time.now += by;
@@ -47,7 +47,7 @@ pub fn advance(by: Duration) {
     due.into_values().for_each(Waker::wake);
 }
 
-/// How long the next sleeper sleeps; `None` if all of them sleep for longer than a year, that is, for ever.
+/// Returns the time until the next timer, or `None` if all timers are more than a year away, which counts as never.
 #[must_use]
 pub fn next_timer() -> Option<Duration> {
     const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -57,7 +57,7 @@ pub fn next_timer() -> Option<Duration> {
     })
 }
 
-/// Since the run began.
+/// Returns the time since the run began.
 #[must_use]
 pub fn elapsed() -> Duration {
     now()
@@ -67,7 +67,7 @@ fn now() -> Duration {
     TIME.with_borrow(|time| time.now)
 }
 
-/// The clock of processes and of the store.
+/// The clock of processes and the store.
 #[derive(Debug)]
 pub struct ExploredClock;
 

@@ -1,4 +1,4 @@
-//! A call of the store whose runtime goes while it is on its way.
+//! A call of the store whose runtime ends while it is under way.
 
 use crate::{
     explore::explore,
@@ -21,7 +21,7 @@ use std::{
 /// More turns than any schedule needs.
 const TURNS: usize = 2_000;
 
-/// Lets the others go on, and time go by when they wait for it, until it is true.
+/// Lets other threads run, and advances time while they wait for it, until the condition holds.
 #[track_caller]
 pub(crate) fn until(is_true: impl Fn() -> bool) {
     for _ in 0..TURNS {
@@ -64,7 +64,7 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
     explore(|| story(Pace::Later), &[PlantedBug::DropsCalls]);
 }
 
-/// Lets time go by in small steps, in which everybody has many turns; less than an operation may take.
+/// Advances time in small steps with many turns each, by less than an operation may take.
 #[track_caller]
 fn soon(is_true: impl Fn() -> bool) {
     for _ in 0..100 {
@@ -105,7 +105,7 @@ fn call_for_a_worker_that_ended_is_given_up_at_once() {
     explore(story, &[PlantedBug::LeavesCallToEndedWorker]);
 }
 
-/// When the renewals that were answered had been sent.
+/// The times at which the answered renewals were sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Renewals(Arc<Mutex<Vec<Duration>>>);
 
@@ -132,7 +132,7 @@ fn a_call_that_is_given_up_by_two_is_answered_once() {
         let (one, two) = (Runtime::new(1), Runtime::new(2));
         let guard = one.block_on(acquire(&locks));
         until(|| store.renewals.load(Ordering::SeqCst) > 0);
-        // Carried by the first, and timed out by the second.
+        // Carried by the first runtime, and timed out by the second.
         two.block_on(async { drop(locks.named("y").unwrap().acquire().await.unwrap()) });
         let ends = thread::spawn({
             let one = one.clone();

@@ -1,4 +1,4 @@
-//! A name that is looked up while its cell is removed.
+//! A name that is looked up while its entry is removed.
 
 use crate::{
     explore::explore,
@@ -13,7 +13,7 @@ fn a_name_never_has_two_cells() {
         let threads = [(); 3].map(|()| {
             world.thread(|locks| async move {
                 let guard = acquire(&locks).await;
-                // A hold in a cell that is out of the map would be in nobody's sight.
+                // A hold in an entry that is not in the table would be invisible.
                 assert_eq!(locks.active_locks(), 1);
                 let _ = guard.release().await.unwrap();
             })

@@ -20,18 +20,19 @@ use std::{
     time::Instant,
 };
 
-/// Of each kind of scheduler.
+/// The number of schedules of each kind of scheduler.
 const SCHEDULES: usize = 2_500;
 
-/// The switches of a PCT schedule that matter.
+/// The number of relevant switches in a PCT schedule.
 const DEPTH: usize = 3;
 
-/// Runs the story under many schedules, in which it must hold; then with each of these bugs, with which it must fail.
+/// Runs the story under many schedules, which it must pass, and then with each of these bugs, which must make it
+/// fail.
 pub(crate) fn explore(story: fn(), bugs: &[PlantedBug]) {
     explore_some(SCHEDULES, story, bugs);
 }
 
-/// Explores as many schedules of each kind as asked: for stories that depend on them little, or print much.
+/// Explores this many schedules of each kind, for stories that hardly depend on them or that print much.
 pub(crate) fn explore_some(schedules: usize, story: fn(), bugs: &[PlantedBug]) {
     let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
     let begin = Instant::now();
@@ -42,7 +43,7 @@ pub(crate) fn explore_some(schedules: usize, story: fn(), bugs: &[PlantedBug]) {
     for &bug in bugs {
         let runs = Runs::default();
         plant(Some(bug));
-        // Always the same ones: what is found once is found again.
+        // A fixed seed: a bug that is found once is always found.
         let search = || runs.under_all(Seed::new(1), schedules, FailurePersistence::None, story);
         let found = catch_unwind(AssertUnwindSafe(search));
         plant(None);
@@ -51,7 +52,7 @@ pub(crate) fn explore_some(schedules: usize, story: fn(), bugs: &[PlantedBug]) {
     }
 }
 
-/// A patch plants each bug, and a story finds it.
+/// Each bug has a patch that plants it and a story that finds it.
 #[test]
 fn every_bug_has_a_patch_and_a_story() {
     let (patches, stories) = (texts("patches"), texts("tests/main"));
@@ -62,7 +63,7 @@ fn every_bug_has_a_patch_and_a_story() {
     assert_eq!(patches.matches("planted(").count(), PlantedBug::caught_by_checker(Checker::Shuttle).count());
 }
 
-/// All files of a folder of this crate.
+/// Returns the contents of all files in a folder of this crate.
 fn texts(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).expect("the folder can be listed");
@@ -79,7 +80,7 @@ impl Runs {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Few switches first: most bugs need no more.
+    /// Starts with few switches, which most bugs need.
     fn under_all(&self, seed: Seed, schedules: usize, failures: FailurePersistence, story: fn()) {
         let few_switches = PctScheduler::new_from_seed(seed.get(), DEPTH, schedules);
         let any = RandomScheduler::new_from_seed(seed.get(), schedules);

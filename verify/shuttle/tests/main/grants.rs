@@ -1,4 +1,4 @@
-//! A grant on its way to a future that goes, or that moved to another task.
+//! A grant on its way to a future that is dropped or moves to another task.
 
 use crate::{
     explore::explore,

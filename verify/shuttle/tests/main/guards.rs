@@ -1,4 +1,4 @@
-//! A guard that goes without a word while the worker works on its cell, or falls asleep.
+//! A guard that is dropped while the worker processes its entry, or goes to sleep.
 
 use crate::{
     explore::explore,

@@ -1,4 +1,4 @@
-//! A lease that passes from task to task while others enter.
+//! A lease that is handed off from task to task while others enter.
 
 use crate::{
     explore::explore,
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// What began and ended, in the order in which it was observed.
+/// The holds that began and ended, in the order in which they were observed.
 #[derive(Debug, Clone, Default)]
 struct Observed(Arc<Mutex<Holds>>);
 
@@ -59,16 +59,16 @@ fn lease_is_passed_on_beside_an_entering_waiter() {
             thread::spawn(move || runtime.block_on(async { drop(future.await.unwrap().release().await) }))
         };
         let lock = locks.named(NAME).unwrap();
-        // The next acquire finds two of them in the line, and reserves tokens.
+        // The next acquire finds two of them in the queue and reserves tokens.
         let waiters = [(); 2].map(|()| {
             let mut future = lock.acquire().boxed();
             let polled = runtime.enter(|| future.poll_unpin(&mut Context::from_waker(Waker::noop())));
             assert!(polled.is_pending());
             waits(future)
         });
-        // While the lease is passed on, or just before or after it.
+        // During a hand-off, or just before or after it.
         let entering = waits(lock.acquire().boxed());
-        // A store sets tokens aside as far as its clock allows.
+        // A store reserves tokens only as far as its clock allows.
         advance(Duration::from_millis(2));
         drop(runtime.block_on(first.release()));
         waiters.into_iter().chain([entering]).for_each(|task| task.join().unwrap());

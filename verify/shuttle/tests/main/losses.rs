@@ -1,4 +1,4 @@
-//! The loss of a hold, told without the help of any other task.
+//! The loss of a hold, noticed without the help of any other task.
 
 use crate::{
     explore::explore,

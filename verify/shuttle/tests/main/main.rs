@@ -1,8 +1,9 @@
-//! Schedules of the driver: what threads do to one another between any two uses of a mutex or an atomic.
+//! Schedules of the driver: interleavings of threads between any two uses of a mutex or an atomic.
 //!
-//! Shuttle and not loom: loom tries every schedule, and every order that weak memory allows, of a few dozen steps; one
-//! story here takes hundreds, through the driver as it is. Shuttle draws schedules, at random and with few switches
-//! (PCT), and takes atomics as sequentially consistent. Tokio's `Notify` is one step here: tokio explores its inside with loom.
+//! Uses Shuttle instead of loom: loom tries every schedule, and every order that weak memory allows, of a few dozen
+//! steps. One story here takes hundreds, through the unmodified driver. Shuttle draws schedules, at random and with
+//! few switches (PCT), and treats atomics as sequentially consistent. Tokio's `Notify` is one step here; tokio tests
+//! its internals with loom.
 
 mod calls;
 mod cells;

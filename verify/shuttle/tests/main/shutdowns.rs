@@ -1,4 +1,4 @@
-//! The last release while a shutdown waits for quiet.
+//! The last release while a shutdown waits for all activity to end.
 
 use crate::{
     explore::explore,

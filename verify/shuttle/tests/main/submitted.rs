@@ -1,4 +1,4 @@
-//! Operations that were submitted to a pipeline: the answer comes from a thread of the store.
+//! Operations that were submitted to a pipeline and are answered by a thread of the store.
 
 use crate::{
     calls::{Renewals, until},
@@ -27,21 +27,21 @@ const TURNS: usize = 500;
 /// The operation timeout of these locks.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The first operation of this kind that is kept instead of being answered.
+/// The kind of operation whose first instance is kept instead of being answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Nothing,
     Renewal,
 }
 
-/// Answers each operation in a thread of its own, but keeps one.
+/// Answers each operation in a separate thread, but keeps one.
 #[derive(Debug)]
 struct Threads {
     store: Store,
     keeps: Keeps,
     has_kept: AtomicBool,
     kept: Mutex<Option<Operation>>,
-    /// How many operations were submitted.
+    /// The number of submitted operations.
     submitted: AtomicUsize,
 }
 
@@ -59,7 +59,7 @@ impl Threads {
         self.kept.lock().expect("nobody panics with it").take().expect("it was kept")
     }
 
-    /// Answers it in another thread.
+    /// Answers an operation in another thread.
     fn answer(self: &Arc<Self>, operation: Operation) -> thread::JoinHandle<()> {
         let store = self.store.clone();
         thread::spawn(move || answer(&store, operation))
@@ -86,7 +86,7 @@ impl Pipeline for Threaded {
     }
 }
 
-/// The store in memory answers in the first poll.
+/// Answers an operation. The in-memory store is ready at the first poll.
 fn answer(store: &Store, operation: Operation) {
     const AT_ONCE: &str = "the store in memory never waits";
     let memory = &store.memory;
@@ -112,7 +112,7 @@ fn locks(keeps: Keeps, observer: impl LockObserver) -> (Arc<Threads>, LockFactor
     (threads, locks)
 }
 
-/// One event, and one only: what the pipeline does with the operation races with the end of its time.
+/// Races the pipeline's handling of an operation with the end of its time. Only one of them may have an effect.
 fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
     let renewals = Renewals::default();
     let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
@@ -159,7 +159,7 @@ fn dropped_operation_is_answered_as_unknown_at_once() {
         let guard = runtime.block_on(acquire(&locks));
         until(|| threads.has_one());
         drop(threads.take());
-        // No time goes by any more.
+        // Time does not advance any more.
         let answered = (0..TURNS).any(|_| {
             thread::yield_now();
             !renewals.sent().is_empty()

@@ -1,4 +1,4 @@
-//! The timekeeper: woken by time alone, and stopped by nobody.
+//! The timekeeper: woken only by time, and stopped by nobody.
 
 use crate::{
     explore::{explore, explore_some},
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// Only the timekeeper reads the wall clock, once in each turn.
+/// Counts the timekeeper's turns: it alone reads the wall clock, once per turn.
 #[derive(Debug, Default)]
 struct Turns(AtomicUsize);
 
@@ -52,7 +52,7 @@ fn no_use_of_a_lock_wakes_the_timekeeper() {
         runtime.block_on(async {
             let lock = locks.named(NAME).unwrap();
             let guard = lock.acquire().await.unwrap();
-            // Its first turns, before anything is used.
+            // Its first turns, before any lock is used.
             while turns.count() < 2 {
                 thread::yield_now();
             }
@@ -91,7 +91,7 @@ fn a_waker_that_panics_does_not_stop_the_timekeeper() {
                 pin!(world.locks.named(NAME).unwrap().acquire_timeout(Duration::from_millis(100)));
             let waker = Waker::from(Arc::new(Panics));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // The wait is over, and then the renewal is due, by some turns of the timekeeper.
+            // Within some turns of the timekeeper, the wait ends and then the renewal is due.
             for _ in 0..200 {
                 if let Some(next) = next_timer().filter(|next| *next < Duration::from_millis(90)) {
                     advance(next);

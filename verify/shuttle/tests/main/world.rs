@@ -22,13 +22,13 @@ use std::{
     task::Poll,
 };
 
-/// Whether the store answers in the first poll of a call.
+/// Determines in which poll of a call the store answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     AtOnce,
-    /// In the second poll: the call is adopted by the worker.
+    /// In the second poll, so that the worker adopts the call.
     Later,
-    /// As `AtOnce`, but a renewal is never answered.
+    /// Like `AtOnce`, but renewals are never answered.
     NeverToRenewals,
 }
 
@@ -50,7 +50,7 @@ impl Pace {
 pub(crate) struct Store {
     pub(crate) memory: MemoryBackend,
     pace: Pace,
-    /// How often it was asked.
+    /// The number of acquires it received.
     pub(crate) acquires: Arc<AtomicUsize>,
     pub(crate) renewals: Arc<AtomicUsize>,
 }
@@ -65,7 +65,7 @@ impl Store {
         build(Arc::new(self.clone()).into(), observer)
     }
 
-    /// A factory that submits to this pipeline.
+    /// Returns a factory that submits to this pipeline.
     pub(crate) fn pipelined(&self, observer: impl LockObserver, pipeline: Arc<dyn Pipeline>) -> LockFactory {
         build(StoreOfLocks::from(Arc::new(self.clone())).pipelined(pipeline), observer)
     }
@@ -73,7 +73,7 @@ impl Store {
 
 fn build(store: StoreOfLocks, observer: impl LockObserver) -> LockFactory {
     let numbers = AtomicU64::new(0);
-    // A sequence, and no generator: what is drawn must not depend on the schedule that is explored.
+    // A sequence instead of a generator, since values must not depend on the explored schedule.
     let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
     let builder = LockFactory::builder(store).clock(Arc::new(ExploredClock)).observer(observer);
@@ -139,7 +139,7 @@ impl Subscriptions for Store {
     }
 }
 
-/// Who was granted what, and that it ended once.
+/// A record of the grants and the ends of holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Book(Arc<Mutex<Pages>>);
 
@@ -161,7 +161,7 @@ impl LockObserver for Book {
 }
 
 impl Book {
-    /// No token was granted twice, and each grant ended once.
+    /// Asserts that no token was granted twice and that each grant ended once.
     pub(crate) fn is_balanced(&self) {
         let mut pages = self.0.lock().expect("nobody panics with it");
         let Pages { granted, ended } = &mut *pages;
@@ -191,7 +191,7 @@ impl World {
         acquire(&self.locks).await
     }
 
-    /// A thread of its own, in the same runtime.
+    /// Starts a thread in the same runtime.
     pub(crate) fn thread<F: Future<Output = ()>>(
         &self,
         work: impl FnOnce(LockFactory) -> F + Send + 'static,
@@ -200,11 +200,11 @@ impl World {
         thread::spawn(move || runtime.block_on(work(locks)))
     }
 
-    /// Everything is given back without any help of time, and nothing is left.
+    /// Asserts that everything is released without advancing time, and that nothing is left.
     pub(crate) fn ends_well(self) {
         let report = self.runtime.block_on(self.locks.shutdown());
         assert!(report.is_clean(), "{report:?}");
-        // The worker goes home.
+        // The worker ends.
         self.runtime.join();
         assert_eq!(self.store.memory.held(), []);
         assert_eq!(self.locks.active_locks(), 0);
