@@ -33,8 +33,7 @@ impl Drop for Fleet {
 /// Runs one process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
     let redis = RedisBackend::connect(&url()).await?;
-    // The wait for a dead leader and for its runs. Short, so that the example ends soon; the defaults are 10 s and 30
-    // s.
+    // The wait for a dead leader and for its runs; short, so that the example ends soon. Defaults: 10 s and 30 s.
     let lease = Duration::from_secs(2);
     let builder = Scheduler::builder(LockFactory::new(redis.clone()), redis).group("example");
     let cron = builder.leadership_lease(lease).run_lease(lease).build()?;

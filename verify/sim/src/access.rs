@@ -1,4 +1,4 @@
-//! Holders read and write the resource, and the oracle looks for stale writes that were accepted.
+//! Reads and writes of the resource by holders, and the oracle's check for stale writes that were accepted.
 
 use crate::{resource::Write, state::State, trace::Who};
 use lock_core::{FencingToken, LockName, backend::LeaseId};
@@ -8,7 +8,7 @@ impl State {
         self.oracle.leases.get(&lease).map_or(0, |lease| lease.order)
     }
 
-    /// The value, unless a newer holder was here.
+    /// Reads the value, unless a newer holder was there.
     pub(crate) fn read(
         &mut self,
         link: usize,

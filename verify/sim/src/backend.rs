@@ -1,4 +1,4 @@
-//! The backend of a simulated process: every call is a message.
+//! The backend of a simulated process. Every call is a message.
 
 use crate::{
     message::{Answer, Request, failure},
@@ -51,7 +51,7 @@ pub(crate) fn unexpected() -> BackendError {
     failure(Applied::Unknown)
 }
 
-/// The answer to an acquire.
+/// Returns the reply to an acquire.
 pub(crate) fn acquired(answer: Answer) -> Result<Reply<Acquired>, BackendError> {
     match checked(answer)? {
         Answer::Acquired(reply) => Ok(reply),
@@ -59,7 +59,7 @@ pub(crate) fn acquired(answer: Answer) -> Result<Reply<Acquired>, BackendError> 
     }
 }
 
-/// The answers to this many renewals.
+/// Returns the replies to this many renewals.
 pub(crate) fn renewed(asked: usize, answer: Answer) -> Vec<Result<Reply<Renewed>, BackendError>> {
     match checked(answer) {
         Ok(Answer::Renewed(replies)) => replies.into_iter().map(Ok).collect(),
@@ -68,7 +68,7 @@ pub(crate) fn renewed(asked: usize, answer: Answer) -> Vec<Result<Reply<Renewed>
     }
 }
 
-/// The answer to a release.
+/// Returns the reply to a release.
 pub(crate) fn released(bug: Option<PlantedBug>, answer: Answer) -> Result<Reply<Released>, BackendError> {
     match checked(answer)? {
         Answer::Released(Reply { now, outcome, .. }) => {

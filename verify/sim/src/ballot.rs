@@ -1,4 +1,4 @@
-//! The votes of the nodes of a quorum, and what a hold must have to be one.
+//! The votes of quorum nodes, and the check that each hold is backed by a majority.
 
 use crate::{oracle::Oracle, quorum::NODES, state::State, trace::Who};
 use lock_core::{
@@ -8,19 +8,19 @@ use lock_core::{
 };
 use std::collections::BTreeSet;
 
-/// A name that is held wakes its waiters at most so often.
+/// The maximum number of times that a held name may wake its waiters.
 const MAX_IDLE_WAKES: u32 = 200;
 
-/// Nodes that granted a lease a token.
+/// The nodes that granted a token to a lease.
 #[derive(Debug)]
 pub(crate) struct Ballot {
     nodes: BTreeSet<usize>,
     last: FencingToken,
-    /// The highest token that a process had been told of when the first of them did.
+    /// The highest token that a process had been granted when the first of these nodes voted.
     told: u64,
 }
 
-/// Waiters that were woken while one lease held a majority.
+/// The number of waiters woken while one lease held a majority.
 #[derive(Debug, Default)]
 pub(crate) struct IdleWakes {
     holder: Option<LeaseId>,
@@ -62,7 +62,7 @@ impl State {
         NodeReply { now: self.stores.time_of(node, self.now), ..reply }
     }
 
-    /// Waiters are woken by a node. While a lease holds the name, this comes to an end.
+    /// Records that a node wakes waiters. While a lease holds the name, this must come to an end.
     pub(crate) fn wakes_waiters(&mut self, name: &LockName) {
         let holder = self.stores.stored(self.now, name).map(|stored| stored.lease);
         self.oracle.wakes_waiters(name, holder);
@@ -70,7 +70,7 @@ impl State {
 }
 
 impl Oracle {
-    /// A node granted a proposal.
+    /// Records that a node granted a proposal.
     fn voted(&mut self, now: u64, node: usize, p: &Proposal) {
         let told = self.names.get(&p.name).map_or(0, |name| name.told);
         let new = || Ballot { nodes: BTreeSet::new(), last: p.last, told };
@@ -91,14 +91,15 @@ impl Oracle {
         }
     }
 
-    /// Nodes have the lease again, or still.
+    /// Records that nodes have the lease again, or still.
     pub(crate) fn set_again(&mut self, lease: LeaseId) {
         if let Some(lease) = self.leases.get_mut(&lease) {
             lease.revived |= lease.robbed.is_some();
         }
     }
 
-    /// A hold needs the votes of a majority for its token, and a token above those that were known before the first vote.
+    /// Checks that a hold has the votes of a majority for its token, and a token above those known before the first
+    /// vote.
     pub(crate) fn is_elected(&mut self, name: &LockName, id: (LeaseId, FencingToken)) {
         let (lease, token) = id;
         let ballot = self.ballots.range((lease, FencingToken::new(0))..=id).next_back();

@@ -1,4 +1,4 @@
-//! The calm after the storm: everybody gets every lock again, and nothing may be left.
+//! The calm after the storm: every client gets every lock again, and nothing may be left.
 
 use crate::{plan::LATEST, process::Life, trace::Who, world::World};
 use lock_core::{LockErrorKind, LockFactory};
@@ -12,9 +12,9 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Everybody who is alive wants every lock at once, and takes a turn, soon.
+/// Makes every living client take each lock once, which must succeed soon.
 pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
-    // Attempts that were lost in the storm are given up first.
+    // Attempts that were lost in the storm time out first.
     sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
     let mut turns = JoinSet::new();
     for life in ended.iter().filter(|life| is_alive(world, life)) {
@@ -63,7 +63,7 @@ fn is_alive(world: &World, life: &Life) -> bool {
     world.with(|state| !state.links[life.link].dead && !state.links[life.link].closed)
 }
 
-/// A store whose clock was stepped back keeps what nobody knows of for up to a lease longer.
+/// Returns the extra time for which a store whose clock was stepped back keeps unknown leases: up to a lease.
 pub(crate) fn stretch(world: &World) -> Duration {
     world.with(|state| match state.oracle.stepped_back {
         true => state.stores.farthest_step() + state.plan.max_lease(),
@@ -73,21 +73,22 @@ pub(crate) fn stretch(world: &World) -> Duration {
 
 pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     let (operation, lease) = world.with(|s| (s.plan.longest_operation(), s.plan.max_lease()));
-    // Late messages arrive, then two operation timeouts.
+    // Late messages arrive, then two operation timeouts pass.
     sleep(Duration::from_millis(LATEST) + operation * 2).await;
     world.with(|state| {
         for (_, stored) in state.stores.left(state.now, &state.plan.names) {
-            // The residuals that are documented: a clock that stepped back revives requests that were void, and a process that
-            // had not heard from the store took its own clock.
+            // Documented limitations: a clock that stepped back revives requests that were void, and a process that
+            // had not heard from the store used its own clock.
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
-            // What the dead held ends by itself.
+            // The leases of dead processes end by themselves.
             let link = usize::try_from(stored.lease.process().as_uuid().as_u64_pair().1).unwrap_or(0);
             let dead = state.links.get(link).is_none_or(|link| link.dead);
             let excused = far || dead || state.oracle.stepped_back;
             state.oracle.must(excused, || format!("an orphan: {stored:?}"));
         }
     });
-    // A process that knew the store's clock badly undoes for a lease, and a subscription outlives its waiter by 2 s.
+    // A process with a bad estimate of the store's clock undoes for a whole lease, and a subscription outlives its
+    // waiter by 2 s.
     sleep(lease + operation + Duration::from_secs(3) + stretch(world)).await;
     let watchers =
         world.with(|s| s.stores.iter().flat_map(|store| store.watchers.clone()).collect::<Vec<_>>());
@@ -116,7 +117,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         world.with(|s| s.oracle.must(clean, || format!("link {}: {report:?}", life.link)));
         drop(life);
     }
-    // The time in which a worker that was told to go is gone: the bound of a shutdown.
+    // The time in which a worker has ended: the bound of a shutdown.
     sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {

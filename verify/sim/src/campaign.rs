@@ -1,4 +1,4 @@
-//! Many seeds, on two threads, and what they came to.
+//! Runs of many seeds on two threads, and their summary.
 
 use crate::{
     plan::Topology,
@@ -18,16 +18,16 @@ use std::{
 
 const THREADS: usize = 2;
 
-/// The sum of many runs.
+/// The summary of many runs.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Runs.
+    /// The number of runs.
     pub runs: u64,
-    /// The sums; the worst of waits.
+    /// The sums of the reports, except for waits, of which it has the longest.
     pub sum: Report,
-    /// The fewest events of a run.
+    /// The smallest number of events in a run.
     pub fewest_events: u64,
-    /// What went wrong, in the order in which it was found.
+    /// The failures, in the order in which they were found.
     pub failures: Vec<Failure>,
 }
 
@@ -54,7 +54,7 @@ impl Tally {
     }
 }
 
-/// Runs these seeds; stops at the first failures.
+/// Runs these seeds, and stops at the first failures.
 #[must_use]
 pub fn campaign(topology: Topology, seeds: &[Seed], bug: Option<PlantedBug>) -> Tally {
     let (next, tally) = (AtomicUsize::new(0), Mutex::new(Tally::default()));

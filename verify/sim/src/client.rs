@@ -1,4 +1,4 @@
-//! A task of a process: it wants locks in all the ways there are, and gives up in as many.
+//! A task of a process that acquires locks in all available ways and gives up in all available ways.
 
 use crate::{
     clock::micros,
@@ -61,7 +61,7 @@ impl Client {
         (lock.expect("names and options of a plan are good"), terms)
     }
 
-    /// By waiting, by waiting a while, by one try, or not at all because the caller gives up.
+    /// Acquires by waiting, by waiting for a limited time, by one try, or not at all because the caller gives up.
     async fn get(&mut self, lock: &Lock, terms: Terms) -> Option<LockGuard> {
         let patience = self.millis(3_000);
         let polls = 1 + self.dice.below(4);
@@ -98,7 +98,7 @@ impl Client {
         None
     }
 
-    /// Fails if it took longer, unless this process was stopped meanwhile.
+    /// Fails if it took longer, unless this process was suspended meanwhile.
     pub(crate) fn in_time(&self, what: &str, began: u64, most: u64) {
         self.world.with(|state| {
             let took = state.now - began;
@@ -141,7 +141,7 @@ impl Client {
         }
     }
 
-    /// With an owner, who takes the lock twice, perhaps under other terms.
+    /// Takes the lock twice with an owner, possibly with other options the second time.
     async fn own(&mut self, lock: &Lock, terms: Terms) {
         let owner = self.factory.owner();
         let (_, others) = self.choose();
@@ -151,7 +151,7 @@ impl Client {
         let Some(outer) = self.get(&first, terms).await else { return };
         self.take(&outer, terms);
         if let Some(inner) = self.get(&second, others).await {
-            // If the first hold was lost meanwhile, this would be refused; so it is the same one.
+            // If the first hold was lost meanwhile, the re-entry would be refused. So this must be the same hold.
             let same = inner.fencing_token() == outer.fencing_token();
             self.world.with(|state| {
                 state.oracle.must(same, || "an owner was granted two holds".to_owned());
@@ -174,7 +174,7 @@ impl Client {
         });
     }
 
-    /// As somebody who looks in, or breaks a lock.
+    /// Inspects a lock or releases it by force.
     async fn meddle(&mut self, lock: &Lock) {
         let force = self.world.with(|state| !state.calm && state.plan.troubles.contains(&Trouble::Force));
         if force && self.dice.chance(0.5) {

@@ -1,4 +1,4 @@
-//! The clocks of a run: each process and the store have their own, of its own speed, and none is the true one.
+//! The clocks of a run: each process and each store has its own with its own speed, and none shows the true time.
 
 use lock_core::clock::{Clock, Moment, ServerTime, TestClock};
 use std::{
@@ -14,18 +14,18 @@ fn scale(time: u64, ppm: i64) -> u64 {
     u64::try_from(scaled).unwrap_or(0)
 }
 
-/// The clock of a process. While the process is paused, nobody in it can read the clock; so it stands still, and at
-/// the end of the pause jumps to where it is by then: exactly what a stopped process sees.
+/// The clock of a process. While the process is suspended, nothing in it can read the clock. The clock thus stands
+/// still, and at the end jumps to the present time: exactly what a suspended process sees.
 #[derive(Debug)]
 pub(crate) struct ProcessClock {
     origin: Instant,
     ppm: i64,
-    /// Microseconds that it is ahead from the beginning.
+    /// The initial offset ahead, in µs.
     ahead: u64,
     wall_ahead: AtomicI64,
     /// Steps of the wall clock during a pause, which the process sees at its end.
     unseen_steps: AtomicI64,
-    /// The true time at which it stands.
+    /// The true time at which it stands still.
     stands_at: AtomicU64,
 }
 
@@ -52,12 +52,12 @@ impl ProcessClock {
         };
     }
 
-    /// What it shows at this true time.
+    /// Returns its reading at this true time.
     pub(crate) fn at(&self, time: u64) -> Moment {
         Moment::from_micros(self.ahead + scale(time, self.ppm))
     }
 
-    /// The first true time at which it shows `moment` or later.
+    /// Returns the first true time at which it shows `moment` or later.
     pub(crate) fn when(&self, moment: Moment) -> u64 {
         let shown = i128::from(moment.as_micros().saturating_sub(self.ahead)) * 1_000_000;
         let speed = 1_000_000 + i128::from(self.ppm);
@@ -88,10 +88,10 @@ impl Clock for ProcessClock {
 #[derive(Debug, Clone)]
 pub(crate) struct StoreClock {
     ppm: i64,
-    /// Microseconds that it was ahead in the beginning, and is now.
+    /// The initial and the current offset ahead, in µs.
     began: i64,
     ahead: i64,
-    /// The farthest that its steps brought it from there.
+    /// The largest distance from the initial offset that its steps caused.
     farthest: u64,
 }
 
@@ -100,12 +100,12 @@ impl StoreClock {
         Self { ppm, began: ahead, ahead, farthest: 0 }
     }
 
-    /// One of the same speed that is ahead of it from the beginning.
+    /// Returns a clock of the same speed that is ahead of this one from the beginning.
     pub(crate) fn ahead_by(&self, micros: i64) -> Self {
         Self::new(self.ppm, self.ahead + micros)
     }
 
-    /// The step that would undo all steps.
+    /// Returns the step that would undo all steps.
     pub(crate) fn step_back(&self) -> i64 {
         self.began - self.ahead
     }
@@ -124,7 +124,7 @@ impl StoreClock {
         ServerTime::from_micros(steady.saturating_add_signed(self.ahead))
     }
 
-    /// The true time at which it shows the first microsecond at which a lease of that much remaining is over.
+    /// Returns the true time of the first microsecond at which a lease with this remaining time has ended.
     pub(crate) fn end_of_lease(&self, time: u64, remaining: Duration) -> u64 {
         let now = self.at(time);
         let end =

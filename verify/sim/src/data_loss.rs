@@ -1,20 +1,20 @@
-//! What a store that loses data does to the promise: exactly what is documented, and no more.
+//! The effect of lost data on the guarantees: exactly the documented one, and no more.
 
 use crate::{oracle::Oracle, store::Stored, stores::Stores};
 use lock_core::{LockName, clock::Moment};
 use std::collections::BTreeMap;
 
-/// What was stored before a change.
+/// The stored leases before a change.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// By the store that changes.
+    /// Those of the store that changes.
     pub(crate) here: BTreeMap<LockName, Stored>,
-    /// By a majority.
+    /// Those of a majority.
     pub(crate) decided: BTreeMap<LockName, Stored>,
 }
 
 impl Oracle {
-    /// The store lost a lease by no doing of its holder.
+    /// Records that the store lost a lease through no fault of its holder.
     pub(crate) fn robbed(&mut self, now: u64, stored: Option<Stored>) {
         let Some(id) = stored.map(|stored| stored.lease) else { return };
         let Some(lease) = self.leases.get_mut(&id) else { return };
@@ -23,7 +23,7 @@ impl Oracle {
         }
         lease.robbed = Some(now);
         if self.quorum.is_some() {
-            // The nodes that lost it do not vote for another before it is over.
+            // The nodes that lost it do not vote for another lease before it has ended.
             return;
         }
         // From here on it excludes nobody.
@@ -34,14 +34,14 @@ impl Oracle {
         }
     }
 
-    /// The data of a store changed behind the back of all.
+    /// Records that the data of a store changed behind everyone's back.
     pub(crate) fn data_changed(&mut self, now: u64, node: usize, before: &Kept, stores: &Stores) {
         for (name, stored) in &before.here {
             let is_kept = |after: &Stored| after.lease == stored.lease && after.until >= stored.until;
             if stores[node].stored(now, name).is_some_and(|after| is_kept(&after)) {
                 continue;
             }
-            // A majority may have it all the same, though perhaps not for as long.
+            // A majority may still have it, though possibly for a shorter time.
             let decided = before.decided.get(name).map_or(0, |decided| decided.until);
             let after = stores.stored(now, name).filter(|after| after.lease == stored.lease);
             if after.is_none_or(|after| stores.len() == 1 || after.until < decided) {

@@ -1,4 +1,4 @@
-//! The store carries out a request, and the oracle watches.
+//! Execution of requests by the store, observed by the oracle.
 
 use crate::{
     message::{Answer, Request},
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Each request is carried out, or refused, for itself.
+    /// Executes or refuses each request independently.
     fn execute_batch(&mut self, link: usize, requests: &[Request]) -> Vec<Answer> {
         let mut answers = Vec::with_capacity(requests.len());
         for request in requests {

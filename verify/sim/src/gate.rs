@@ -1,4 +1,4 @@
-//! Futures that are not polled while their process is stopped, and futures that are dropped after some polls.
+//! Futures that are not polled while their process is suspended, and futures that are dropped after some polls.
 
 use crate::world::World;
 use std::{
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Work of a process: it stands still while the process does.
+/// Work of a process, which stands still while the process does.
 pub(crate) struct Stoppable<F> {
     world: Arc<World>,
     process: usize,
@@ -40,7 +40,7 @@ impl<F: Future> Future for Stoppable<F> {
     }
 }
 
-/// Is dropped when it was polled that often and is not ready: `None`.
+/// A future that is dropped after this many polls if it is not ready, with the result `None`.
 pub(crate) struct Fickle<F> {
     work: Pin<Box<F>>,
     polls: u64,

@@ -1,4 +1,4 @@
-//! What a client does with a lock that it has: it reads and writes, re-enters, waits for the loss, lets go.
+//! The actions of a client that holds a lock: it reads and writes, re-enters, waits for the loss, and releases.
 
 use crate::{
     client::Client, clock::micros, gate::Fickle, plan::Terms, resource::Write, state::Happening, trace::Who,
@@ -17,7 +17,7 @@ impl Client {
         let stubborn = self.dice.chance(0.1);
         let mut inner = Vec::new();
         while self.now() < until && (stubborn || hold.is_held()) && !self.world.with(|s| s.closing) {
-            // Whoever was refused everything tries again a moment later, not at once for ever.
+            // A client that was refused everything tries again a moment later, instead of in a tight loop.
             sleep(Duration::from_millis(1)).await;
             match self.dice.below(4) {
                 0 => self.read_and_write(&hold).await,
@@ -36,7 +36,7 @@ impl Client {
         }
         self.let_go(guard, terms).await;
         if !hold.is_held() && self.dice.chance(0.2) {
-            // A late writer, who has not noticed.
+            // A late writer that has not noticed the loss.
             self.read_and_write(&hold).await;
         }
     }
@@ -62,7 +62,7 @@ impl Client {
         Some(inner)
     }
 
-    /// The write may come late: when this process was stopped, or has lost its lock.
+    /// Reads and writes. The write may come late: after a pause of this process, or after the loss of its lock.
     async fn read_and_write(&mut self, hold: &Hold) {
         let (lease, token, name) = (hold.lease_id(), hold.fencing_token(), hold.name().clone());
         let link = self.link;
@@ -75,7 +75,7 @@ impl Client {
             let write = Write { link, name, lease, token, value: value + 1 };
             state.after(way, Happening::Write(write));
         });
-        // The next read of this holder must find it.
+        // The next read of this holder must see it.
         sleep(Duration::from_millis(way + 1)).await;
     }
 

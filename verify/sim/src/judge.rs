@@ -1,4 +1,4 @@
-//! Whether a hold ended for a reason: no loss without one, each told once and in time.
+//! Checks of the ends of holds: none without a reason, each reported once and in time.
 
 use crate::{
     clock::micros,
@@ -13,7 +13,7 @@ use lock_core::{
 };
 
 impl Oracle {
-    /// A process says that a hold ended.
+    /// Records that a process reported the end of a hold.
     pub(crate) fn ended(
         &mut self,
         now: u64,
@@ -25,7 +25,7 @@ impl Oracle {
         if link.dead {
             return;
         }
-        // From now on it is to be undone.
+        // From now on it has to be undone.
         self.touched(now, lease);
         let Some(held) = self.holds.get_mut(&(lease, token)) else {
             return self.must(false, || format!("{name}: {lease} ended and never began"));
@@ -61,19 +61,19 @@ impl Oracle {
         }
     }
 
-    /// Why a hold that is said to have expired should not have.
+    /// Returns the reason why a hold that reportedly expired should not have.
     fn no_reason_to_expire(&self, now: u64, id: LeaseId, taken: &Taken, pause: &Pause) -> Option<String> {
         if now + 1 < taken.until {
             return Some(format!("at {now}, before its deadline {}", taken.until));
         }
-        // Nobody renews a fixed lease.
+        // A fixed lease is not renewed.
         let every = micros(taken.terms.every?);
         let lease = self.leases.get(&id)?;
         if lease.robbed.is_some() {
             return None;
         }
         let since = taken.until.saturating_sub(micros(taken.terms.lease - taken.terms.margin));
-        // A margin of 1 % covers what the speeds of clocks add to this.
+        // A margin of 1 % covers the effect of different clock speeds.
         let since = since.saturating_sub(micros(taken.terms.lease) / 200);
         let operation = micros(taken.terms.operation);
         let stopped = |from: u64, until: u64| pause.from <= until && pause.until >= from;
@@ -91,7 +91,8 @@ impl Oracle {
             return None;
         }
         let enough = 2 * operation + 3 * SLACK;
-        // A re-entry may have lengthened the hold while its renewals failed: the next of them counts, however soon it came.
+        // A re-entry may have extended the hold while its renewals failed. The next renewal counts, however soon it
+        // came.
         let soon = micros(taken.terms.lease) / 100 + SLACK;
         let first = lease.renewals.iter().find(|renewal| renewal.sent > since + soon);
         match (first, tries.last()) {
@@ -106,7 +107,7 @@ impl Oracle {
         }
     }
 
-    /// A guard was released by hand while it was held, and the answer is that the hold had ended before.
+    /// Records that an explicit release of a valid guard found that the hold had already ended.
     pub(crate) fn release_found_nothing(&mut self, lease: LeaseId, token: FencingToken) {
         let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
         let held = self.holds.get(&(lease, token));
@@ -115,7 +116,7 @@ impl Oracle {
         self.must(reason, || format!("{lease}: a release found nothing, though it was given up while valid"));
     }
 
-    /// A release said that the lock was held until then, and is free.
+    /// Records that a release reported that the lock was held until then and is now free.
     pub(crate) fn release_claims(&mut self, lease: LeaseId) {
         let freed = self.freed.contains(&lease);
         self.must(freed, || format!("{lease}: a release claims to have freed what the store did not free"));

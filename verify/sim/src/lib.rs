@@ -1,18 +1,19 @@
-//! Whole processes, with the real driver, over a simulated network and store, in virtual time, from one seed.
+//! Simulation of whole processes, with the real driver, over a simulated network and store, in virtual time, from one
+//! seed.
 //!
 //! The processes lock one store, or a quorum of three: a [`Topology`]. [`run`] makes one run of a
-//! [`Seed`](lock_testkit::Seed), [`campaign`] many. A run is repeated exactly by its seed: its events are folded into a hash.
-//! The oracle is known to see, since it finds [planted bugs](lock_testkit::planted).
+//! [`Seed`](lock_testkit::Seed), [`campaign`] many. Its seed repeats a run exactly: the events are folded into a
+//! hash. The oracle is trusted because it finds [planted bugs](lock_testkit::planted).
 //!
 //! ```text
 //!   clients ─▶ LockFactory (real) ─▶ SimBackend ─▶ network ─▶ store (the store rules of lock-core)
 //!      │            │                └▶ SimPipeline ▲ calls of several operations, in half of the runs
-//!      │            │ clock of its own               │ lost, late, twice, cut     │ clock of its own
+//!      │            │ its own clock                  │ lost, late, twice, cut     │ its own clock
 //!      └────────────┴── observer ─▶ ORACLE ◀─────────┴────────────────────────────┘
 //! ```
 //!
-//! Over a quorum, the factory has the real `QuorumBackend`, and each `SimBackend` below it is a node with a way, a store and a
-//! clock of its own. The oracle takes for stored what a majority has.
+//! Over a quorum, the factory has the real `QuorumBackend`, and each `SimBackend` below it is a node with its own
+//! link, store and clock. For the oracle, a lease is stored if a majority has it.
 
 mod access;
 mod backend;

@@ -1,4 +1,4 @@
-//! A link: the way of one life of a process to a store, and what that process knows of the store.
+//! A link: the connection of one life of a process to a store, and that process's knowledge of the store.
 
 use crate::clock::ProcessClock;
 use lock_core::{
@@ -14,26 +14,26 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) process: usize,
-    /// The store that it leads to. The links of a life follow one another, in the order of the stores.
+    /// The store that it leads to. The links of a life are consecutive, in the order of the stores.
     pub(crate) node: usize,
     pub(crate) clock: Arc<ProcessClock>,
     pub(crate) signals: Option<Weak<dyn WakeListener>>,
-    /// The process was killed: nothing is sent and nothing arrives.
+    /// `true` once the process was killed: nothing is sent, and nothing arrives.
     pub(crate) dead: bool,
-    /// The process was told to shut down.
+    /// `true` once the process was told to shut down.
     pub(crate) closed: bool,
     pub(crate) partition: Option<Partition>,
-    /// Subscriptions are of one connection: those that are under way end with it.
+    /// The number of the connection. Its subscriptions under way end with it.
     pub(crate) connection: u64,
-    /// Subscriptions travel in order.
+    /// Keeps subscriptions in order.
     pub(crate) in_order: u64,
-    /// What this process wants to hear of; subscribed anew with every connection.
+    /// The names that this process subscribed to. They are subscribed to again on every new connection.
     pub(crate) wanted: BTreeSet<LockName>,
-    /// When it was last made anew.
+    /// The time of the latest connection.
     pub(crate) since: u64,
-    /// Messages about leases that are under way to the store, or back.
+    /// The number of messages about leases that are under way in either direction.
     pub(crate) under_way: u64,
-    /// The store's clock and this process's when it was heard of last.
+    /// The latest server time that it received, and the reading of its own clock at that moment.
     heard: Option<(ServerTime, Moment)>,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct Partition {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The process knows: it fails at once and with certainty.
+    /// The process knows: requests fail immediately and certainly.
     Known,
-    /// Messages vanish.
+    /// Messages are lost.
     Vanish,
-    /// Messages wait until the end of it.
+    /// Messages wait until the partition ends.
     Wait,
 }
 
@@ -77,7 +77,7 @@ impl Link {
         self.heard = Some((now, self.clock.now()));
     }
 
-    /// What this process takes for the store's clock.
+    /// Returns this process's estimate of the store's clock.
     pub(crate) fn estimate(&self) -> Option<ServerTime> {
         self.heard.map(|(server, at)| server + self.clock.now().since(at))
     }

@@ -1,4 +1,4 @@
-//! What holders believe, looked at again and again: the store must agree, and who believes too long must be told.
+//! Repeated checks of holders' beliefs: the store must agree, and the loss of a hold must be reported in time.
 
 use crate::{
     link::Link,
@@ -12,11 +12,12 @@ use lock_core::{
     clock::{Clock, Moment},
 };
 
-/// The driver looks at the clock this often if no timer told it to: a stopped process is told late by that.
+/// The interval at which the driver checks the clock without a timer. A suspended process notices its loss late by
+/// that.
 const WOKEN: u64 = 1_100_000;
 
 impl Oracle {
-    /// Looks at everything that is believed now; says when to look again.
+    /// Checks everything that is currently believed. Returns when to check again.
     pub(crate) fn look(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) -> Vec<u64> {
         let mut again = Vec::new();
         for id in self.open.iter().copied().collect::<Vec<_>>() {
@@ -42,13 +43,13 @@ impl Oracle {
         again
     }
 
-    /// A holder believes for longer than before.
+    /// Checks a holder that believes in its hold for longer than before.
     fn extended(&mut self, id: (LeaseId, FencingToken), now: u64, until: u64, stores: &Stores) {
         let (Some(lease), Some(held)) = (self.leases.get(&id.0), self.holds.get(&id)) else { return };
         let Some(taken) = &held.taken else { return };
         if let Some(robbed) = lease.robbed {
-            // It may believe until the deadline that it had; but it must not get another.
-            // A re-entry may have had the longest of all leases.
+            // It may keep its deadline from before the loss, but must not get another one. A re-entry may have had
+            // the longest of all leases.
             let sent = until.saturating_sub(self.longest);
             let late = sent > robbed + SLACK + self.longest / 100;
             let revived = lease.revived;

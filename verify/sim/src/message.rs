@@ -1,4 +1,4 @@
-//! What travels between a process and the store.
+//! The messages between a process and the store.
 
 use lock_core::{
     LockName,
@@ -24,7 +24,7 @@ pub(crate) enum Request {
     Unwatch(LockName),
     Inspect(LockName),
     Force(ForceReleaseRequest),
-    /// Acquires, renewals and releases that share a call, each carried out for itself.
+    /// Acquires, renewals and releases that share a call and are executed independently.
     Batch(Vec<Request>),
 }
 
@@ -39,12 +39,12 @@ pub(crate) enum Answer {
     Done,
     Inspected(Reply<Inspected>),
     ForceReleased(Reply<ForceReleased>),
-    /// Of each request of a batch in turn.
+    /// The answers to the requests of a batch, in order.
     Batch(Vec<Answer>),
     Failed(Applied),
 }
 
-/// What a backend tells its factory by itself.
+/// A notification from a backend to its factory.
 #[derive(Debug, Clone)]
 pub(crate) enum Shout {
     Freed(LockName),
@@ -53,7 +53,7 @@ pub(crate) enum Shout {
 }
 
 impl Shout {
-    /// Calls a factory, which may call observers: no mutex may be held.
+    /// Calls a factory, which may call observers. No mutex may be held.
     pub(crate) fn deliver(&self, to: &Weak<dyn WakeListener>) {
         let Some(signals) = to.upgrade() else { return };
         match self {
@@ -69,23 +69,23 @@ impl Shout {
 pub(crate) struct Letter {
     pub(crate) link: usize,
     pub(crate) connection: u64,
-    /// Who waits for the answer; nobody for a second delivery.
+    /// The call that waits for the answer; `None` for a second delivery.
     pub(crate) call: Option<u64>,
     pub(crate) request: Request,
     pub(crate) fate: Fate,
-    /// Delivered a second time, that many milliseconds after the first.
+    /// The delay of a second delivery after the first one, in ms.
     pub(crate) again: Option<u64>,
 }
 
-/// What becomes of the answer, decided when the request is sent.
+/// The fate of the answer, decided when the request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Answered {
         after: u64,
     },
-    /// Carried out; the answer vanishes.
+    /// Executed, but the answer is lost.
     Silence,
-    /// Carried out; the connection breaks under the answer.
+    /// Executed, but the connection breaks before the answer arrives.
     Broken,
 }
 
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// For the trace.
+    /// Returns its numbers for the trace.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         match self {
             Self::Acquire(r) => (r.lease.number().get(), r.not_after.as_micros()),
@@ -126,7 +126,7 @@ impl Request {
         }
     }
 
-    /// The lease of each renewal, in the places of their answers; `None` for another request of a batch.
+    /// Returns the lease of each renewal, in the order of the answers; `None` for other requests of a batch.
     pub(crate) fn renewed_leases(&self) -> Vec<Option<LeaseId>> {
         match self {
             Self::Renew(items) => items.iter().map(|item| Some(item.lease)).collect(),
@@ -135,7 +135,7 @@ impl Request {
         }
     }
 
-    /// Whether it takes leases.
+    /// Returns whether it acquires leases.
     pub(crate) fn acquires(&self) -> bool {
         match self {
             Self::Acquire(_) | Self::Propose(_) | Self::Heal(_) => true,
@@ -165,12 +165,12 @@ impl Answer {
         }
     }
 
-    /// Whether it says of a request in a batch that it was not carried out.
+    /// Returns whether it reports that a request of a batch was not executed.
     pub(crate) fn is_refused_in_part(&self) -> bool {
         matches!(self, Self::Batch(answers) if answers.iter().any(|answer| matches!(answer, Self::Failed(_))))
     }
 
-    /// The outcome of each renewal, in the places of their requests; `None` for another answer of a batch.
+    /// Returns the outcome of each renewal, in the order of the requests; `None` for other answers of a batch.
     pub(crate) fn renewals(&self) -> Vec<Option<Renewed>> {
         match self {
             Self::Renewed(replies) => replies.iter().map(|reply| Some(reply.outcome)).collect(),
@@ -179,7 +179,7 @@ impl Answer {
         }
     }
 
-    /// For the trace.
+    /// Returns its name for the trace.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Acquired(reply) => match reply.outcome {

@@ -1,4 +1,4 @@
-//! The network: what becomes of a request on its way there, and of its answer on its way back.
+//! The network: the fate of requests and of their answers.
 
 use crate::{
     link::Cut,
@@ -11,7 +11,7 @@ use lock_core::backend::Applied;
 use lock_testkit::planted::PlantedBug;
 use tokio::sync::oneshot;
 
-/// What becomes of a message that is sent now.
+/// The fate of a message that is sent now.
 enum Way {
     Lost,
     LostAloud,
@@ -48,7 +48,7 @@ impl State {
         Way::Goes { after, fate }
     }
 
-    /// Takes a request from a process; the answer, if it is there at once.
+    /// Sends a request of a process. Returns the answer if it is available immediately.
     pub(crate) fn send(
         &mut self,
         link: usize,
@@ -64,7 +64,7 @@ impl State {
             return Err(coming);
         }
         let process = self.links[link].process;
-        // Who was stopped between making a request and sending it sends it when it goes on.
+        // A process that is suspended between creating and sending a request sends it when it is resumed.
         let held_back = match self.is_paused(process) && self.dice.chance(0.5) {
             true => self.pauses[process].until - self.now,
             false => 0,
@@ -99,7 +99,7 @@ impl State {
                     at = at.max(self.links[link].in_order + 1);
                     self.links[link].in_order = at;
                 }
-                // An answered acquire that is delivered again later is against the contract of a backend.
+                // The contract of a backend forbids delivering an answered acquire again later.
                 let late_again = self.bug == Some(PlantedBug::LateDuplicates) || !request.acquires();
                 let most = if late_again { LATEST / 5 } else { 1 };
                 let again = twice.then(|| self.dice.below(most));
@@ -111,7 +111,7 @@ impl State {
         Err(coming)
     }
 
-    /// What the oracle and the link have to know of a request.
+    /// Records a request for the oracle and the link.
     fn is_sent(&mut self, link: usize, request: &Request) {
         match request {
             Request::Watch(name) => drop(self.links[link].wanted.insert(name.clone())),
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// A request reaches the store, or what is in its way.
+    /// Delivers a request to the store, unless something is in its way.
     pub(crate) fn arrive(&mut self, letter: Letter) {
         let Letter { link, connection, call, .. } = letter;
         let cut = self.links[link].partition.filter(|cut| cut.until > self.now);
@@ -155,8 +155,8 @@ impl State {
             return;
         }
         let answer = self.execute(link, &letter.request);
-        // A second delivery never overtakes the first: its answer would be taken for the answer.
-        // Nor does it carry out what was answered as refused.
+        // A second delivery never overtakes the first, since its answer would be taken for the answer.
+        // Nor does it execute a request that was answered as refused.
         match letter.again.filter(|_| !answer.is_refused_in_part()) {
             Some(0) => {
                 self.count("duplicate");
@@ -184,7 +184,7 @@ impl State {
         self.after(after, Happening::Answer { link, call, answer: Answer::Failed(Applied::Unknown) });
     }
 
-    /// An answer reaches its process, or what is in its way.
+    /// Delivers an answer to its process, unless something is in its way.
     pub(crate) fn answer(&mut self, link: usize, call: u64, answer: Answer) {
         let process = self.links[link].process;
         if self.links[link].dead {
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// A process hears an answer.
+    /// Handles an answer that has reached its process.
     fn arrived(&mut self, link: usize, call: u64, answer: &Answer) {
         self.note(Who::Link(link), answer.word(), (call, 0));
         if let Some(now) = answer.server_now() {

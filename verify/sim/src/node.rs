@@ -1,4 +1,4 @@
-//! The backend of a simulated process as a node of a quorum: every call is a message to one store.
+//! The backend of a simulated process as a quorum node. Every call is a message to one store.
 
 use crate::{
     backend::{SimBackend, checked, unexpected},

@@ -1,4 +1,4 @@
-//! What a process tells of itself goes to the oracle, and into the gauges that must be zero at the end.
+//! Passes the events of a process to the oracle, and to the gauges that must be zero at the end.
 
 use crate::{trace::Who, world::World};
 use lock_core::{

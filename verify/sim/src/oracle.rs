@@ -1,4 +1,4 @@
-//! What must never happen: the oracle hears of every grant, renewal and end, and looks at what holders believe.
+//! The oracle, which observes every grant, renewal and end, inspects holders' beliefs, and reports violations.
 
 use crate::{
     ballot::{Ballot, IdleWakes},
@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Timers count in milliseconds, and clocks have different speeds.
+/// The tolerance, in µs: timers count in milliseconds, and clocks have different speeds.
 pub(crate) const SLACK: u64 = 12_000;
 
 #[derive(Debug)]
@@ -29,22 +29,22 @@ pub(crate) struct Oracle {
     pub(crate) holds: BTreeMap<(LeaseId, FencingToken), Held>,
     pub(crate) open: BTreeSet<(LeaseId, FencingToken)>,
     calls: BTreeMap<u64, Vec<Option<LeaseId>>>,
-    /// The votes of the nodes of a quorum.
+    /// The votes of quorum nodes.
     pub(crate) ballots: BTreeMap<(LeaseId, FencingToken), Ballot>,
     /// Leases that a release found and freed.
     pub(crate) freed: BTreeSet<LeaseId>,
-    /// The first thing that must not have happened.
+    /// The first violation.
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
-    /// Acquires that were sent with a far stamp.
+    /// Acquires that were sent with a far `not_after`.
     pub(crate) far_stamps: BTreeSet<(LeaseId, ServerTime)>,
     pub(crate) quorum: Option<Quorum>,
-    /// Nothing goes wrong in this run.
+    /// `true` if the run has no faults.
     pub(crate) calm: bool,
     retention: bool,
-    /// The longest operation timeout.
+    /// The longest operation timeout, in µs.
     pub(crate) operation: u64,
-    /// The longest time that one request can make a hold valid for.
+    /// The longest time for which one request can make a hold valid, in µs.
     pub(crate) longest: u64,
     pub(crate) grants: u64,
     pub(crate) begun: u64,
@@ -55,32 +55,33 @@ pub(crate) struct Oracle {
 #[derive(Debug, Default)]
 pub(crate) struct Name {
     greatest: u64,
-    /// The highest token that a process was told of.
+    /// The highest token granted to a process.
     pub(crate) told: u64,
     pub(crate) idle_wakes: IdleWakes,
-    /// The counter may be lost or stale.
+    /// `true` if the counter may be lost or stale.
     pub(crate) doubt: bool,
-    /// Tokens fell as the documents say they may; nothing is said of them any more.
+    /// `true` once tokens have decreased as the documentation allows. They are not checked any more.
     pub(crate) residual: bool,
 }
 
-/// A lease, as the store granted it.
+/// A lease as the store granted it.
 #[derive(Debug, Default)]
 pub(crate) struct Lease {
-    /// Of all grants of the store.
+    /// Its number among all grants of the store.
     pub(crate) order: u64,
-    /// The last token that the store set aside for it.
+    /// The last token that the store reserved for it.
     last_token: u64,
-    /// The store lost it, by no doing of its holder.
+    /// The time at which the store lost it through no fault of its holder.
     pub(crate) robbed: Option<u64>,
-    /// It came back with old data, or with a clock that stepped back.
+    /// `true` if it returned with old data, or with a clock that stepped back.
     pub(crate) revived: bool,
     pub(crate) renewals: Vec<Renewal>,
-    /// It was granted to a request with a far stamp (see [`Oracle::acquire_sent`]). Its undo may end too early.
+    /// `true` if the granted request had a far `not_after` (see [`Oracle::acquire_sent`]). Its undo may end too
+    /// early.
     pub(crate) far_stamp: bool,
-    /// When its process last sent something about it, or an acquire of it was carried out.
+    /// The time at which its process last sent something about it, or an acquire of it was executed.
     pub(crate) touched: u64,
-    /// Its process released it: from then on it is undone and never asked for again.
+    /// `true` once its process released it. From then on it is undone and never requested again.
     pub(crate) retired: bool,
 }
 
@@ -88,20 +89,20 @@ pub(crate) struct Lease {
 pub(crate) struct Renewal {
     /// The call that carries it, once it is sent.
     call: Option<u64>,
-    /// When the process wanted it.
+    /// The time at which the process submitted it.
     pub(crate) sent: u64,
     pub(crate) answered: Option<(u64, Renewed)>,
 }
 
-/// A hold, as its process told of it.
+/// A hold as its process reported it.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) link: usize,
     pub(crate) name: LockName,
-    /// What the holder reads; nobody, if nobody took it.
+    /// The hold as its holder reads it; `None` if no client took it.
     pub(crate) taken: Option<Taken>,
     pub(crate) ended: Option<HoldEnd>,
-    /// The deadline that it had when it ended, or far.
+    /// Its deadline when it ended; the far future before that.
     pub(crate) was_until: u64,
 }
 
@@ -110,7 +111,7 @@ pub(crate) struct Taken {
     pub(crate) hold: Hold,
     pub(crate) terms: Terms,
     pub(crate) key: Option<HoldKey>,
-    /// The true time until which the holder believes.
+    /// The true time until which the holder believes in it.
     pub(crate) until: u64,
 }
 
@@ -146,10 +147,11 @@ impl Oracle {
         }
     }
 
-    /// A process sends an acquire. Its stamp is far if the store may carry it out long after an operation timeout from now:
-    /// the store's clock stepped back, or the process had not heard from the store and took its own clock, which is ahead.
-    /// The undo of an acquire ends a lease after that timeout, so it may end before the lease that it should undo. How far the
-    /// stamp is when the acquire is carried out says nothing: it may have been on the way for most of that time.
+    /// Records an acquire. Its `not_after` is far if the store may execute it long after an operation timeout from
+    /// now. This happens if the store's clock stepped back, or if the process had not heard from the store and used
+    /// its own clock, which is ahead. The undo of an acquire ends one lease after that timeout, so it may end before
+    /// the lease that it should undo. The distance at the time of execution is no criterion, because the acquire may
+    /// have been under way for most of that time.
     pub(crate) fn acquire_sent(
         &mut self,
         now: u64,
@@ -194,14 +196,14 @@ impl Oracle {
         }
     }
 
-    /// A process wants a renewal, which may wait for others before it is sent.
+    /// Records that a process submitted a renewal, which may wait for others before it is sent.
     pub(crate) fn renewal_submitted(&mut self, now: u64, lease: LeaseId) {
         if let Some(lease) = self.leases.get_mut(&lease) {
             lease.renewals.push(Renewal { call: None, sent: now, answered: None });
         }
     }
 
-    /// The renewals that were submitted for these leases are sent in this call.
+    /// Records that the renewals submitted for these leases are sent in this call.
     pub(crate) fn renewals_sent(&mut self, call: u64, leases: Vec<Option<LeaseId>>) {
         for lease in leases.iter().flatten() {
             let renewals = self.leases.get_mut(lease).map(|lease| &mut lease.renewals);
@@ -223,14 +225,14 @@ impl Oracle {
         }
     }
 
-    /// A process sent something about a lease.
+    /// Records that a process sent something about a lease.
     pub(crate) fn touched(&mut self, now: u64, lease: LeaseId) {
         if let Some(lease) = self.leases.get_mut(&lease) {
             lease.touched = now;
         }
     }
 
-    /// A process says that a hold began.
+    /// Records that a process reported the start of a hold.
     pub(crate) fn granted(&mut self, link: usize, name: &LockName, lease: LeaseId, token: FencingToken) {
         self.begun += 1;
         let held = Held { link, name: name.clone(), taken: None, ended: None, was_until: u64::MAX };
@@ -243,7 +245,7 @@ impl Oracle {
         self.must(drawn, || format!("{name}: {lease} with {token:?} was never granted by the store"));
     }
 
-    /// Somebody got the guard of a hold.
+    /// Records that a client received the guard of a hold.
     pub(crate) fn taken(&mut self, now: u64, hold: &Hold, terms: Terms) {
         let id = (hold.lease_id(), hold.fencing_token());
         let robbed = self.leases.get(&id.0).and_then(|lease| lease.robbed);
@@ -253,19 +255,19 @@ impl Oracle {
         if held.taken.is_some() || held.ended.is_some() {
             return;
         }
-        // Of what the store had lost before it was taken, nothing is promised.
+        // There are no guarantees for a lease that the store had lost before it was taken.
         let from = Moment::from_micros(now);
         let key = robbed.is_none().then(|| self.history.granted(hold.name(), id.1, from, from));
         held.taken = Some(Taken { hold: hold.clone(), terms, key, until: now });
         self.open.insert(id);
     }
 
-    /// At the end of a run.
+    /// Checks the history at the end of a run.
     pub(crate) fn check_history(&mut self) {
         let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
         for violation in self.history.check() {
             let name = match &violation {
-                // Then only the order of votes orders tokens, and no hold excludes another.
+                // Then only the order of votes orders tokens, and holds do not exclude one another.
                 Violation::Overlap { .. } | Violation::TokenFell { .. } if timeless => continue,
                 Violation::Overlap { first, .. } => {
                     return self.must(false, || format!("{violation} (since {:?})", first.from));

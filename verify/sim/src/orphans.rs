@@ -1,4 +1,4 @@
-//! Two operation timeouts after the store answers again, nothing is left of what was given up.
+//! Checks that nothing abandoned is left two operation timeouts after the store answers again.
 
 use crate::{
     link::Link,
@@ -8,9 +8,9 @@ use crate::{
 };
 use lock_core::{FencingToken, backend::ReleaseRequest};
 
-/// Who waits asks again this often, and finds that a late attempt of its own had the lock.
+/// The interval, in µs, at which a waiter asks again and finds that a late attempt of its own got the lock.
 const POLL: u64 = 5_300_000;
-/// A quorum waits so long for an answer, and then a little before it repeats a release.
+/// The time, in µs, for which a quorum waits for an answer and then before it repeats a release.
 const STRAGGLERS: u64 = 4_100_000;
 
 impl Oracle {
@@ -21,7 +21,7 @@ impl Oracle {
         }
     }
 
-    /// What is stored has a holder, or somebody who undoes it.
+    /// Checks that every stored lease has a holder, or a process that undoes it.
     pub(crate) fn no_orphans(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) {
         for (node, id) in stores.left(now, self.names.keys()).into_iter().map(|(node, s)| (node, s.lease)) {
             let Some(lease) = self.leases.get(&id) else { continue };
@@ -31,7 +31,7 @@ impl Oracle {
             else {
                 continue;
             };
-            // Old data, a clock that stepped back or that the process did not know, and a way that is cut excuse.
+            // Excused by old data, a clock that stepped back or was unknown to the process, or a link that is cut.
             let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
             let pause = &pauses[link.process];
             let ready = stores[node].paused_until.max(stores[node].down_until);

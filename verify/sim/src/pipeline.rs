@@ -1,4 +1,4 @@
-//! The pipeline of a simulated process: operations that are submitted while a call is under way share the next one.
+//! The pipeline of a simulated process: operations submitted while a call is under way share the next one.
 
 use crate::{
     backend::{acquired, released, renewed},
@@ -24,10 +24,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// How long a call holds up what is submitted behind it.
+/// The time for which a call delays what is submitted after it.
 const HOLDS_UP: Duration = Duration::from_millis(5);
 
-/// Leaves operations to a task, which ends when this is dropped.
+/// Passes operations to a task, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SimPipeline {
     world: Arc<World>,
@@ -39,7 +39,7 @@ impl Pipeline for SimPipeline {
         if let Operation::Renew(request, _) = &operation {
             self.world.with(|state| state.oracle.renewal_submitted(state.now, request.lease));
         }
-        // The task lives as long as this.
+        // The task lives as long as this value.
         let _ = self.submitted.send(operation);
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct Connection {
 /// A call under way.
 struct Call {
     operations: Vec<Operation>,
-    /// Gone when it was lost: then it is never answered.
+    /// `None` once the call was lost. It is then never answered.
     coming: Option<Receiver<Answer>>,
     sent: Instant,
 }
@@ -76,7 +76,7 @@ impl Connection {
         (SimPipeline { world: world.clone(), submitted: sender }, connection)
     }
 
-    /// Carries operations until nobody can submit any more.
+    /// Carries operations until none can be submitted any more.
     pub(crate) async fn carry(mut self) {
         loop {
             while let Ok(operation) = self.submitted.try_recv() {
@@ -103,13 +103,13 @@ impl Connection {
         }
     }
 
-    /// The calls that hold up what was submitted since. One that is late or lost does so for a moment only: the operations
-    /// in it are answered late, or never.
+    /// Returns the calls that delay what was submitted since. A late or lost call does so only for a moment: its
+    /// operations are answered late or never.
     fn under_way(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.coming.is_some() && call.sent.elapsed() < HOLDS_UP)
     }
 
-    /// The time when the first of them holds up nothing any more.
+    /// Returns the time at which the first of them stops delaying.
     fn next_look(&self) -> Option<Instant> {
         let first = self.under_way().map(|call| call.sent).min().filter(|_| !self.waiting.is_empty());
         first.map(|sent| sent + HOLDS_UP)
@@ -163,7 +163,7 @@ impl Connection {
     }
 }
 
-/// The request of an operation; none of those that are not known here.
+/// Returns the request for an operation, or `None` if it is not supported here.
 fn request(operation: &Operation) -> Option<Request> {
     match operation {
         Operation::Acquire(request, _) => Some(Request::Acquire(request.clone())),
@@ -173,7 +173,7 @@ fn request(operation: &Operation) -> Option<Request> {
     }
 }
 
-/// The answer to one of the calls, when it comes. Calls that were lost stay.
+/// Returns the next answer to one of the calls. Calls that were lost stay.
 async fn next_answer(calls: &mut Vec<Call>) -> (Vec<Operation>, Answer) {
     poll_fn(|cx| {
         for number in 0..calls.len() {

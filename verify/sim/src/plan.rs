@@ -1,14 +1,15 @@
-//! What a seed decides before a run begins: who takes part, under which terms, and what may go wrong how often.
+//! The plan that a seed determines before a run: the participants, their options, and the faults with their
+//! frequencies.
 
 use crate::{clock::StoreClock, quorum::Quorum};
 use lock_core::{LockName, LockOptions};
 use lock_testkit::{Seed, Stream};
 use std::time::Duration;
 
-/// How late a message may come that is late: longer than any operation timeout.
+/// The maximum delay of a late message, in ms: longer than any operation timeout.
 pub(crate) const LATEST: u64 = 5_000;
 
-/// What the processes of a run lock.
+/// The store that the processes of a run lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Topology {
     /// One store.
@@ -17,7 +18,7 @@ pub enum Topology {
     Quorum,
 }
 
-/// A run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) processes: usize,
@@ -31,29 +32,29 @@ pub(crate) struct Plan {
     pub(crate) latency: Latency,
     pub(crate) faults: Faults,
     pub(crate) troubles: Vec<Trouble>,
-    /// Mean time between troubles, in milliseconds.
+    /// The mean time between troubles, in ms.
     pub(crate) trouble_every: u64,
     pub(crate) process_ppm: Vec<i64>,
     /// The clock of each store.
     pub(crate) clocks: Vec<StoreClock>,
     pub(crate) wall_ahead: Vec<i64>,
-    /// Clients think this long between operations, and hold this long, in milliseconds.
+    /// The idle time of clients between operations and the length of their holds, in ms.
     pub(crate) idle: u64,
     pub(crate) hold: u64,
-    /// With it, acquires, renewals and releases are submitted to a pipeline.
+    /// If set, acquires, renewals and releases are submitted to a pipeline.
     pub(crate) batching: Option<Batching>,
-    /// With it, the stores are its nodes.
+    /// If set, the stores are the nodes of a quorum.
     pub(crate) quorum: Option<Quorum>,
 }
 
-/// When a pipeline sends: at once if nothing is under way.
+/// The rules by which a pipeline sends. While nothing is under way, it sends immediately.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batching {
-    /// So many operations are sent although calls are under way.
+    /// The number of waiting operations that is sent although calls are under way.
     pub(crate) gathered: usize,
-    /// The most operations of a call.
+    /// The maximum number of operations in a call.
     pub(crate) most: usize,
-    /// The most calls under way.
+    /// The maximum number of calls under way.
     pub(crate) calls: usize,
 }
 
@@ -63,7 +64,7 @@ impl Batching {
     }
 }
 
-/// Terms of a lock, and what the oracle has to know of them.
+/// The options of a lock, and the values that the oracle needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) options: LockOptions,
@@ -74,16 +75,16 @@ pub(crate) struct Terms {
     pub(crate) max_hold: Option<Duration>,
 }
 
-/// How long a message takes one way.
+/// The latency of a message in one direction, in ms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Latency {
     Zero,
     UpTo(u64),
-    /// Mostly short, sometimes up to this.
+    /// Usually short, sometimes up to this.
     Tail(u64),
 }
 
-/// What goes wrong with single messages, each with its probability.
+/// Faults of single messages, each with its probability.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
     pub(crate) in_place: f64,
@@ -96,7 +97,7 @@ pub(crate) struct Faults {
     pub(crate) late_signal: f64,
 }
 
-/// What goes wrong with whole processes and with the store.
+/// Troubles of whole processes and stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
     Partition,
@@ -106,9 +107,9 @@ pub(crate) enum Trouble {
     RestartEmpty,
     RestartOld,
     Force,
-    /// Within what the margin covers.
+    /// A step that the margin covers.
     SmallStep,
-    /// Beyond it.
+    /// A step that exceeds the margin.
     StepAhead,
     StepBack,
     WallStep,
@@ -164,7 +165,7 @@ impl Plan {
         let dice = &mut seed.stream();
         let processes = 2 + usize::try_from(dice.below(4)).unwrap_or(0);
         let batching = dice.chance(0.5).then(|| Batching::draw(dice));
-        // A pipeline is busy where clients want many locks.
+        // A pipeline is busy only if clients want many locks.
         let more = if batching.is_some() { 4 } else { 0 };
         let names = 1 + dice.below(3) + more;
         let names = (0..names).filter_map(|n| LockName::new(format!("name-{n}")).ok()).collect();
@@ -174,7 +175,7 @@ impl Plan {
             let most = pick(dice, &[1, 5_000, 2_000_000, 3_600_000_000]);
             i64::try_from(dice.below(2 * most)).unwrap_or(0) - i64::try_from(most).unwrap_or(0)
         };
-        // One run in six is calm: there, nothing may be lost, and nobody may fail.
+        // One run in six is calm: nothing may be lost, and no operation may fail.
         let storm = if dice.chance(1.0 / 6.0) { 0.0 } else { pick(dice, &[0.01, 0.03, 0.1]) };
         Self {
             processes,
@@ -206,10 +207,10 @@ impl Plan {
         self.troubles.is_empty()
     }
 
-    /// Whether an answer may take longer than an operation timeout without any fault.
+    /// Returns whether an answer may take longer than an operation timeout without any fault.
     pub(crate) fn may_be_slow(&self) -> bool {
         let shortest = self.menu.iter().map(|terms| terms.operation).min().unwrap_or_default();
-        // An operation of a pipeline waits for others at first.
+        // An operation of a pipeline waits for others first.
         let wait = if self.batching.is_some() { 15 } else { 5 };
         match self.latency {
             Latency::Zero => false,
@@ -244,7 +245,7 @@ fn faults(dice: &mut Stream, storm: f64) -> Faults {
     }
 }
 
-/// Each seed has a few of them, so that each is seen without the others as well.
+/// Draws a few troubles per seed, so that each also occurs without the others.
 fn troubles(dice: &mut Stream, storm: f64) -> Vec<Trouble> {
     use Trouble::*;
     if storm == 0.0 {

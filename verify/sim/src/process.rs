@@ -1,4 +1,4 @@
-//! A process: a factory and its clients, born, shut down, killed and born again.
+//! A process: a factory and its clients, which is started, shut down, killed and started again.
 
 use crate::{
     backend::SimBackend,
@@ -56,7 +56,7 @@ impl Life {
             (None, true) => Store::from(Arc::new(backend())),
             (None, false) => Store::polling(backend()),
         };
-        // These two are planted in the futures of the backend.
+        // These two bugs are planted in the futures of the backend.
         let in_futures = [Some(PlantedBug::DropsReleases), Some(PlantedBug::HidesResends)].contains(&bug);
         if let Some(batching) = plan.batching.filter(|_| !in_futures) {
             let (pipeline, connection) = Connection::open(world, link, bug, batching);
@@ -93,7 +93,7 @@ impl Life {
     }
 }
 
-/// Lives, again and again, until everybody goes home; returns all lives, the last one still alive.
+/// Starts one life after the other until the run ends. Returns all lives, the last of which is still active.
 pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -> Vec<Life> {
     let mut lives = Vec::new();
     let mut undertakers = JoinSet::new();

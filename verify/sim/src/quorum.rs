@@ -1,4 +1,4 @@
-//! What a seed decides about a quorum: its nodes and their clocks, and which assumptions hold.
+//! The plan for a quorum: its nodes, their clocks, and the assumptions that hold.
 
 use crate::{backend::SimBackend, world::World};
 use crate::{
@@ -18,14 +18,14 @@ pub(crate) const NODES: usize = 3;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quorum {
     pub(crate) max_lease: Duration,
-    /// Its nodes lose nothing, and are declared so.
+    /// `true` if its nodes lose nothing and are declared durable.
     pub(crate) durable: bool,
-    /// Their clocks step. The order of tokens holds all the same, and nothing else is promised.
+    /// `true` if its clocks step. The order of tokens still holds, but nothing else is guaranteed.
     pub(crate) timeless: bool,
 }
 
 impl Plan {
-    /// A run over a quorum: as over one store, with what is different.
+    /// Creates a run over a quorum. It is based on the run over one store.
     pub(crate) fn quorum(seed: Seed) -> Self {
         let mut plan = Self::single(seed);
         let dice = &mut Seed::new(seed.get().rotate_left(29) ^ 0x0001_AC1E).stream();
@@ -35,7 +35,7 @@ impl Plan {
         plan.processes = plan.processes.min(3);
         plan.clients = plan.clients.min(3);
         plan.names.truncate(2);
-        // Operations of a quorum go to all of its nodes: there are more events for the same number of holds.
+        // Operations of a quorum go to all of its nodes, so the same number of holds takes more events.
         plan.events *= 2;
         plan.batching = None;
         plan.clocks = clocks(dice, plan.clocks[0].clone());
@@ -48,7 +48,7 @@ impl Plan {
 }
 
 impl Quorum {
-    /// The quorum as one life of a process sees it, whose links begin with this one.
+    /// Returns the quorum for one life of a process, whose links start with this one.
     pub(crate) fn backend(
         self,
         world: &Arc<World>,
@@ -69,7 +69,7 @@ impl Quorum {
     }
 }
 
-/// Clocks differ by less than the distance that a vote allows; now and then, one is wrong altogether.
+/// Draws clocks that differ by less than a vote allows. Occasionally one is completely wrong.
 fn clocks(dice: &mut Stream, first: StoreClock) -> Vec<StoreClock> {
     let apart = pick(dice, &[1, 100_000, 450_000]);
     let mut ahead: Vec<_> =
@@ -80,12 +80,13 @@ fn clocks(dice: &mut Stream, first: StoreClock) -> Vec<StoreClock> {
     ahead.into_iter().map(|ahead| first.ahead_by(ahead)).collect()
 }
 
-/// Nobody breaks a lock by force. A node that is declared durable loses nothing. Clocks step only where nothing depends on them.
+/// Draws troubles: no forced releases, no loss of data on durable nodes, and clock steps only where nothing depends
+/// on them.
 fn troubles(drawn: &[Trouble], durable: bool, timeless: bool) -> Vec<Trouble> {
     use Trouble::*;
     let mut troubles = drawn.to_vec();
     if !troubles.is_empty() {
-        // A node that is away, or comes back without its data, is what a quorum is for.
+        // Nodes that are unreachable, or return without their data, are the purpose of a quorum.
         troubles.extend([RestartEmpty, RestartKept, Partition, StorePause]);
         troubles.extend(timeless.then_some([StepAhead, StepBack]).into_iter().flatten());
     }

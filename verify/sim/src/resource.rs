@@ -1,4 +1,4 @@
-//! What the locks protect: a value that refuses older holders, on read and on write.
+//! The protected resource: a value that refuses older holders, on read and on write.
 
 use lock_core::{FencingToken, LockName, backend::LeaseId};
 use lock_testkit::planted::PlantedBug;
@@ -7,13 +7,13 @@ use lock_testkit::planted::PlantedBug;
 pub(crate) struct Resource {
     fence: u64,
     value: u64,
-    /// How many writes were accepted.
+    /// The number of accepted writes.
     accepted: u64,
-    /// The store's number of the newest holder that read.
+    /// The number of the grant of the newest holder that read.
     newest_reader: u64,
 }
 
-/// A write on its way.
+/// A write under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     pub(crate) link: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Write {
 }
 
 impl Resource {
-    /// Returns the value, unless a newer holder was here. `order` is the store's number of the grant.
+    /// Returns the value, unless a newer holder was there. `order` is the store's number of the grant.
     pub(crate) fn read(&mut self, bug: Option<PlantedBug>, token: FencingToken, order: u64) -> Option<u64> {
         if token.get() < self.fence {
             return None;
@@ -36,7 +36,7 @@ impl Resource {
         Some(self.value)
     }
 
-    /// Returns whether the write is accepted: only that of the newest holder that read.
+    /// Returns whether the write is accepted. Only the newest holder that read may write.
     pub(crate) fn write(&mut self, bug: Option<PlantedBug>, write: &Write) -> bool {
         let token = write.token.get();
         let accepted = match bug {
@@ -54,8 +54,8 @@ impl Resource {
         accepted
     }
 
-    /// Returns whether the last accepted write lost nothing: it is of the newest reader, and follows from every write before
-    /// it.
+    /// Returns whether the last accepted write lost nothing: it is from the newest reader and builds on every write
+    /// before it.
     pub(crate) fn is_fresh(&self, order: u64) -> bool {
         order >= self.newest_reader && self.value == self.accepted
     }

@@ -1,4 +1,4 @@
-//! One run: a storm until enough has happened, then calm, and nothing may be left.
+//! One run: a storm for a number of events, then calm, after which nothing may be left.
 
 use crate::{
     calm::{nothing_is_left, probe, stretch},
@@ -20,31 +20,31 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// What a run came to.
+/// The summary of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// All of its events, folded: two runs of one seed are the same.
+    /// The hash of all events. Two runs of one seed have the same one.
     pub hash: u64,
-    /// How many events there were.
+    /// The number of events.
     pub events: u64,
-    /// How many holds began.
+    /// The number of holds.
     pub grants: u64,
-    /// How many were lost.
+    /// The number of lost holds.
     pub losses: u64,
-    /// Virtual time, in microseconds.
+    /// The virtual time, in µs.
     pub time: u64,
-    /// The longest wait for a lock after everything worked again, in microseconds.
+    /// The longest wait for a lock after everything worked again, in µs.
     pub worst_wait: u64,
-    /// What else was counted, faults above all.
+    /// Other counters, mainly of faults.
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-/// Something happened that must not.
+/// A violation.
 #[derive(Debug, Clone)]
 pub struct Failure {
-    /// The run.
+    /// The seed of the run.
     pub seed: Seed,
-    /// What.
+    /// The violation.
     pub what: String,
     /// The last events.
     pub trace: String,
@@ -56,13 +56,13 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Runs a seed, with a planted bug or without.
+/// Runs a seed, optionally with a planted bug.
 ///
 /// # Errors
-/// What must not have happened.
+/// The first violation.
 ///
 /// # Panics
-/// If a client panics, or no runtime can be made.
+/// If a client panics, or no runtime can be created.
 pub fn run(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.expect("a runtime is made").block_on(live(topology, seed, bug))

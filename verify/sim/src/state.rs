@@ -1,4 +1,4 @@
-//! The state of a run: everything that is not a process, and a queue of what is going to happen.
+//! The state of a run: everything except the processes, and a queue of future events.
 
 use crate::{
     link::Link,
@@ -15,7 +15,7 @@ use lock_testkit::{Stream, planted::PlantedBug};
 use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;
 
-/// A run that does not come to its end by then never will.
+/// The maximum number of events. A run that does not end by then never will.
 const MAX_EVENTS: u64 = 50_000;
 
 #[derive(Debug)]
@@ -37,9 +37,9 @@ pub(crate) struct State {
     pub(crate) resources: BTreeMap<LockName, Resource>,
     pub(crate) trace: Trace,
     pub(crate) counts: BTreeMap<&'static str, u64>,
-    /// No more faults.
+    /// `true` once there are no more faults.
     pub(crate) calm: bool,
-    /// Clients go home.
+    /// `true` once clients have to finish.
     pub(crate) closing: bool,
     pub(crate) last_small_step: u64,
     pub(crate) outbox: Vec<(Weak<dyn WakeListener>, Shout)>,
@@ -51,7 +51,7 @@ pub(crate) struct State {
 pub(crate) struct Pause {
     pub(crate) from: u64,
     pub(crate) until: u64,
-    /// What is to be polled when it is over.
+    /// The wakers of futures to poll once it is over.
     pub(crate) waiting: Vec<Waker>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Order {
     ShutDown,
 }
 
-/// What is going to happen.
+/// A future event.
 #[derive(Debug)]
 pub(crate) enum Happening {
     Arrive(Letter),
@@ -84,7 +84,7 @@ pub(crate) enum Happening {
     },
     Write(Write),
     Trouble,
-    /// The oracle has a look.
+    /// The oracle inspects the state.
     Look,
 }
 
@@ -127,7 +127,7 @@ impl State {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Puts something in the queue, `millis` from now.
+    /// Schedules an event `millis` from now.
     pub(crate) fn after(&mut self, millis: u64, what: Happening) {
         self.at(self.now + millis * 1_000, what);
     }
@@ -136,7 +136,7 @@ impl State {
         self.put += 1;
         let first = self.queue.first_key_value().is_none_or(|((at, _), _)| time < *at);
         self.front_moved |= first;
-        // Of what happens at one time, the order is a matter of chance.
+        // Simultaneous events happen in random order.
         let order = (self.dice.below(1 << 20) << 32) | self.put;
         self.queue.insert((time, order), what);
     }
@@ -151,7 +151,7 @@ impl State {
         self.plan.latency.draw(&mut self.dice)
     }
 
-    /// The store that this link leads to.
+    /// Returns the store that this link leads to.
     pub(crate) fn store_of(&self, link: usize) -> &Store {
         &self.stores[self.links[link].node]
     }

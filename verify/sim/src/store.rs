@@ -1,4 +1,4 @@
-//! A store: the store rules of `lock-core` behind a clock of its own, with subscriptions, snapshots and planted bugs.
+//! A store: the store rules of `lock-core` with its own clock, subscriptions, snapshots and planted bugs.
 
 use crate::clock::StoreClock;
 use lock_core::{
@@ -14,27 +14,27 @@ use std::{collections::BTreeSet, time::Duration};
 
 /// The age of a store that was never restarted.
 const OLD: Duration = Duration::from_secs(3_600);
-/// A bug that answers wrongly now and then does so once in this many requests.
+/// A bug that occasionally answers wrongly does so once in this many requests.
 const NOW_AND_THEN: u64 = 20;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) clock: StoreClock,
-    /// What it loses in a crash, or keeps.
+    /// The data, which it loses or keeps in a crash.
     pub(crate) data: BuggyStore,
     pub(crate) snapshot: BuggyStore,
-    /// Who watches what, by link.
+    /// The subscriptions, by link.
     pub(crate) watchers: BTreeSet<(LockName, usize)>,
-    /// Executes nothing before.
+    /// Executes nothing before this time.
     pub(crate) paused_until: u64,
-    /// Answers nothing before, and has lost its connections.
+    /// Answers nothing before this time, and has lost its connections.
     pub(crate) down_until: u64,
-    /// When it was last restarted.
+    /// The time of its last restart.
     pub(crate) restarted: Option<u64>,
     executed: u64,
 }
 
-/// Who holds a name, and until which true time.
+/// The holder of a name, and the true time at which its lease ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stored {
     pub(crate) lease: LeaseId,
@@ -92,7 +92,7 @@ impl Store {
             && stored_in(&self.snapshot, &self.clock, time, name).is_none()
     }
 
-    /// The links that are told of this release.
+    /// Returns the links that are notified of this release.
     pub(crate) fn listeners(&self, name: &LockName, notify: NotifyWaiters) -> Vec<usize> {
         match notify {
             notify if notify == NotifyWaiters::Yes || self.data.has(PlantedBug::UndoPublishes) => {
@@ -132,7 +132,7 @@ impl Store {
         self.data.heal(self.clock.at(time), self.age(time), h)
     }
 
-    /// The time for which it has kept its data, by its own clock.
+    /// Returns the time for which it has kept its data, by its own clock.
     pub(crate) fn age(&self, time: u64) -> Duration {
         let since = |restarted| self.clock.at(time).since(self.clock.at(restarted));
         self.restarted.map_or(OLD, since)

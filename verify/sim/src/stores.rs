@@ -1,4 +1,4 @@
-//! The stores of a run: a single one, or the nodes of a quorum. A majority decides what is stored; of one store, it does.
+//! The stores of a run: a single one, or the nodes of a quorum. A lease counts as stored if a majority has it.
 
 use crate::store::{Store, Stored};
 use lock_core::{LockName, clock::ServerTime};
@@ -30,7 +30,7 @@ impl Stores {
         self.0.iter()
     }
 
-    /// The lease that a majority has, and the true time until which a majority has it.
+    /// Returns the lease that a majority has, and the true time until which it does.
     pub(crate) fn stored(&self, time: u64, name: &LockName) -> Option<Stored> {
         let mut all: Vec<_> = self.iter().filter_map(|store| store.stored(time, name)).collect();
         all.sort_by_key(|stored| Reverse(stored.until));
@@ -39,18 +39,18 @@ impl Stores {
         all.iter().enumerate().find(decided).map(|(_, stored)| *stored)
     }
 
-    /// The farthest that steps brought one of their clocks from where it began.
+    /// Returns the largest distance of a clock from its initial offset.
     pub(crate) fn farthest_step(&self) -> Duration {
         self.iter().map(|store| store.clock.farthest_step()).max().unwrap_or_default()
     }
 
-    /// The time that a store says it is.
+    /// Returns the time according to a store.
     pub(crate) fn time_of(&self, number: usize, time: u64) -> ServerTime {
         let one_for_all = self[number].data.has(PlantedBug::OneClockForNodes);
         self[if one_for_all { 0 } else { number }].clock.at(time)
     }
 
-    /// What is kept of these names anywhere, with the number of the store.
+    /// Returns all remaining leases of these names, with the number of the store.
     pub(crate) fn left<'a>(
         &'a self,
         time: u64,

@@ -1,11 +1,11 @@
-//! What happened, in order: folded into one number by which two runs are compared, and told when a run fails.
+//! The trace of events in order: folded into a hash for comparing two runs, and printed when a run fails.
 
 use std::{
     fmt,
     hash::{DefaultHasher, Hasher},
 };
 
-/// Who an event is about: a link (one life of a process), or a store.
+/// The subject of an event: a link (one life of a process), or a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Store(usize),
@@ -49,7 +49,7 @@ impl Trace {
         self.notes.len() as u64
     }
 
-    /// The last events, one a line.
+    /// Returns the last events, one per line.
     pub(crate) fn tail(&self, most: usize) -> String {
         let from = self.notes.len().saturating_sub(most);
         self.notes[from..].iter().map(|note| format!("{note}\n")).collect()

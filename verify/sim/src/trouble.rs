@@ -1,4 +1,4 @@
-//! What goes wrong with whole processes and with the store: drawn by the plan, one after the other.
+//! Troubles of whole processes and stores, drawn by the plan one after the other.
 
 use crate::{
     data_loss::Kept,
@@ -12,7 +12,7 @@ use crate::{
 use lock_core::{LockName, backend::MissedWakes};
 
 impl State {
-    /// The next trouble, and when another comes.
+    /// Causes the next trouble and schedules another one.
     pub(crate) fn trouble(&mut self) {
         if self.calm {
             return;
@@ -24,7 +24,7 @@ impl State {
         };
         let process = self.draw(self.plan.processes).unwrap_or(0);
         let node = self.draw_node();
-        // The last links of the process are its present ones.
+        // The last links of the process are its current ones.
         let of_process = |link: &Link| link.process == process && link.node == node;
         let Some(link) = self.links.iter().rposition(of_process) else { return };
         let lease = u64::try_from(self.plan.max_lease().as_millis()).unwrap_or(0);
@@ -41,7 +41,7 @@ impl State {
             Trouble::RestartKept | Trouble::RestartEmpty | Trouble::RestartOld => {
                 self.restart(node, trouble, time)
             }
-            // Done by a client.
+            // Caused by a client.
             Trouble::Force => {}
             Trouble::SmallStep => {
                 if self.now > self.last_small_step + 2 * lease * 1_000 {
@@ -81,7 +81,7 @@ impl State {
         (of > 0).then(|| usize::try_from(self.dice.below(of as u64)).unwrap_or(0))
     }
 
-    /// Of one store, nothing is drawn.
+    /// Draws a node. With a single store, no random number is used.
     fn draw_node(&mut self) -> usize {
         if self.stores.len() > 1 { self.draw(self.stores.len()).unwrap_or(0) } else { 0 }
     }
@@ -127,7 +127,7 @@ impl State {
         self.wakers.extend(waiting);
         let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
         self.note(Who::Link(link), "goes on", (0, 0));
-        // Timers that were due meanwhile fire at once, or a little later.
+        // Timers that became due meanwhile fire immediately, or a little later.
         if self.dice.chance(0.5) {
             self.shout(link, Shout::All(MissedWakes::Lagged));
         }
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// A quorum survives a minority of nodes that may have lost their data, and so do not vote.
+    /// Returns whether this would exceed what a quorum survives: a minority of nodes that may have lost their data.
     fn is_too_much(&self, node: usize) -> bool {
         let Some(quorum) = self.plan.quorum.filter(|quorum| !quorum.durable) else { return false };
         let is_young = |number: &usize| self.stores[*number].age(self.now) < quorum.max_lease;
@@ -184,7 +184,7 @@ impl State {
         Kept { here, decided: all(&|name| self.stores.stored(self.now, name)) }
     }
 
-    /// A process is no more; the stores notice. Its links begin with this one.
+    /// Ends a process, which the stores notice. Its links start with this one.
     pub(crate) fn hang_up(&mut self, link: usize) {
         for link in link..link + self.stores.len() {
             self.links[link].dead = true;
@@ -193,13 +193,13 @@ impl State {
         }
     }
 
-    /// Everything works again, from now on and for ever.
+    /// Ends all troubles for good.
     pub(crate) fn heal(&mut self) {
         self.note(Who::Store(0), "heals", (0, 0));
         self.calm = true;
         for node in 0..self.stores.len() {
             (self.stores[node].paused_until, self.stores[node].down_until) = (0, 0);
-            // Nodes of which the clocks went apart do not agree on a token.
+            // Nodes whose clocks have drifted apart do not agree on a token.
             let step = self.stores[node].clock.step_back();
             if self.plan.quorum.is_some() && step != 0 {
                 self.oracle.stepped_back = true;

@@ -1,4 +1,4 @@
-//! Wake-ups: who is told of a release, what of it arrives, and what a new connection says.
+//! Wake-ups: their recipients, their delivery, and the effect of a new connection.
 
 use crate::{
     message::Shout,
@@ -12,7 +12,7 @@ use lock_core::{
 };
 
 impl State {
-    /// A release is told to those who listen.
+    /// Notifies the listeners of a release.
     pub(crate) fn tell_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
         let listeners = self.stores[node].listeners(name, notify);
         if !listeners.is_empty() && self.plan.quorum.is_some() {
@@ -48,7 +48,7 @@ impl State {
         self.shout(link, what);
     }
 
-    /// A process has a connection again: it subscribes anew, then asks again.
+    /// Reconnects a process: it renews its subscriptions, then asks again.
     pub(crate) fn reconnect(&mut self, link: usize, restarted: bool) {
         let process = self.links[link].process;
         let node = self.links[link].node;

@@ -1,4 +1,4 @@
-//! The world of a run: its state behind one mutex, and the task that carries it on.
+//! The world of a run: its state behind one mutex, and the task that advances it.
 
 use crate::{
     message::{Answer, Request},
@@ -21,9 +21,9 @@ use tokio::{
 pub(crate) struct World {
     state: Mutex<State>,
     pub(crate) origin: Instant,
-    /// Rung when something was put in front of the queue.
+    /// Notified when an event was put at the front of the queue.
     pub(crate) bell: Notify,
-    /// Rung when a process is ordered to do something, or when something must not have happened.
+    /// Notified when a process receives an order, or when there is a violation.
     pub(crate) orders: Vec<Notify>,
     pub(crate) alarm: Notify,
 }
@@ -45,7 +45,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the state. Nothing of the library is called that could come back here.
+    /// Works on the state. The closure must not call anything in the library that could call back.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let elapsed = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(0);
@@ -71,7 +71,7 @@ impl World {
         self.with(|state| state.send(link, request))
     }
 
-    /// Lets happen what is due, and what follows from it at once.
+    /// Processes the events that are due, and their immediate consequences.
     pub(crate) fn turn(&self) {
         loop {
             let shouts = self.with(|state| {
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// Carries the world on, for ever.
+    /// Advances the world forever.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             self.turn();

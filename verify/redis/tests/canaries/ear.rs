@@ -1,4 +1,4 @@
-//! Hears every event of `tracing` and every record of `log`, in which libraries write, of this process.
+//! Captures every event of `tracing` and every record of `log` in this process. Libraries write to both.
 
 use std::{
     io,
@@ -36,7 +36,7 @@ impl io::Write for Events {
     }
 }
 
-/// From now on; once in a process.
+/// Starts capturing; once per process.
 pub(crate) fn listen() {
     static LISTENS: OnceLock<()> = OnceLock::new();
     LISTENS.get_or_init(|| {

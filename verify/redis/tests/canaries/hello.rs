@@ -1,4 +1,4 @@
-//! Servers and proxies that do not know a command quote its arguments: a login among them.
+//! Servers and proxies that do not know a command quote its arguments, possibly a login.
 
 use super::{CANARY, ear};
 use crate::client::{LOGIN, RedisBackend, TARGET};
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// The password that is quoted: a library's own records may have it, which other tests of this process look at.
+/// The quoted password. A library's own records may contain it, and other tests of this process examine those.
 const QUOTED: &str = "quoted-canary-0815";
 
 fn is_silent(what: &str, text: &str) {
@@ -20,7 +20,7 @@ fn is_silent(what: &str, text: &str) {
     }
 }
 
-/// Every text of an error and of its causes.
+/// Returns all texts of an error and its causes.
 pub(crate) fn texts(error: &LockError) -> String {
     let mut text = format!("{error} {error:#} {error:?} {error:#?}");
     let mut next = error.source();
@@ -35,12 +35,12 @@ pub(crate) fn url(password: &str, port: u16) -> String {
     format!("redis://:{password}@127.0.0.1:{port}")
 }
 
-/// What this project logged. What the library's records of a refused login say is in `docs/protocol.md`.
+/// Returns the lines that this project logged. `docs/protocol.md` describes the library's records of a refused login.
 fn own_log_lines() -> String {
     ear::heard().lines().filter(|line| !line.contains(TARGET)).collect::<Vec<_>>().join("\n")
 }
 
-/// Knows no command at all, and quotes each with its arguments, as Redis does.
+/// Starts a server that knows no command and quotes each with its arguments, like Redis.
 fn knows_nothing() -> SocketAddr {
     fn answer(mut stream: TcpStream) {
         let mut bytes = [0; 4096];

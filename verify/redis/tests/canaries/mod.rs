@@ -1,6 +1,6 @@
 //! A password is never printed: not by any public type, not by any error, not in any log line of a whole life.
 //!
-//! A binary of its own, since loggers are those of a process.
+//! A separate binary, since loggers are global to a process.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -9,7 +9,7 @@ pub(crate) mod hello;
 mod life;
 mod types;
 
-/// In every password, key and user's rules; nothing else has it.
+/// Part of every password, key and user's rules, and of nothing else.
 pub(crate) const CANARY: &str = "pass-canary-4711";
 
 pub(crate) fn is_silent(what: &str, text: &str) {

@@ -1,4 +1,4 @@
-//! What every public type prints, in a process whose password is the canary; and that no public type is forgotten.
+//! The output of every public type, in a process whose password is the canary, and a check that no type is forgotten.
 
 use super::{CANARY, is_silent};
 use crate::client::{
@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// What is exported and is no type that prints.
+/// Exported items that are not printable types.
 const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Backend",
     "Pipeline",
@@ -44,12 +44,12 @@ const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "Subscriptions",
     "SCHEMES",
     "MAX_BYTES",
-    "Floor",         // an `Option` of one that is here
-    "ReleaseAnswer", // a `Result` of two that are here
+    "Floor",         // an `Option` of a type in this list
+    "ReleaseAnswer", // a `Result` of two types in this list
 ];
 
-/// What these tests cannot make: `OtelObserver` is behind a feature that they do not ask for, the others are made inside of
-/// their crate. None of them has a login.
+/// Types that these tests cannot create: `OtelObserver` needs a feature that they do not enable, the others are
+/// created inside their crates. None of them contains a login.
 const ELSEWHERE: [&str; 4] = ["OtelObserver", "Instruments", "Command", "Events"];
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Shown {
         self.0.insert(name);
     }
 
-    /// And everything that it says of its causes.
+    /// Checks an error and all of its causes.
     fn hear(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
         self.see(name, error);
         let mut next = Some(error);
@@ -136,7 +136,7 @@ async fn no_public_type_prints_a_password() {
     eprintln!("{} public types, none prints the password", public.len());
 }
 
-/// Wrong passwords, URLs that cannot be read, and what cannot be reached.
+/// Checks errors of wrong passwords, invalid URLs and unreachable servers.
 async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
     let port = server.port();
     for bad in [
@@ -168,7 +168,7 @@ async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
     shown.hear("LockError", &down);
 }
 
-/// What goes to a client and comes back.
+/// Checks types at the interface to a client.
 fn seam(shown: &mut Shown, url: &str) {
     let address = Address::parse(url).unwrap();
     shown.see("Address", &address);
@@ -209,7 +209,7 @@ fn seam(shown: &mut Shown, url: &str) {
     shown.see("DialErrorKind", &DialErrorKind::Refused);
 }
 
-/// What has nothing of a connection, so that nobody has to think about it.
+/// Checks types without any relation to a connection, for completeness.
 fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.hear("NameError", &LockName::new("").unwrap_err());
     shown.hear("ParseLeaseIdError", &CANARY_FREE.parse::<LeaseId>().unwrap_err());
@@ -239,7 +239,7 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("WakeSource", &WakeSource::Push);
 }
 
-/// What goes to a backend and comes back.
+/// Checks the requests and replies of a backend.
 fn wire(shown: &mut Shown, locks: &LockFactory) {
     let name = || LockName::new("x").unwrap();
     let lease = LeaseId::new(locks.process_id(), LeaseNumber::new(1));
@@ -287,7 +287,7 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
 
 const CANARY_FREE: &str = "not a lease";
 
-/// What the crates export, by the `pub use` lines of their first files.
+/// Returns the exported names, from the `pub use` lines of the crates' root files.
 fn public_types() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for source in [
@@ -300,7 +300,7 @@ fn public_types() -> BTreeSet<String> {
         include_str!("../../../../crates/lock-redis/src/client/mod.rs"),
         SOURCE,
     ] {
-        // Up to the modules that no promise of stability covers.
+        // Stops at the modules that no promise of stability covers.
         let promised = source.split("Not covered by any promise").next().unwrap();
         let exports = promised.split(';').filter_map(|statement| statement.split("pub use ").nth(1));
         let words = exports.flat_map(|export| export.split(|c: char| !(c.is_alphanumeric() || c == '_')));

@@ -1,9 +1,9 @@
-//! Locks and ledger over the client fred.
+//! Locks and ledger with the client fred.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod own;
-// The claims of the ledger, of which a client knows nothing: once is enough.
+// The claims of the ledger do not depend on the client, so they are tested once.
 mod same_runs;
 #[path = "../suite/mod.rs"]
 mod suite;

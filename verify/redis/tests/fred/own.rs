@@ -1,4 +1,4 @@
-//! A configuration of fred that a program has already.
+//! An existing configuration of fred.
 
 use lock_core::LockFactory;
 use lock_fred::{fred::types::config::Config, from_config};

@@ -1,4 +1,4 @@
-//! Redis and the rules of the run ledger answer alike, over random sequences of operations.
+//! Redis and the rules of the run ledger give the same answers, over random sequences of operations.
 
 use crate::client::RedisBackend;
 use crate::suite::support::{name, redis};
@@ -12,7 +12,7 @@ use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
-/// Of answers.
+/// The number of kinds of answers.
 const KINDS: usize = 24;
 /// The length of a history.
 const HISTORY: u32 = 60;
@@ -23,7 +23,7 @@ struct Run {
     random: Stream,
     group: GroupName,
     jobs: Vec<LockName>,
-    /// What was claimed lately, for repeats, retries and ends.
+    /// Recent claims, for repeats, retries and ends.
     recent: Vec<ClaimRequest>,
     triggers: Vec<RunId>,
     now: ServerTime,
@@ -42,7 +42,7 @@ impl Run {
         JobId { group: self.group.clone(), name: self.pick(&jobs) }
     }
 
-    /// Mostly long; now and then one that ends before the sequence does.
+    /// Mostly long, occasionally one that ends before the sequence does.
     fn lease(&mut self) -> Duration {
         Duration::from_millis(if self.random.chance(0.8) { 1 + self.random.below(20) } else { 60_000 })
     }
@@ -51,7 +51,7 @@ impl Run {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    /// The job's revision, and now and then another.
+    /// Returns the job's revision, and occasionally another one.
     fn revision(&mut self, job: &LockName) -> u64 {
         let FleetControls::Changed { jobs, .. } = self.model.controls(u64::MAX) else { return 0 };
         let known = jobs.iter().find(|(name, _)| name == job).map_or(0, |(_, orders)| orders.revision);
@@ -125,7 +125,7 @@ impl Run {
             ClaimReply::Gone => "gone",
             _ => "unregistered",
         });
-        // What was granted is what most can be asked of.
+        // Granted claims allow most follow-up requests.
         if matches!(reply.outcome, ClaimReply::Claimed { .. }) || self.random.chance(0.1) {
             self.recent.push(request);
         }
@@ -272,7 +272,7 @@ async fn random_operations_on_runs_are_answered_by_the_rules() {
     assert_eq!(reply.outcome, run.model.register(reply.now, &known));
     run.now = reply.now;
     let every_kind_came = |run: &Run| run.seen.len() == KINDS && run.seen.values().all(|&times| times >= 10);
-    // The rare ones depend on how fast the machine is, too.
+    // Rare answers also depend on the speed of the machine.
     for step in 0..10 * STEPS {
         if step >= STEPS && every_kind_came(&run) {
             break;

@@ -1,4 +1,4 @@
-//! Secrets over the client fred.
+//! Secrets with the client fred.
 
 #[path = "../canaries/mod.rs"]
 mod canaries;
@@ -12,16 +12,16 @@ mod client {
     use lock_fred::{fred::types::config::Config, from_config};
 
     pub(crate) const LIBRARY: &str = "Fred";
-    /// The text that exports its public types.
+    /// The source that exports its public types.
     pub(crate) const SOURCE: &str = include_str!("../../../../crates/lock-fred/src/lib.rs");
-    /// The command with which it logs in.
+    /// The command used to log in.
     pub(crate) const LOGIN: &str = "AUTH";
-    /// In its log records.
+    /// The target of its log records.
     pub(crate) const TARGET: &str = " fred::";
-    /// Beginnings of records that it writes in any life.
+    /// The beginnings of records that it always writes.
     pub(crate) const RECORDS: &[&str] = &["log TRACE fred::", "log DEBUG fred::"];
 
-    /// The settings of a configuration that a program has already.
+    /// Creates a builder from an existing configuration.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
         from_config(Config::from_url(url).expect("a URL of both"))
     }

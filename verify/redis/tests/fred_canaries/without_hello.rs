@@ -1,4 +1,4 @@
-//! Redis with a renamed `HELLO`, Redis before 6.0, and proxies: fred logs in by `AUTH`.
+//! Redis with a renamed `HELLO`, Redis before 6.0, and proxies: fred logs in with `AUTH`.
 
 use crate::canaries::{
     CANARY, ear,

@@ -1,4 +1,4 @@
-//! Locks and ledger over the client redis-rs.
+//! Locks and ledger with the client redis-rs.
 
 mod own;
 #[path = "../suite/mod.rs"]

@@ -1,4 +1,4 @@
-//! A client of redis-rs that a program has already.
+//! An existing client of redis-rs.
 
 use lock_core::LockFactory;
 use lock_redis_rs::{from_client, redis::Client};

@@ -1,4 +1,4 @@
-//! Secrets over the client redis-rs.
+//! Secrets with the client redis-rs.
 
 #[path = "../canaries/mod.rs"]
 mod canaries;
@@ -12,16 +12,16 @@ mod client {
     use lock_redis_rs::{from_client, redis::Client};
 
     pub(crate) const LIBRARY: &str = "RedisRs";
-    /// The text that exports its public types.
+    /// The source that exports its public types.
     pub(crate) const SOURCE: &str = include_str!("../../../../crates/lock-redis-rs/src/lib.rs");
-    /// The command with which it logs in.
+    /// The command used to log in.
     pub(crate) const LOGIN: &str = "HELLO";
-    /// In its log records.
+    /// The target of its log records.
     pub(crate) const TARGET: &str = " redis::";
-    /// Beginnings of records that it writes in any life: none.
+    /// The beginnings of records that it always writes: none.
     pub(crate) const RECORDS: &[&str] = &[];
 
-    /// The settings of a client that a program has already.
+    /// Creates a builder from an existing client.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
         from_client(&Client::open(url).expect("a URL of both")).expect("nothing is refused")
     }

@@ -1,4 +1,4 @@
-//! Replicas that have to acknowledge, as processes: no grant and no renewal without them.
+//! Replicas that have to acknowledge, as real processes: without them nothing is granted or renewed.
 
 use super::support::{answered, until};
 use crate::client::{ConnectWarning, RedisBackend, RedisBackendBuilder};
@@ -16,7 +16,7 @@ fn factory(backend: RedisBackend) -> LockFactory {
     LockFactory::builder(backend).options(LockOptions::new().lease(LEASE)).build().unwrap()
 }
 
-/// The replica stands still for a while.
+/// The replica is suspended for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_granted_and_holds_end_without_the_replica() {
     let master = RedisServer::builder().config("min-replicas-to-write", "0").start();
@@ -32,7 +32,7 @@ async fn nothing_is_granted_and_holds_end_without_the_replica() {
     answered("the loss", guard.lost()).await;
     assert!(!guard.is_held());
     replica.resume();
-    // What was not acknowledged is undone.
+    // Unacknowledged grants are undone.
     until("nothing is left", async || {
         [&master, &replica]
             .iter()
@@ -45,7 +45,7 @@ async fn nothing_is_granted_and_holds_end_without_the_replica() {
     y.release().await.unwrap();
 }
 
-/// The master is cut off from its replicas, takes writes, and dies: what it answered then was no grant.
+/// The master is cut off from its replicas, accepts writes, and dies. Its answers in that time granted nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_off_master_grants_nothing() {
     let deployment = RedisSentinels::start();
@@ -68,7 +68,7 @@ async fn a_cut_off_master_grants_nothing() {
     master.stop();
     replicas.iter().for_each(|replica| replica.resume());
     until("another server is the master", async || deployment.master().port() != port).await;
-    // One replica is left where two have to acknowledge.
+    // One replica is left, but two have to acknowledge.
     master.restart();
     deployment.settle();
     let next = answered("an acquire", locks.named("x").unwrap().acquire()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A client that runs batches by an altered script: the bugs that are planted there.
+//! A client that runs batches with an altered script, for planted bugs.
 
 use crate::client::Library;
 use lock_redis::client::{
@@ -11,14 +11,14 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The client under test, for everything but batches.
+/// The client under test. Only batches are altered.
 pub(crate) struct Altered {
     client: Library,
     bug: Option<PlantedBug>,
 }
 
 impl Altered {
-    /// With this bug, or with the script as it is.
+    /// Creates a client with this bug, or with the unmodified script.
     pub(crate) fn with(bug: Option<PlantedBug>) -> Self {
         Self { client: Library::default(), bug }
     }
@@ -30,7 +30,7 @@ impl Default for Altered {
     }
 }
 
-/// A connection of the client, and another for batches.
+/// A connection of the client, and another one for batches.
 pub(crate) struct AlteredConnection {
     connection: <Library as Client>::Connection,
     batches: Mutex<RawRedis>,
@@ -64,7 +64,7 @@ impl Client for Altered {
 }
 
 impl Connection for AlteredConnection {
-    /// The server never learns the script of a batch, so that it always comes here as a text.
+    /// Executes a command. The server never learns the batch script, so it always arrives here as text.
     async fn call(&self, command: Command) -> Result<Reply, CallError> {
         let is_batch = |text: &str| text.contains("operations on many locks");
         if command.name() != "EVAL" || !is_batch(&command.arguments()[0]) {
@@ -94,7 +94,7 @@ impl Connection for AlteredConnection {
     }
 }
 
-/// The text of the batch script with this bug.
+/// Returns the text of the batch script with this bug.
 fn altered(text: &str, bug: Option<PlantedBug>) -> String {
     let changes: &[(&str, &str)] = match bug {
         None => &[],

@@ -1,4 +1,5 @@
-//! Batches on a real server: each item is answered as by its own script, and none is lost while scripts and connections are.
+//! Batches on a real server: each item is answered as by its own script, and none is lost with scripts or
+//! connections.
 
 use super::{
     altered::Altered,
@@ -29,7 +30,7 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// One operation that fails, or finds something, in a way of its own.
+/// An operation with its own way of failing or succeeding.
 #[derive(Debug, Clone)]
 enum Item {
     Acquire(AcquireRequest),
@@ -37,7 +38,7 @@ enum Item {
     Release(ReleaseRequest),
 }
 
-/// The nature of an answer, by which it is compared.
+/// The kind of an answer, for comparisons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Nature {
     Failed(BackendErrorKind, Applied),
@@ -71,7 +72,7 @@ fn acquire(lock: &str, mode: AcquireMode, not_after: ServerTime) -> Item {
     Item::Acquire(AcquireRequest { name: name(lock), lease, duration: LEASE, not_after, mode, retention })
 }
 
-/// One of each kind, on locks of these prefixes, and how each is answered.
+/// Returns one operation of each kind, on locks with these prefixes, and the expected answers.
 fn one_of_each(lease: LeaseId) -> Vec<(Item, Nature)> {
     let new = AcquireMode::New { reserve: 0, floor: None };
     let floor = AcquireMode::New { reserve: 0, floor: Some(FencingToken::new(1 << 53)) };
@@ -111,7 +112,7 @@ async fn alone(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
     natures
 }
 
-/// In one call, behind an operation that goes alone.
+/// Executes the items in one call, behind an operation that goes alone.
 async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
     let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1));
     let items = [first].into_iter().chain(items);
@@ -132,7 +133,7 @@ async fn stage() -> (RedisServer, Arc<dyn Backend>, Vec<(Item, Nature)>) {
     let holder = Contender::new(&store);
     holder.take(&name("may:held"), LEASE).await;
     let items = one_of_each(holder.lease());
-    // Every script is loaded.
+    // Load every script.
     alone(&*store, items.iter().map(|(item, _)| item.clone()).collect()).await;
     together(&*store, items.iter().take(2).map(|(item, _)| item.clone()).collect()).await;
     (server, store, items)
@@ -145,7 +146,7 @@ async fn one_of_each_kind_is_answered_for_itself() {
     assert_eq!(alone(&*store, items.clone()).await, natures);
     let before = calls(&server, "evalsha");
     assert_eq!(together(&*store, items.clone()).await, natures);
-    // Two are refused before they run: the batch, for the key that is denied, and that item alone.
+    // Two requests are refused before they run: the batch, because of the denied key, and that item alone.
     assert_eq!(calls(&server, "evalsha") - before, 1 + (items.len() as u64 - 1));
     let (items, natures): (Vec<_>, Vec<_>) =
         items.into_iter().zip(natures).filter(|(_, nature)| !is_denied(nature)).unzip();
@@ -155,7 +156,7 @@ async fn one_of_each_kind_is_answered_for_itself() {
     assert!(!server.keys().contains(&"may:free".to_owned()));
 }
 
-/// Each bug of the batch script is caught by the answers of [`one_of_each`].
+/// The answers to [`one_of_each`] reveal each bug of the batch script.
 #[tokio::test]
 async fn planted_bugs_of_the_batch_are_caught() {
     let (server, _, items) = stage().await;
@@ -163,7 +164,7 @@ async fn planted_bugs_of_the_batch_are_caught() {
     let (items, natures): (Vec<_>, Vec<_>) =
         items.into_iter().filter(|(_, nature)| !is_denied(nature)).unzip();
     let answers = async |bug| {
-        // It does not know the script of a batch any more, and never learns it.
+        // The server no longer knows the batch script, and never learns it again.
         server.command(&["SCRIPT", "FLUSH"]);
         let store = RedisBackendBuilder::new(Altered::with(bug), address.clone()).connect().await.unwrap();
         together(&store, items.clone()).await
@@ -178,7 +179,7 @@ fn is_denied(nature: &Nature) -> bool {
     matches!(nature, Nature::Failed(BackendErrorKind::Denied, _))
 }
 
-/// The script of the batch goes on behind a command that it may not run.
+/// The batch script continues after a command that is denied.
 #[tokio::test]
 async fn missing_right_is_reported_as_by_the_script_alone() {
     for command in ["-pexpire", "-hset", "-set", "-hdel", "-pttl", "-hexists"] {
@@ -209,7 +210,7 @@ async fn full_memory_is_reported_as_by_the_script_alone() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1 << 52));
     let frees = ["may:free", "may:too"].map(|lock| acquire(lock, new, later));
-    // Behind the first write of a script, the server refuses nothing for its memory.
+    // After the first write of a script, the server refuses no command for lack of memory.
     let items: Vec<_> = frees.into_iter().chain(items.into_iter().map(|(item, _)| item).take(1)).collect();
     let expected = alone(&*store, items.clone()).await;
     let full = Nature::Failed(BackendErrorKind::Unavailable, Applied::No);
@@ -217,7 +218,7 @@ async fn full_memory_is_reported_as_by_the_script_alone() {
     assert_eq!(together(&*store, items).await, expected);
 }
 
-/// Scripts are forgotten every 10 ms and connections end all the time: every operation is answered, and no lock is left.
+/// Scripts are flushed every 10 ms and connections end constantly. Every operation is answered, and no lock is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgotten_scripts_and_cut_connections_lose_nothing() {
     let cycles = if long() { 2_000 } else { 100 };
@@ -250,7 +251,7 @@ async fn forgotten_scripts_and_cut_connections_lose_nothing() {
                     let guard = answered("an acquire", lock.acquire()).await.expect("the server is there");
                     assert!(token < Some(guard.fencing_token()), "tokens grow");
                     token = Some(guard.fencing_token());
-                    // Lost with its connection, perhaps; the factory repeats it.
+                    // It may be lost with its connection; the factory repeats it.
                     let _ = answered("a release", guard.release()).await;
                 }
             })

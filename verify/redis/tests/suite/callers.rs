@@ -1,4 +1,4 @@
-//! Callers that a client of Redis does not expect: threads that block, and threads outside of any runtime.
+//! Unusual callers for a Redis client: threads that block, and threads outside of any runtime.
 
 use super::support::factory;
 use lock_core::ReleaseOutcome;
@@ -49,7 +49,7 @@ impl Wake for Unpark {
     }
 }
 
-/// As small executors do, without any runtime.
+/// Blocks like a small executor, without a runtime.
 fn block_on<F: Future>(f: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut f = pin!(f);
@@ -65,7 +65,7 @@ fn block_on<F: Future>(f: F) -> F::Output {
 async fn locks_work_outside_of_the_runtime() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
-    // The worker lives here from now on.
+    // The worker runs in this runtime from now on.
     locks.named("y").unwrap().acquire().await.unwrap().release().await.unwrap();
     let outside = thread::spawn(move || {
         let lock = locks.named("x").unwrap();

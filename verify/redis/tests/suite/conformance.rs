@@ -1,4 +1,4 @@
-//! Redis conforms, in real time: each property on a server of its own, as a user who may do no more than
+//! Redis passes the suite in real time: each property on a server of its own, as a user with only the rights that
 //! `docs/protocol.md` lists.
 
 use super::support::redis;
@@ -11,7 +11,7 @@ use lock_testkit::{
 };
 use std::sync::Arc;
 
-/// The document is the source: what it says is what runs here.
+/// Reads the rights from the documentation, so that the tests run with what it says.
 pub(super) fn least_rights() -> String {
     let document = include_str!("../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("user locks "));

@@ -1,4 +1,4 @@
-//! Servers that cannot be used as they are: each with a typed error that says what to do, in time.
+//! Unusable servers: each gives a typed error in time, with the remedy.
 
 use super::support::{answered, client, factory, long, name, redis};
 use crate::client::{BEFORE_REDIS_6, ConnectWarning, RedisBackend, RedisBackendBuilder};
@@ -10,10 +10,10 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// A lease that its watchdog keeps also on a busy machine, and whose end a test can wait for.
+/// A lease that a watchdog can renew even on a busy machine, and whose end a test can wait for.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// What a person would read of an error: every text of it, which must never have a secret.
+/// Returns all texts of an error, none of which may contain a secret.
 fn texts(error: &LockError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut source = error.source();
@@ -25,7 +25,8 @@ fn texts(error: &LockError) -> String {
     text
 }
 
-/// Connecting must fail at the first answer, as this kind, with these words: it is not tried until an hour has passed.
+/// Asserts that connecting fails at the first answer, with this kind and these words, instead of retrying for an
+/// hour.
 pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
     let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
     let connecting = answered("connecting", patient.connect_store()).await;
@@ -48,7 +49,7 @@ async fn a_server_with_a_password_says_so() {
     assert!(!format!("{builder:?}").contains("canary"));
 }
 
-/// Each command that a script uses, taken from the user in turn.
+/// Each command that a script uses is denied in turn.
 #[tokio::test]
 async fn a_missing_right_is_named_when_connecting() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
@@ -86,7 +87,7 @@ async fn a_replica_is_refused_and_its_master_named_as_the_cure() {
 async fn a_cluster_member_is_refused_by_name() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
     refused(&server.url(), BackendErrorKind::Misconfigured, "write `redis-cluster://`").await;
-    // One that does not say what it is, and serves no key.
+    // A member that hides its configuration and serves no key.
     server.command(&["ACL", "SETUSER", "silent", "on", ">canary", "~*", "&*", "+@all", "-info"]);
     let silent = format!("redis://silent:canary@127.0.0.1:{}", server.port());
     refused(&silent, BackendErrorKind::Misconfigured, "Redis Cluster").await;
@@ -127,7 +128,7 @@ async fn something_else_behind_the_address_is_told_apart_from_redis() {
     assert!(matches!(error.kind(), LockErrorKind::Backend | LockErrorKind::Unavailable), "{error:?}");
 }
 
-/// A full server refuses new locks, and goes on renewing and freeing those that there are.
+/// A full server refuses new locks, but keeps renewing and releasing existing ones.
 #[tokio::test]
 async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
     let server = RedisServer::start();
@@ -143,7 +144,7 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
     tokio::time::sleep(KEPT).await;
     assert!(held.is_held(), "it was renewed");
     assert!(held.release().await.unwrap().was_held());
-    // A waiting acquire rides it out.
+    // A waiting acquire survives it.
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -234,7 +235,7 @@ async fn a_unix_socket_will_do() {
     refused(&format!("redis+unix://{}", path.display()), BackendErrorKind::Denied, "password").await;
 }
 
-/// A refused password is no reason to stop dialling.
+/// A refused password does not stop the dialling.
 #[tokio::test]
 async fn a_password_that_changes_for_a_while_is_survived() {
     let server = RedisServer::builder().password("canary").start();
@@ -250,7 +251,7 @@ async fn a_password_that_changes_for_a_while_is_survived() {
         .await;
 }
 
-/// A way that swallows everything is noticed, and another connection made, long before TCP gives up.
+/// A network path that drops everything is noticed and the connection replaced, long before TCP gives up.
 #[tokio::test]
 async fn a_connection_that_went_dead_is_replaced() {
     let server = RedisServer::start();
@@ -268,7 +269,7 @@ async fn a_connection_that_went_dead_is_replaced() {
         .await;
 }
 
-/// What Redis 5 answers.
+/// The answers of Redis 5.
 #[tokio::test]
 async fn a_server_before_6_is_said_to_be_too_old() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

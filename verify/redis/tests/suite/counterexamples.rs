@@ -1,4 +1,4 @@
-//! Rules of the scripts, each with the case that made it a rule.
+//! Rules of the scripts, each with the counterexample that led to it.
 
 use super::support::{assert_no_lock_is_left, client, factory, name, redis, until};
 use crate::client::RedisBackendBuilder;
@@ -33,7 +33,7 @@ async fn asked(
 const COUNTER: &str = "redisson_lock_token:{x}";
 const HOUR: i64 = 3_600_000;
 
-/// A counter in use never ends, whoever made it: Redisson restarts a missing one at 1.
+/// A counter in use never expires, even if Redisson created it, which restarts a missing counter at 1.
 #[tokio::test]
 async fn each_grant_sets_the_retention_of_the_counter() {
     let server = RedisServer::start();
@@ -45,7 +45,7 @@ async fn each_grant_sets_the_retention_of_the_counter() {
     a.take(&name("x"), LEASE).await;
     let kept = server.command(&["PTTL", COUNTER]).integer();
     assert!((HOUR - 10_000..=HOUR).contains(&kept), "{kept} ms");
-    // As Java makes it: without an expiry.
+    // As Java creates it: without an expiry.
     a.free(&name("x")).await;
     server.command(&["SET", COUNTER, "7"]);
     a.take(&name("x"), LEASE).await;
@@ -53,8 +53,8 @@ async fn each_grant_sets_the_retention_of_the_counter() {
     assert!((HOUR - 10_000..=HOUR).contains(&kept), "{kept} ms");
 }
 
-/// Without the right to expire, a lock would be left behind for ever: others would wait without limit, and Java's
-/// fenced lock takes such a key for a grant.
+/// Without the right to set an expiry, a lock would be left behind forever: others would wait without limit, and
+/// Java's fenced lock takes such a key for a grant.
 #[tokio::test]
 async fn a_lock_without_an_expiry_is_never_left_behind() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
@@ -66,7 +66,7 @@ async fn a_lock_without_an_expiry_is_never_left_behind() {
     assert_eq!(answer, Err((BackendErrorKind::Denied, Applied::Unknown)));
     assert_no_lock_is_left(&server);
 
-    // The same of a re-entry and of a renewal: an error, and the lease as it was.
+    // The same for a re-entry and a renewal: they fail, and the lease is unchanged.
     server.command(&["ACL", "SETUSER", "shop", "+pexpire"]);
     a.take(&name("x"), LEASE).await;
     server.command(&["ACL", "SETUSER", "shop", "-pexpire"]);
@@ -75,7 +75,7 @@ async fn a_lock_without_an_expiry_is_never_left_behind() {
     a.must_last(&name("x"), 1, LEASE).await;
 }
 
-/// `PEXPIRE` refuses what does not fit; the lock was set by then.
+/// `PEXPIRE` refuses a value that is too large when the lock is already set.
 #[tokio::test]
 async fn a_lease_beyond_all_bounds_leaves_nothing() {
     let server = RedisServer::start();
@@ -136,7 +136,7 @@ async fn a_counter_that_is_refused_is_put_back() {
     assert_eq!(server.keys(), [COUNTER]);
 }
 
-/// A floor is looked at before anything is written.
+/// A floor is checked before anything is written.
 #[tokio::test]
 async fn a_floor_that_is_refused_leaves_the_counter_alone() {
     let server = RedisServer::start();
@@ -153,7 +153,7 @@ async fn a_floor_that_is_refused_leaves_the_counter_alone() {
     assert!((400_000..=500_000).contains(&kept), "{kept} ms");
 }
 
-/// `DEL` on a user's string of that name succeeds.
+/// `DEL` would succeed on a user's string with that name.
 #[tokio::test]
 async fn a_forced_release_deletes_no_data_of_others() {
     let server = RedisServer::start();
@@ -168,7 +168,7 @@ async fn a_forced_release_deletes_no_data_of_others() {
     assert_eq!(server.command(&["GET", "greeting"]).text(), "hello");
 }
 
-/// Redisson's read-write lock enters over our hold.
+/// Redisson's read-write lock adds a field to our lock.
 #[tokio::test]
 async fn a_release_leaves_the_fields_of_others() {
     let server = RedisServer::start();
@@ -184,7 +184,7 @@ async fn a_release_leaves_the_fields_of_others() {
     assert!(server.command(&["PTTL", "x"]).integer() > 0, "with the expiry that it had");
 }
 
-/// A repeat after a lost reply must not free the next holder.
+/// A repeat after a lost reply must not release the next holder.
 #[tokio::test]
 async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
     let server = RedisServer::start();
@@ -204,7 +204,7 @@ async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
     assert!(next.release().await.unwrap().was_held());
 }
 
-/// Redisson reads a key without expiry as "granted" in its fenced lock; ours says *unknown* and asks again.
+/// Redisson's fenced lock takes a key without expiry for a grant; ours reports an unknown time and asks again.
 #[tokio::test]
 async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
     let server = RedisServer::start();
@@ -230,7 +230,7 @@ async fn large_tokens_are_exact() {
     }
 }
 
-/// For a fleet that shares fenced locks with Redisson. A plain `SET` would drop an expiry that somebody gave it.
+/// For fleets that share fenced locks with Redisson. A plain `SET` would drop an expiry that was set elsewhere.
 #[tokio::test]
 async fn without_a_retention_a_counter_keeps_its_expiry() {
     let server = RedisServer::start();
@@ -246,7 +246,7 @@ async fn without_a_retention_a_counter_keeps_its_expiry() {
     assert!((400_000..=500_000).contains(&kept), "{kept} ms");
 }
 
-/// Redisson counts from 1 where the counter is missing; ours counts microseconds.
+/// Redisson counts from 1 if the counter is missing; ours counts microseconds.
 #[tokio::test]
 async fn a_counter_that_redisson_restarted_is_warned_of_once() {
     let heard = ThreadLog::listen(LevelFilter::INFO);

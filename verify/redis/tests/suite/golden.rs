@@ -1,4 +1,4 @@
-//! What stands in Redis, byte for byte, seen by raw commands.
+//! The stored data, byte for byte, read with raw commands.
 
 use super::support::{client, factory, name};
 use lock_core::{
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The hash under a key, as `field depth`.
+/// Returns the hash at a key as a list of fields and depths.
 fn hash(raw: &mut RawRedis, key: &str) -> Vec<String> {
     let list = raw.command(&["HGETALL", key]);
     list.list().iter().map(|value| value.text().to_owned()).collect()
@@ -78,7 +78,7 @@ async fn the_last_release_publishes_a_zero_once() {
     let freed = a.release(&lock, 0).await;
     assert_eq!(freed, Released::Released { listeners: Some(1) });
     a.release(&lock, 0).await;
-    // The undo of a lost quorum round is silent.
+    // The undo of a lost quorum round does not notify.
     a.take(&lock, LEASE).await;
     assert_eq!(
         a.release_with(&lock, 0, NotifyWaiters::No).await,

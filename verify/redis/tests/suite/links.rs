@@ -1,4 +1,4 @@
-//! Connections: none is left behind, none that is of no use is kept.
+//! Connections: none is left behind, and no useless one is kept.
 
 use super::support::{answered, client, factory, name, redis, until};
 use crate::client::{RedisBackend, RedisBackendBuilder};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A client library may leave a task behind that reconnects for ever, as fred's own way to connect does.
+/// A client library may leave a task behind that reconnects forever, as fred's own way to connect does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connecting_that_is_given_up_leaves_no_connection() {
     let server = RedisServer::start();
@@ -32,7 +32,7 @@ async fn connecting_that_is_given_up_leaves_no_connection() {
     assert_eq!(server.clients(), 0, "and nobody makes them anew");
 }
 
-/// A failover in good order: the new master has everything, the address is turned, the old connections stay up.
+/// An orderly failover: the new master has all data, the address leads to it, and the old connections stay open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_and_its_waiters_follow_the_address_to_the_new_master() {
     let old = RedisServer::start();
@@ -51,11 +51,11 @@ async fn a_hold_and_its_waiters_follow_the_address_to_the_new_master() {
     assert!(guard.is_held(), "renewals alone noticed");
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
-    // What is left at the old one is its link to its master.
+    // The old server only has its replication link left.
     until("they are with the new master", async || old.clients() == 1 && new.clients() >= 4).await;
 }
 
-/// The server looks at the rights on all keys of a script before it runs.
+/// The server checks the rights on all keys of a script before it runs.
 #[tokio::test]
 async fn one_forbidden_lease_of_a_batch_does_not_fail_the_others() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
@@ -72,7 +72,7 @@ async fn one_forbidden_lease_of_a_batch_does_not_fail_the_others() {
     assert_eq!(answers[2].as_ref().unwrap().outcome, Renewed::Renewed);
 }
 
-/// What no server could keep is refused before anything is written, or when connecting.
+/// Values that no server could store are refused before anything is written, or on connecting.
 #[tokio::test]
 async fn numbers_beyond_all_bounds_are_refused() {
     let server = RedisServer::start();
@@ -89,7 +89,7 @@ async fn numbers_beyond_all_bounds_are_refused() {
     let request = a.request(&name("x"), LEASE, next(0, Some(floor))).await;
     let error = store.acquire(request).await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Misconfigured, Applied::No));
-    // Shorter than a millisecond is a millisecond, and not "for ever".
+    // Less than a millisecond becomes a millisecond instead of forever.
     let request = a.request(&name("y"), Duration::from_micros(900), next(0, None)).await;
     assert!(matches!(store.acquire(request).await.unwrap().outcome, Acquired::Granted { .. }));
     until("it is over", async || server.keys() == ["redisson_lock_token:{y}"]).await;
@@ -99,11 +99,11 @@ async fn numbers_beyond_all_bounds_are_refused() {
 async fn a_dead_connection_is_replaced_also_if_leases_are_long() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
-    // One request may take five minutes: longer than this test waits.
+    // One request may take five minutes, longer than this test waits.
     let (lease, operation) = (Duration::from_secs(3_600), Duration::from_secs(300));
     let options = LockOptions::new().lease(lease).operation_timeout(operation);
     let locks = LockFactory::builder(redis(&proxy.url()).await).options(options).build().unwrap();
-    // Only the connection for requests matters here; the other one has a sign of life of its own.
+    // Only the connection for requests matters here; the other one is pinged independently.
     drop(locks.named("warm").unwrap().acquire().await.unwrap());
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.stall(Direction::Both);

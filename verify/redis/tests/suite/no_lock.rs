@@ -1,4 +1,4 @@
-//! Hashes that are no lock: reported as a wrong type, never deleted.
+//! Hashes that are not locks: reported as a wrong type, never deleted.
 
 use super::support::{client, factory, name};
 use lock_core::{
@@ -12,7 +12,8 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(30);
 const HOLDER: &str = "b983c153-7421-469a-addb-44fb92259a1b:12";
 
-/// Inspecting and forcing `key` must fail with a wrong type and leave every field; `seen` is a field that is there.
+/// Asserts that inspecting and forcing `key` fails with a wrong type and keeps every field. `seen` is an existing
+/// field.
 async fn is_refused_and_kept(server: &RedisServer, key: &str, seen: &str) {
     let fields = server.command(&["HLEN", key]).integer();
     let store = client(&server.url()).await;
@@ -35,7 +36,7 @@ async fn a_hash_of_another_program_is_kept() {
     is_refused_and_kept(&server, "settings", "retries").await;
 }
 
-/// Redisson's group lock: long field names, several fields.
+/// Redisson's group lock has long field names and several fields.
 #[tokio::test]
 async fn a_group_lock_of_redisson_is_kept() {
     let server = RedisServer::start();

@@ -1,4 +1,4 @@
-//! A server that is down for a while: bounded waiting, bounded memory, and recovery without a restart.
+//! A server outage: bounded waiting, bounded memory, and recovery without a restart.
 
 use super::support::{answered, factory, long, redis, until};
 use lock_core::{LockErrorKind, LockFactory, LockOptions};
@@ -13,17 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A holder as Redisson writes it.
+/// A holder as written by Redisson.
 const SOMEBODY: &str = "b983c153-7421-469a-addb-44fb92259a1b:1";
 
-/// What this process has in memory, in MiB.
+/// Returns the resident memory of this process, in MiB.
 fn memory() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
     let resident: u64 = pages.split(' ').nth(1).expect("the second number").parse().expect("a number");
     resident * 4 / 1024
 }
 
-/// It runs itself in another process: the memory that is measured would be that of the tests beside it as well.
+/// Runs itself in another process, so that the measured memory does not include that of concurrent tests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_waiters_survive_an_outage() {
     const WAITERS: usize = 10_000;
@@ -85,7 +85,7 @@ async fn ten_thousand_waiters_survive_an_outage() {
     .await;
 }
 
-/// One try does not wait for a server to come back.
+/// A single try does not wait for a server to return.
 #[tokio::test]
 async fn one_try_without_a_server_fails_soon_and_for_certain() {
     let server = RedisServer::start();
@@ -117,7 +117,7 @@ async fn a_health_check_tells_whether_the_server_is_there() {
     assert!(backend.is_connected());
 }
 
-/// Its connections went with the runtime: nothing hangs, nothing panics.
+/// The connections ended with the runtime. Nothing hangs, nothing panics.
 #[test]
 fn a_backend_that_outlives_its_runtime_says_so() {
     let server = RedisServer::start();
@@ -140,9 +140,9 @@ async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
     let proxy = TcpProxy::start(server.address());
     let locks = factory(&proxy.url(), Duration::from_secs(3)).await;
     server.command(&["HSET", "x", SOMEBODY, "1"]);
-    // From here on both scripts are known.
+    // From here on, both scripts are known.
     locks.force_release("x").await.unwrap();
-    // The inspection gets through, the answer to what follows does not come.
+    // The inspection gets through, but the reply to the following request does not arrive.
     server.command(&["HSET", "x", SOMEBODY, "1"]);
     let way = Arc::new(proxy);
     let (stop, count) = (way.clone(), Arc::new(AtomicUsize::new(0)));

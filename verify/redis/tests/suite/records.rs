@@ -176,7 +176,7 @@ async fn an_unreadable_history_stops_no_run() {
     }
 }
 
-/// As after an operator removed the key of a job, or a server evicted it.
+/// An operator has removed the key of a job, or the server has evicted it.
 #[tokio::test]
 async fn an_open_run_outlives_the_loss_of_its_job() {
     let ledger = Ledger::new().await;

@@ -1,4 +1,4 @@
-//! Renewals: many leases in one round trip, and each for itself.
+//! Renewals: many leases in one round trip, independent of each other.
 
 use super::support::{calls, client, factory, name};
 use lock_core::backend::{Applied, BackendErrorKind, Renewed};

@@ -1,4 +1,4 @@
-//! A replica behind the address that lost its master: it answers reads from old data and refuses writes.
+//! A replica behind the address that lost its master: it answers reads with stale data and refuses writes.
 
 use super::support::{calls, client, factory, name, until};
 use lock_core::backend::{
@@ -11,7 +11,7 @@ use lock_testkit::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A master, and a replica that has the master's present data and will not get more.
+/// Returns a master, and a replica with its present data that receives no further updates.
 fn detached() -> (RedisServer, RedisServer) {
     let master = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&master).start();
@@ -19,12 +19,12 @@ fn detached() -> (RedisServer, RedisServer) {
     (master, replica)
 }
 
-/// How many scripts a server was asked to run.
+/// Returns the number of scripts that a server was asked to run.
 fn scripts(server: &RedisServer) -> u64 {
     calls(server, "eval") + calls(server, "evalsha")
 }
 
-/// Holds x and y at the master; the address leads to the replica for a while, and back.
+/// Holds x and y on the master while the address leads to the replica for a while, and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
     let (master, replica) = detached();
@@ -49,7 +49,7 @@ async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
     assert!(x.release().await.unwrap().was_held());
 }
 
-/// Asks until the answer comes from the replica, which must refuse.
+/// Repeats the request until the replica answers, which must refuse it.
 async fn is_read_only<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) {
     until("the replica refuses", async || {
         let error = ask().await.expect_err("only the master can know");

@@ -1,11 +1,11 @@
-//! Servers that lose their data or their scripts: holds are reported as lost, or do not notice.
+//! Servers that lose their data or their scripts: holds are reported as lost, or are not affected.
 
 use super::support::{answered, factory, name};
 use lock_core::LostReason;
 use lock_testkit::RedisServer;
 use std::time::Duration;
 
-/// Renewed every two seconds, also on a busy machine.
+/// Renewed every two seconds, even on a busy machine.
 const LEASE: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Subscriptions on real servers: acknowledged when they stand, made again when they do not.
+//! Subscriptions on real servers: acknowledged by the server, and renewed after a loss.
 
 use super::support::{HANGS, WakeUps, answered, factory, long, name, redis, until};
 use lock_core::{
@@ -36,7 +36,7 @@ fn weak(listener: &Arc<Listener>) -> Weak<dyn WakeListener> {
     Arc::downgrade(&listener)
 }
 
-/// The client library keeps no account of the answers to SUBSCRIBE.
+/// The client library does not match the answers to SUBSCRIBE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_subscription_is_never_said_to_be_acknowledged() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
@@ -61,7 +61,7 @@ async fn a_refused_subscription_is_never_said_to_be_acknowledged() {
     until("and heard", async || listener.heard.load(Ordering::SeqCst) == 1).await;
 }
 
-/// Both names have one channel; each is woken, and neither takes it from the other.
+/// Both names share one channel. Each is woken, and neither takes it from the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
     let server = RedisServer::start();
@@ -86,7 +86,7 @@ async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
     until("it is given up in the end", async || server.subscriptions() == 0).await;
 }
 
-/// A server that is busy refuses to subscribe as well.
+/// A busy server refuses to subscribe as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() {
     let server = RedisServer::builder().config("lua-time-limit", "100").start();
@@ -100,7 +100,7 @@ async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() 
     tokio::time::sleep(Duration::from_millis(300)).await;
     proxy.cut();
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    // It takes effect at the next look of the script, and is answered before.
+    // `SCRIPT KILL` is answered before it takes effect.
     killer.command(&["SCRIPT", "KILL"]);
     while killer.command(&["PING"]).is_error() {}
     until("it waits for messages again", async || server.subscriptions() == 1).await;
@@ -160,11 +160,11 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
         for _ in 0..(rounds % 64) * 20 {
             std::hint::spin_loop();
         }
-        // An error is an answer too: then the caller knows that it does not stand, and asks again.
+        // An error is acceptable too: the caller then knows that there is no subscription, and asks again.
         let stands = backend.subscribe(b, name("x")).await;
         leaving.join().unwrap();
         if stands.is_ok() {
-            // Time for what was to be given up.
+            // Time for an unsubscription.
             tokio::time::sleep(Duration::from_millis(2)).await;
             let before = second.heard.load(Ordering::SeqCst);
             raw.command(&["PUBLISH", channel, "0"]);

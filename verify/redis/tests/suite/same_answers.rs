@@ -1,4 +1,4 @@
-//! Redis and the store rules answer alike, over random sequences of operations.
+//! Redis and the store rules give the same answers, over random sequences of operations.
 
 use super::support::{client, long, name};
 use futures_util::future::join_all;
@@ -20,12 +20,12 @@ use std::{
 };
 
 const SEQUENCES: u64 = 10;
-/// In the long tier; otherwise half of it.
+/// The number of steps in a long run; otherwise half of it.
 const STEPS: u64 = 10_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 4;
-/// Redis counts an expiry from the begin of a script, and the rules from the `TIME` that it read: a server that has to
-/// wait for its core between the two lets a lease end a little early. Nothing is compared so close to an end.
+/// Redis counts an expiry from the start of a script, the rules from the `TIME` that it read. A server that has to
+/// wait for its core in between lets a lease end a little early. Nothing is compared that close to an end.
 const BLUR: Duration = Duration::from_millis(50);
 /// Redis counts in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(3);
@@ -65,7 +65,7 @@ impl Run {
         self.leases[usize::try_from(at).unwrap()]
     }
 
-    /// Mostly long; now and then one that ends before the sequence does.
+    /// Mostly long, occasionally one that ends before the sequence does.
     fn duration(&mut self) -> Duration {
         let millis = if self.random.chance(0.2) {
             5 + self.random.below(30)
@@ -79,7 +79,7 @@ impl Run {
         self.store.server_now(&name("any")).expect("the server was heard")
     }
 
-    /// Now and then too late already.
+    /// Occasionally already over.
     fn not_after(&mut self) -> ServerTime {
         let now = self.server_now();
         if self.random.chance(0.1) {
@@ -89,13 +89,13 @@ impl Run {
         }
     }
 
-    /// Now and then one around the clock, a little ahead of it mostly.
+    /// Occasionally a floor near the clock, usually a little ahead of it.
     fn floor(&mut self) -> Floor {
         let around = self.server_now().as_micros() - 2_000 + self.random.below(10_000);
         self.random.chance(0.1).then(|| FencingToken::new(around))
     }
 
-    /// Long ones: no counter ends here.
+    /// Long retentions, so that no counter expires here.
     fn retention(&mut self) -> Retention {
         match self.random.below(4) {
             0 => Retention::Forever,
@@ -228,7 +228,7 @@ impl Run {
         }
     }
 
-    /// Remembers a round trip that may have set the expiry of the name.
+    /// Records a round trip that may have set the expiry of the name.
     fn took(&mut self, name: &LockName, sent: Instant) -> Duration {
         let took = sent.elapsed();
         let longest = self.round_trips.entry(name.clone()).or_default();
@@ -236,8 +236,9 @@ impl Run {
         took
     }
 
-    /// A lease lasts in Redis as long as the rules say. The two may differ by what lies between the `TIME` of a script and the
-    /// setting, or the reading, of the expiry: a server that waits for its core there differs by less than the round trip.
+    /// Asserts that a lease lasts as long in Redis as under the rules. The two may differ by the time between the
+    /// `TIME` of a script and the setting or reading of the expiry. A server that waits for its core there differs by
+    /// less than the round trip.
     fn lasts_as_long(&self, name: &LockName, redis: Duration, rules: Duration, read_in: Duration) {
         let set_in = self.round_trips.get(name).copied().unwrap_or_default();
         let most = ROUNDING + set_in + read_in;
@@ -263,7 +264,7 @@ impl Run {
     }
 }
 
-/// The batches of the long tier; otherwise a twentieth of it.
+/// The number of batches in a long run; otherwise a twentieth of it.
 const BATCHES: u64 = 10_000;
 
 /// An operation of a batch.
@@ -301,7 +302,8 @@ impl Asked {
 }
 
 impl Run {
-    /// Lets the server know the scripts: a text that is sent behind its hash may be overtaken by the next call.
+    /// Loads the scripts into the server. A text that is sent after its hash was refused could be overtaken by the
+    /// next call.
     async fn load_scripts(&self) {
         let warm = Contender::new(&self.store);
         let name = name("warm");
@@ -313,7 +315,7 @@ impl Run {
         warm.free(&name).await;
     }
 
-    /// Operations that are sent together, on few names. No lease ends here.
+    /// Sends operations together, on few names. No lease ends here.
     async fn batch(&mut self) {
         let mut asked = Vec::new();
         for _ in 0..2 + self.random.below(40) {
@@ -336,7 +338,7 @@ impl Run {
         for asked in &asked {
             self.took(asked.name(), sent);
         }
-        // One connection carries them out in their order.
+        // One connection executes them in order.
         for (asked, answer) in asked.into_iter().zip(answers) {
             match (asked, answer) {
                 (Asked::Acquire(request), Answer::Acquired(reply)) => {
@@ -363,7 +365,7 @@ async fn random_batches_are_answered_as_the_store_rules_say() {
     assert!(run.seen.values().all(|&times| times >= batches / 50), "and not by chance: {:?}", run.seen);
 }
 
-/// In several sequences at once, for they mostly wait.
+/// Runs several sequences at once, since they mostly wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_operations_are_answered_as_the_store_rules_say() {
     let (server, seed) = (Arc::new(RedisServer::start()), Seed::of_this_run());

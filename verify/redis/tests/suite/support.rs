@@ -1,4 +1,4 @@
-//! What the tests of this crate share: clients of a server, and conditions that are waited for.
+//! Shared helpers: clients of a server, and conditions to wait for.
 
 use crate::client::RedisBackend;
 use lock_core::{
@@ -13,20 +13,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends what hangs. It is no bound on anything: a busy machine needs a small part of it.
+/// The time limit of anything that may hang. A busy machine needs only a small part of it.
 pub(crate) const HANGS: Duration = Duration::from_secs(90);
 
-/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
 pub(crate) fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }
 
-/// The answer, which must come at all.
+/// Returns the answer, which must arrive.
 pub(crate) async fn answered<F: Future>(what: &str, answer: F) -> F::Output {
     tokio::time::timeout(HANGS, answer).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
 
-/// A client with connections of its own, as another process would have them.
+/// Returns a client with its own connections, like another process.
 pub(crate) async fn client(url: &str) -> Arc<dyn Backend> {
     Arc::new(redis(url).await)
 }
@@ -37,14 +37,14 @@ pub(crate) async fn redis(url: &str) -> RedisBackend {
         .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
 }
 
-/// A quorum, by its URL.
+/// Connects to a quorum by its URL.
 pub(crate) async fn quorum(url: &str) -> QuorumBackend {
     RedisBackend::connect_quorum(url)
         .await
         .unwrap_or_else(|error| panic!("nodes that run are connected to: {error:?}"))
 }
 
-/// Lets a node have kept its data for a day.
+/// Makes a node appear to have kept its data for a day.
 pub(crate) fn grow_old(server: &RedisServer) {
     let info = server.command(&["INFO", "server"]);
     let run = info.text().lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
@@ -53,18 +53,18 @@ pub(crate) fn grow_old(server: &RedisServer) {
     assert_eq!(server.command(&["SET", "distlock:node", &marker]).text(), "OK");
 }
 
-/// A process's factory, with this lease.
+/// Creates the factory of a process, with this lease.
 pub(crate) async fn factory(url: &str, lease: Duration) -> LockFactory {
     let options = LockOptions::new().lease(lease);
     LockFactory::builder(redis(url).await).options(options).build().expect("the options fit together")
 }
 
-/// Remembers which waiters were woken, and by what.
+/// Records which waiters were woken, and by what.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WakeUps(Arc<Mutex<Vec<(LockName, WakeSource)>>>);
 
 impl WakeUps {
-    /// A process's factory whose wake-ups are remembered here.
+    /// Creates the factory of a process whose wake-ups are recorded here.
     pub(crate) async fn of(&self, url: &str, lease: Duration) -> LockFactory {
         let builder = LockFactory::builder(redis(url).await).observer(self.clone());
         builder.options(LockOptions::new().lease(lease)).build().expect("the options fit together")
@@ -88,7 +88,7 @@ pub(crate) fn name(text: &str) -> LockName {
     LockName::new(text).expect("the tests use good names")
 }
 
-/// Waits until the condition holds, and fails with its words if it never does.
+/// Waits until the condition holds. Panics with its description if it never does.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
@@ -97,26 +97,26 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Waits until a lease of this duration has been renewed at a server: by then most of it is left again. What was renewed at
-/// an old master after the promotion of the new one is lost, so the lease has to be long.
+/// Waits until a server has renewed a lease of this duration, so that most of it remains again. Renewals on an old
+/// master after the promotion of the new one are lost, so the lease has to be long.
 pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Duration) {
     let most = i64::try_from(lease.as_millis()).unwrap() * 9 / 10;
     until("the lease is renewed", async || server.command(&["PTTL", lock]).integer() > most).await;
 }
 
-/// Whether a server has a key.
+/// Returns whether a server has a key.
 pub(crate) fn has(server: &RedisServer, key: &str) -> bool {
     server.keys().iter().any(|other| other == key)
 }
 
-/// How often a server has executed a command, also within scripts.
+/// Returns how often a server has executed a command, including within scripts.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text().to_owned();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Fails unless nothing of the locks is left but counters, which stay for a while.
+/// Asserts that only counters are left of the locks, which are kept for a while.
 pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
     let left = server
         .keys()

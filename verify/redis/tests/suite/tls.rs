@@ -1,4 +1,4 @@
-//! TLS: an authority of one's own, client certificates, and everything that must be refused.
+//! TLS: private authorities, client certificates, and everything that must be refused.
 
 use super::support::until;
 use crate::client::{RedisBackendBuilder, Tls};
@@ -7,7 +7,7 @@ use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, TlsFi
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::path::PathBuf;
 
-/// An authority and what it signs, made for one test.
+/// An authority that was created for one test.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -42,7 +42,7 @@ impl Authority {
 
     fn signs_with(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
-        // Or it has the authority's own name, and is taken for self-signed.
+        // Otherwise it has the authority's own name, and is taken for self-signed.
         params.distinguished_name.push(DnType::CommonName, name);
         change(&mut params);
         let key = KeyPair::generate().unwrap();
@@ -120,7 +120,7 @@ async fn a_client_certificate_is_shown_where_the_server_wants_one() {
     assert!(!format!("{tls:?}").contains("PRIVATE KEY"));
     RedisBackendBuilder::from_url(&url(&server)).unwrap().tls(tls).connect().await.unwrap();
 
-    // The same by URL, as a program's configuration has it.
+    // The same by URL, as in a program's configuration.
     let (certificate, key) = client.files;
     let by_url = format!(
         "{}?authority={}&certificate={}&key={}",
@@ -133,7 +133,7 @@ async fn a_client_certificate_is_shown_where_the_server_wants_one() {
     let locks = LockFactory::new(connectors.connect(&by_url).await.unwrap());
     let others = LockFactory::new(connectors.connect(&by_url).await.unwrap());
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
-    // Wake-ups come over TLS as well.
+    // Wake-ups arrive over TLS as well.
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
     until("it waits for messages", async || server.subscriptions() == 1).await;
     guard.release().await.unwrap();
@@ -163,7 +163,7 @@ async fn what_is_no_certificate_is_refused_before_connecting() {
     }
 }
 
-/// Works with the right authority, and names a node and the remedy with another one.
+/// Asserts that the URL works with the right authority, and that another one gives an error with node and remedy.
 async fn is_secured(url: &str, ours: &Authority, theirs: &Authority) {
     let builder = |authority: &Authority| {
         let tls = Tls::authority(authority.pem.as_bytes());

@@ -1,4 +1,4 @@
-//! Wake-ups: how soon a waiter of another process gets on, and that nobody depends on them.
+//! Wake-ups: the delay until a waiter of another process continues, and independence of wake-ups.
 
 use super::support::{WakeUps, answered, assert_no_lock_is_left, calls, factory, long, name, redis, until};
 use lock_core::{LockFactory, observer::WakeSource};
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Two processes hand the lock to one another; each waits while the other holds. Messages wake them: hardly
-/// a waiter has to look for itself. The long tier bounds how long that takes.
+/// Two processes pass the lock to each other; each waits while the other holds it. Messages wake them, so that hardly
+/// any waiter has to poll. Long runs bound the time this takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_wakes_the_waiter_of_another_process() {
     let hand_overs = if long() { 1_000 } else { 100 };
@@ -19,7 +19,7 @@ async fn a_message_wakes_the_waiter_of_another_process() {
     let mut took = Vec::with_capacity(hand_overs);
     for turn in 1..=hand_overs {
         let waiting = tokio::spawn(lock(turn).acquire());
-        // Until its try was answered: then it waits for a message.
+        // Until its first try was answered. It then waits for a message.
         while locks[turn % 2].inspect(&name("x")).await.unwrap().local.is_none_or(|local| local.waiters == 0)
         {
             tokio::task::yield_now().await;
@@ -45,7 +45,7 @@ async fn a_message_wakes_the_waiter_of_another_process() {
     assert!(!long() || p99 <= Duration::from_millis(20), "p99 {p99:?}");
 }
 
-/// The key goes away and nobody says so.
+/// The key disappears without any message.
 #[tokio::test]
 async fn without_any_message_a_waiter_looks_for_itself() {
     let server = RedisServer::start();
@@ -60,7 +60,7 @@ async fn without_any_message_a_waiter_looks_for_itself() {
         server.command(&["DEL", lock]);
         waits.push((Instant::now(), waiting, locks));
     }
-    // After 1.5 s and 5 s, and a little jitter. The hold of the second would have lasted for ten minutes.
+    // After 1.5 s and 5 s, plus a little jitter. The hold of the second lock would have lasted for ten minutes.
     for (gone, waiting, _locks) in waits {
         let guard = answered("a waiter that nobody wakes", waiting).await.unwrap().unwrap();
         eprintln!("a waiter that nobody woke got on after {:?}", gone.elapsed());
@@ -68,8 +68,8 @@ async fn without_any_message_a_waiter_looks_for_itself() {
     }
 }
 
-/// With the reader of one process lagging or not, a released name is heard by every factory of the backend once
-/// it has been subscribed to, and its channel is given up when nobody waits.
+/// Whether or not the reader of one process lags, every factory of the backend hears of a released name once it is
+/// subscribed to, and the channel is given up when nobody waits.
 #[tokio::test]
 async fn channels_are_given_up_when_nobody_waits() {
     let server = RedisServer::start();
@@ -90,7 +90,7 @@ async fn channels_are_given_up_when_nobody_waits() {
     assert_no_lock_is_left(&server);
 }
 
-/// The order of random names' releases does not matter to anybody: all names share one connection.
+/// The order in which random names are released does not matter: all names share one connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_names_share_one_subscriber() {
     let (server, mut random) = (RedisServer::start(), Seed::of_this_run().stream());

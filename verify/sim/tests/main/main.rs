@@ -1,4 +1,4 @@
-//! The simulation: seeds that hold, runs that repeat, bugs that are found.
+//! The simulation: seeds that pass, runs that repeat, and planted bugs that are found.
 
 mod bugs;
 mod quorum;

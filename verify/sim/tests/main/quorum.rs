@@ -4,17 +4,18 @@ use lock_sim::{Topology, campaign, run};
 use lock_testkit::Seed;
 
 const FIXED: u64 = 50;
-/// Runs that failed once.
+/// The seeds of runs that failed once.
 const FAILED_ONCE: [u64; 5] = [
     // The release of a lost round was lost, and the next one waited for its answer.
     7,
-    // A node whose clock had been ahead was outbid again and again, by tokens that grew with the clock alone.
+    // A node whose clock had been ahead was outbid repeatedly, by tokens that grew only with the clock.
     17_950_677_757_290_976_640,
-    // A clock that was corrected by an hour gave a renewal an hour, and its release went on for as long.
+    // A clock that was corrected by an hour gave a renewal an hour, and its release continued for as long.
     17_296_321_107_515_617_886,
-    // A subscription was taken back, and the answer waited for without a bound.
+    // A subscription was cancelled, and the answer awaited without a limit.
     1_898_607_344_944_714_301,
-    // One node had the lease of a process that was gone, another was young, and rounds followed one another without a pause.
+    // One node had the lease of a process that was gone, another was young, and rounds followed one another without a
+    // pause.
     7_116_353_161_815_408_700,
 ];
 const FRESH: u64 = 350;

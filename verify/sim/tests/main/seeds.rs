@@ -1,10 +1,10 @@
-//! Fixed seeds, those that failed once, then fresh ones; and that a seed repeats its run.
+//! Fixed seeds, seeds that failed once, and fresh ones, and the repeatability of runs.
 
 use lock_sim::{Topology, campaign, run};
 use lock_testkit::Seed;
 
 const FIXED: u64 = 100;
-/// Runs that failed once.
+/// The seeds of runs that failed once.
 const FAILED_ONCE: [u64; 1] = [
     // A process that had not heard from the store stamped an acquire with its own clock, which was ahead.
     7_595_975_020_226_559_063,

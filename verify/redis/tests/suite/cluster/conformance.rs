@@ -1,4 +1,4 @@
-//! The same properties as over one server, each of them. One cluster serves all tests: their names do not meet.
+//! All properties that hold for one server. One cluster serves all tests, because their names do not collide.
 
 use super::super::{conformance::least_rights, support::redis};
 use lock_core::Store;
@@ -9,13 +9,13 @@ use lock_testkit::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// What the document adds to the rights.
+/// Returns the additional rights from the documentation.
 fn rights() -> String {
     let document = include_str!("../../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("+cluster|slots "));
     let sharded = line.expect("the document has the line");
     let version = lock_testkit::RedisServer::start().version().to_owned();
-    // The older one has no such commands.
+    // The older version lacks these commands.
     let more = if version.starts_with("6.") { "+cluster|slots +asking" } else { sharded };
     format!("{} {more}", least_rights())
 }

@@ -1,4 +1,4 @@
-//! A master that dies or stands still: its slots come back with its replica, and the others never notice.
+//! A master that dies or is suspended: its slots return with its replica, and the others are not affected.
 
 use super::super::support::{answered, factory, until, until_renewed};
 use lock_core::LockErrorKind;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A name at each of the masters.
+/// Returns one name per master.
 fn names(cluster: &RedisCluster) -> Vec<String> {
     let at = |server: &RedisServer| {
         let mut names = (0..).map(|number| format!("name:{number}"));

@@ -1,4 +1,4 @@
-//! A cluster of three masters and three replicas, all of them plain processes.
+//! A cluster of three masters and three replicas, all separate processes.
 
 mod conformance;
 mod failing;

@@ -1,4 +1,4 @@
-//! Slots that move while their locks are held, waited for and renewed.
+//! Slots that move while their locks are held, awaited and renewed.
 
 use super::super::support::{answered, factory, redis, until};
 use futures_util::future::join_all;
@@ -11,19 +11,19 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// The node of a name, and another one.
+/// Returns the node of a name, and another one.
 fn two<'a>(cluster: &'a RedisCluster, name: &str) -> (&'a RedisServer, &'a RedisServer) {
     let from = cluster.server_of(name);
     let to = cluster.servers()[..3].iter().find(|server| server.port() != from.port());
     (from, to.expect("there are three"))
 }
 
-/// Its keys are at either node for longer than the lease. Nobody loses anything, and waiters are woken by the new node.
+/// Its keys are on two nodes for longer than the lease. No hold is lost, and the new node wakes waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_survives_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
     let locks = factory(&cluster.url(), LEASE).await;
-    // The waiter cannot be served for as long as the lock and its counter are at two nodes.
+    // The waiter cannot be served while the lock and its counter are on two nodes.
     let patient = LockOptions::new().lease(LEASE).outage_budget(10 * LEASE);
     let others = LockFactory::builder(redis(&cluster.url()).await).options(patient).build().unwrap();
     let guard = locks.named("a").unwrap().acquire().await.unwrap();
@@ -32,7 +32,7 @@ async fn a_hold_survives_the_move_of_its_slot() {
     cluster.begin_move(slot, from, to);
     tokio::time::sleep(LEASE).await;
     assert!(guard.is_held(), "renewed where it still was");
-    // The lock alone is at the new node from here on, its counter at the old one.
+    // From here on, the lock is on the new node and its counter on the old one.
     let port = to.port().to_string();
     let migrate = ["MIGRATE", "127.0.0.1", &port, "a", "0", "5000", "AUTH2", "testkit", "testkit"];
     assert_eq!(from.command(&migrate).text(), "OK");
@@ -50,7 +50,7 @@ async fn a_hold_survives_the_move_of_its_slot() {
     next.release().await.unwrap();
 }
 
-/// While keys of a slot are at two nodes, an acquire of it waits; one of another slot does not.
+/// While the keys of a slot are on two nodes, an acquire of it waits, but one of another slot does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_in_migration_delays_no_other_slot() {
     let cluster = RedisCluster::start();
@@ -86,7 +86,7 @@ async fn a_slot_in_migration_delays_no_other_slot() {
     );
 }
 
-/// Two processes contend for names whose slots move to and fro.
+/// Two processes contend for names whose slots move back and forth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_are_held_once_while_their_slots_move() {
     let cluster = RedisCluster::start();

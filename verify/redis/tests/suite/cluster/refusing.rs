@@ -1,4 +1,4 @@
-//! What cannot work is refused with an error that names the node and the remedy, in time.
+//! Unusable clusters are refused in time, with an error that names the node and the remedy.
 
 use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
@@ -36,14 +36,14 @@ async fn a_login_and_a_right_are_missed_by_name() {
     refused(&url.replace("://", "://shop:canary2@"), BackendErrorKind::Denied, "WRONGPASS").await;
     let last = &cluster.servers()[2];
     for command in ["evalsha", "eval", "info", "cluster", "publish", "subscribe"] {
-        // The script names what it may not use in capitals.
+        // The script names denied commands in upper case.
         let (command, says) = match (command, last.version().starts_with("6.")) {
             ("publish", true) => ("publish", "(PUBLISH)"),
             ("publish", false) => ("spublish", "(SPUBLISH)"),
             ("subscribe", false) => ("ssubscribe", "'ssubscribe'"),
             (other, _) => (other, other),
         };
-        // The others would be asked instead.
+        // Otherwise another node would be asked.
         let nodes = if command == "cluster" { cluster.servers() } else { std::slice::from_ref(last) };
         nodes.iter().for_each(|node| {
             node.command(&["SCRIPT", "FLUSH"]);
@@ -55,7 +55,7 @@ async fn a_login_and_a_right_are_missed_by_name() {
         });
     }
     redis(&shop).await;
-    // One that is reached is enough, wherever it stands.
+    // One reachable node is enough, at any position.
     redis(&shop.replace('@', &format!("@{},", unused_address()))).await;
     // A replica knows the nodes as well.
     redis(&format!("redis-cluster://shop:canary@{}", cluster.servers()[3].address())).await;

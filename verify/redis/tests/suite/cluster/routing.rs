@@ -1,4 +1,4 @@
-//! Names all over the slots: each lock at its node, with its counter and its messages.
+//! Names in many slots: each lock is on its node, with its counter and its messages.
 
 use super::super::support::{factory, redis, until};
 use futures_util::future::join_all;

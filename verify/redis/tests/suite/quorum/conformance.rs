@@ -1,7 +1,7 @@
-//! The same properties as over one server, each of them: with three nodes that are declared durable, and with five that have
-//! proved that they kept their data. Two quorums serve all tests: their names do not meet.
+//! All properties that hold for one server, with three nodes that are declared durable and with five that have proved
+//! that they kept their data. Two quorums serve all tests, because their names do not collide.
 //!
-//! The run ledger has no suite here: a quorum keeps none, by type.
+//! There is no suite for the run ledger here: the type system ensures that a quorum has none.
 
 use super::super::{
     conformance::least_rights,
@@ -26,7 +26,7 @@ struct Quorum {
 }
 
 impl Quorum {
-    /// The suite has leases of half an hour.
+    /// The suite uses leases of half an hour.
     async fn client(&self) -> Store {
         let url = self.nodes.url().replace("://", "://locks:change-me@");
         quorum(&format!("{url}?max_lease=1h&durable={}", self.is_durable)).await.into()

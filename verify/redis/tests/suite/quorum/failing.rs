@@ -1,4 +1,4 @@
-//! Quorums whose nodes die, lose their data and come back.
+//! Quorums whose nodes die, lose their data and return.
 
 use super::super::support::{answered, assert_no_lock_is_left, calls, grow_old, has, quorum, until};
 use lock_core::{LockErrorKind, LockFactory, LockOptions, backend::VoteKind};
@@ -42,7 +42,7 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
     let published = || living.iter().map(|server| calls(server, "publish")).collect::<Vec<_>>();
     let before = published();
     dead.iter().for_each(RedisServer::stop);
-    // A lost round does not wait for all votes: a grant may be missing in one of them.
+    // A lost round does not wait for all votes, one of which may be missing.
     until("the votes of the living nodes arrive in time", async || {
         let error = answered("the error", locks.named("x").unwrap().try_acquire()).await.unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
@@ -59,7 +59,7 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
     assert_eq!(published(), before, "the undo wakes nobody");
 }
 
-/// A new fleet waits once, and says for how long.
+/// A new fleet has to wait once, and the error says for how long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_fleet_proves_itself_before_it_votes() {
     let nodes = RedisQuorum::start(3);
@@ -74,7 +74,7 @@ async fn a_new_fleet_proves_itself_before_it_votes() {
     .await;
 }
 
-/// A holder on all three; one of them comes back without its data.
+/// A lock is held on all three nodes, and one of them returns without its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_emptied_node_is_healed_and_does_not_vote() {
     let nodes = RedisQuorum::start(3);
@@ -87,7 +87,7 @@ async fn an_emptied_node_is_healed_and_does_not_vote() {
     emptied.restart_empty();
     until("it is healed", async || has(emptied, "x")).await;
     assert!(guard.is_held());
-    // Without the first, only a vote of the emptied one would make a majority.
+    // Without the first node, a majority would need the vote of the emptied one.
     first.stop();
     until("it is heard that it does not vote", async || {
         let error = others.named("y").unwrap().try_acquire().await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A quorum of independent masters, all of them plain processes.
+//! A quorum of independent masters, all separate processes.
 
 mod conformance;
 mod failing;

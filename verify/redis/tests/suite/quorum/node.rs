@@ -1,4 +1,4 @@
-//! One Redis as a node: its votes, its age, and what it answers to many at once.
+//! One Redis as a node: its votes, its age, and its answers to many simultaneous requests.
 
 use super::super::support::{calls, grow_old, has, name, redis, until};
 use crate::client::RedisBackend;
@@ -37,10 +37,10 @@ fn some_lease() -> LeaseId {
     LeaseId::new(ProcessId::random(), LeaseNumber::new(1))
 }
 
-/// Proposes to a node, says its vote, and releases; the node must be of this age to vote.
+/// Proposes to a node, returns its vote, and releases. The node must be of this age to vote.
 async fn vote(node: &RedisBackend, min_age: Duration) -> Result<Vote, BackendError> {
     let lease = some_lease();
-    // Of its own: the token is the server's time as it is known here, which may be corrected to a smaller one.
+    // A separate name, since the token is the estimated server time, which may be corrected downwards.
     let name = name(&format!("x:{lease}"));
     let reply = propose(node, name.clone(), lease, min_age).await?;
     assert_eq!(reply.outcome == Vote::Quarantined, reply.age < min_age, "{reply:?}");
@@ -49,14 +49,14 @@ async fn vote(node: &RedisBackend, min_age: Duration) -> Result<Vote, BackendErr
     Ok(reply.outcome)
 }
 
-/// Whatever takes the data, or may have taken some, makes a node as young as a new one.
+/// Anything that removes the data, or may have removed some, makes a node as young as a new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_may_have_lost_data_is_young() {
     const LITTLE: Duration = Duration::from_millis(300);
     const MUCH: Duration = Duration::from_secs(60);
     let (server, other) = (RedisServer::builder().persistent().start(), RedisServer::start());
     let node = redis(&server.url()).await;
-    // Whether it is young, and then that it grows older.
+    // Asserts that the node is young and grows older.
     let is_young = async |why: &str| {
         until("it answers", async || node.verify().await.is_ok()).await;
         assert_eq!(vote(&node, MUCH).await.unwrap(), Vote::Quarantined, "{why}");
@@ -91,10 +91,10 @@ async fn a_node_that_may_have_lost_data_is_young() {
     is_young("it has the data of another").await;
 }
 
-/// The server is asked what it is before the first request of a connection, and not again.
+/// The server is verified before the first request of a connection, and not again.
 #[tokio::test]
 async fn a_node_is_checked_once_for_each_connection() {
-    /// That of the test, which is counted after it was answered.
+    /// The test's own request, which is counted after it was answered.
     const OWN: u64 = 1;
     let server = RedisServer::start();
     let node = redis(&server.url()).await;
@@ -128,7 +128,7 @@ async fn what_is_no_lock_is_not_granted_and_stays() {
     assert!(!has(&server, "count"));
 }
 
-/// Forty are two calls. What one of them cannot have, the others get.
+/// Forty extensions take two calls. A denied one does not affect the others.
 #[tokio::test]
 async fn extensions_share_calls_and_fail_alone() {
     let rights = "shop on >secret resetkeys ~may:* ~redisson_lock_token:* ~distlock:* allchannels +@all";

@@ -1,4 +1,4 @@
-//! What cannot be a node is refused with an error that names the node and the remedy, in time.
+//! Unusable nodes are refused in time, with an error that names the node and the remedy.
 
 use super::super::{
     connecting::refused,
@@ -13,12 +13,12 @@ use lock_core::{
 use lock_ledger::LedgerConnector;
 use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, unused_address};
 
-/// A quorum of two nodes that will do, and one more.
+/// Returns the URL of a quorum of two good nodes and another one.
 fn with(nodes: &RedisQuorum, other: &str) -> String {
     format!("{},{other}", nodes.url())
 }
 
-/// Refused, with the name of the node and these words.
+/// Asserts that connecting is refused, with the name of the node and these words.
 async fn is_no_node(nodes: &RedisQuorum, other: &str, kind: BackendErrorKind, says: &str) {
     for words in [says, &format!("node {other} of the quorum")] {
         refused(&with(nodes, other), kind, words).await;
@@ -91,7 +91,7 @@ async fn one_server_under_two_names_has_no_two_votes() {
     }
 }
 
-/// Also when the nodes are made one by one.
+/// The same when the nodes are created one by one.
 #[tokio::test]
 async fn a_store_of_several_servers_is_no_node() {
     let (cluster, sentinels, plain) = (RedisCluster::start(), RedisSentinels::start(), RedisServer::start());

@@ -1,4 +1,4 @@
-//! A node on Redis and the store rules vote, extend and heal alike, over random sequences of operations.
+//! A Redis node and the store rules vote, extend and heal identically, over random sequences of operations.
 
 use super::super::support::{long, name, redis};
 use crate::client::RedisBackend;
@@ -18,15 +18,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// In the long tier; otherwise a twentieth of it.
+/// The number of steps in a long run; otherwise a twentieth of it.
 const STEPS: u64 = 100_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 2;
-/// Redis counts an expiry from the begin of a script, and the rules from the `TIME` that it read.
+/// Redis counts an expiry from the start of a script, the rules from the `TIME` that it read.
 const BLUR: Duration = Duration::from_millis(50);
 const ROUNDING: Duration = Duration::from_millis(3);
 const RETENTION: Duration = Duration::from_secs(60 * 60);
-/// Of answers.
+/// The number of kinds of answers.
 const KINDS: usize = 15;
 
 struct Run {
@@ -36,10 +36,10 @@ struct Run {
     random: Stream,
     names: Vec<LockName>,
     leases: Vec<LeaseId>,
-    /// The counters as the last answers showed them.
+    /// The counters according to the last answers.
     counters: HashMap<LockName, u64>,
     last: Option<Proposal>,
-    /// The node has kept its data since then, as its answers say.
+    /// The time since which the node has kept its data, according to its answers.
     since: Option<u64>,
     longest: Duration,
     seen: HashMap<&'static str, u64>,
@@ -73,7 +73,7 @@ impl Run {
         self.node.server_now(&self.names[0]).expect("the server was heard")
     }
 
-    /// Mostly long; now and then one that ends before the sequence does.
+    /// Mostly long, occasionally one that ends before the sequence does.
     fn duration(&mut self) -> Duration {
         let millis = if self.random.chance(0.1) {
             5 + self.random.below(30)
@@ -83,7 +83,7 @@ impl Run {
         Duration::from_millis(millis)
     }
 
-    /// Now and then too late already.
+    /// Occasionally already over.
     fn not_after(&mut self) -> ServerTime {
         match self.random.chance(0.1) {
             true => ServerTime::from_micros(self.now().as_micros() - 1_000_000),
@@ -151,7 +151,7 @@ impl Run {
         let floor = self.random.chance(0.05).then(|| FencingToken::new(now + self.random.below(2_000_000)));
         let token = around.max(floor.map_or(0, FencingToken::get)) + self.random.below(3);
         let last = token + self.random.below(20);
-        // Around the age, where it is known.
+        // Around the age, if it is known.
         let age = now - self.since.unwrap_or(now);
         let min_age = if self.random.chance(0.1) { age + self.random.below(2_000_000) } else { age / 2 };
         Proposal {
@@ -200,7 +200,7 @@ impl Run {
         }
     }
 
-    /// What the node says of its age fits to what it said before.
+    /// Asserts that the reported age is consistent with earlier replies.
     fn is_of_age<T>(&mut self, reply: &NodeReply<T>) {
         let since = reply.now.as_micros() - u64::try_from(reply.age.as_micros()).unwrap();
         assert_eq!(*self.since.get_or_insert(since), since, "since then it has kept its data");
@@ -254,7 +254,7 @@ impl Run {
         });
     }
 
-    /// The operations of a single store work on a node as well.
+    /// Operations of a single store also work on a node.
     async fn acquire(&mut self, name: LockName, lease: LeaseId) {
         let (duration, not_after, retention) = (self.duration(), self.not_after(), self.retention());
         let mode = AcquireMode::New { reserve: 7, floor: None };

@@ -1,16 +1,16 @@
-//! A start while a minority cannot be reached.
+//! Connecting while a minority is unreachable.
 
 use super::super::support::{answered, quorum, until};
 use crate::client::Redis;
 use lock_core::{Connectors, LockFactory};
 use lock_testkit::{RedisQuorum, RedisServer};
 
-/// The names of locks that a server has.
+/// Returns the names of the locks on a server.
 fn locks(server: &RedisServer) -> Vec<String> {
     server.keys().into_iter().filter(|key| key == "x").collect()
 }
 
-/// It is dialled until it answers, and votes from then on.
+/// The node is dialled until it answers, and votes from then on.
 #[tokio::test]
 async fn a_start_does_not_need_a_dead_minority() {
     let nodes = RedisQuorum::start(3);
@@ -22,7 +22,7 @@ async fn a_start_does_not_need_a_dead_minority() {
     lock.acquire().await.unwrap().release().await.unwrap();
     last.restart_empty();
     first.stop();
-    // With the second, it is a majority again.
+    // With the second node, there is a majority again.
     until("the last one votes", async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some())).await;
     let guard = lock.acquire().await.unwrap();
     assert_eq!(locks(last), ["x"]);
@@ -30,7 +30,7 @@ async fn a_start_does_not_need_a_dead_minority() {
     until("nothing is left", async || locks(last).is_empty()).await;
 }
 
-/// It accepts connections and says nothing.
+/// The minority accepts connections but does not answer.
 #[tokio::test]
 async fn a_start_does_not_need_a_silent_minority() {
     let nodes = RedisQuorum::start(5);

@@ -1,4 +1,4 @@
-//! The same properties as over one server, each of them. One deployment serves all tests: their names do not meet.
+//! All properties that hold for one server. One deployment serves all tests, because their names do not collide.
 
 use super::super::{conformance::least_rights, support::redis};
 use lock_core::Store;

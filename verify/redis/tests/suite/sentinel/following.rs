@@ -1,4 +1,4 @@
-//! Fail-overs: in good order, after a death, after a silence, and one that loses a write.
+//! Failovers: orderly ones, after a death, after a silence, and one that loses a write.
 
 use super::super::support::{WakeUps, answered, factory, until, until_renewed};
 use lock_core::{LockErrorKind, LockFactory, observer::WakeSource};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Every server that is not the master.
+/// Returns every server except the master.
 fn replicas(deployment: &RedisSentinels) -> Vec<&RedisServer> {
     let master = deployment.master().port();
     deployment.servers().iter().filter(|server| server.port() != master).collect()
@@ -17,7 +17,7 @@ async fn has(server: &RedisServer, key: &str) -> bool {
     server.keys().iter().any(|other| other == key)
 }
 
-/// Tries until the lock is granted, and says how long that took.
+/// Tries until the lock is granted, and returns the time that took.
 async fn served(locks: &LockFactory, lock: &str) -> Duration {
     let begin = Instant::now();
     until("a lock is granted again", async || match locks.named(lock).unwrap().try_acquire().await {
@@ -34,7 +34,7 @@ async fn served(locks: &LockFactory, lock: &str) -> Duration {
     begin.elapsed()
 }
 
-/// The old master stays up, as a replica. Nobody restarts, and nobody loses anything.
+/// The old master stays up as a replica. Nothing is restarted, and no hold is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promotion_is_followed_by_holder_and_waiter() {
     let deployment = RedisSentinels::start();
@@ -50,7 +50,7 @@ async fn a_promotion_is_followed_by_holder_and_waiter() {
     deployment.fail_over();
     let new = deployment.master();
     assert_ne!(new.port(), old.port());
-    // The connection for requests and that for messages of both.
+    // The connections for requests and for messages of both.
     until("all are with the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
     until_renewed(new, "x", LEASE).await;
     assert!(guard.is_held());
@@ -60,7 +60,7 @@ async fn a_promotion_is_followed_by_holder_and_waiter() {
     assert!(wakes.count("x", WakeSource::Push) > before, "a message of the new master woke it");
 }
 
-/// The old master is killed, or stands still with its connections open.
+/// Kills the old master, or suspends it with its connections open.
 async fn dies(end: fn(&RedisServer)) {
     let deployment = RedisSentinels::start();
     let locks = factory(&deployment.url(), LEASE).await;
@@ -95,7 +95,7 @@ async fn a_silent_master_is_left() {
     dies(RedisServer::pause).await;
 }
 
-/// The grant was acknowledged and is on no replica.
+/// The grant was acknowledged but is on no replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_grant_is_reported_and_tokens_grow() {
     let deployment = RedisSentinels::start();
@@ -103,7 +103,7 @@ async fn a_lost_grant_is_reported_and_tokens_grow() {
     let others = factory(&deployment.url(), LEASE).await;
     served(&locks, "x").await;
     let replicas = replicas(&deployment);
-    // They would read what is on its way to them when they go on.
+    // Otherwise they would read the data under way to them when they are resumed.
     replicas.iter().for_each(|replica| replica.pause());
     deployment.master().command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -113,7 +113,7 @@ async fn a_lost_grant_is_reported_and_tokens_grow() {
         replica.resume();
         assert!(!has(replica, "x").await, "the write is lost");
     }
-    // Another is granted it, since the new master has never heard of the first.
+    // Another client is granted the lock, since the new master has never heard of the first.
     served(&others, "y").await;
     let next = answered("another", others.named("x").unwrap().acquire()).await.unwrap();
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());

@@ -1,4 +1,4 @@
-//! A master that sentinels watch: one master, two replicas, three sentinels, all of them plain processes.
+//! One master, two replicas and three sentinels, all separate processes.
 
 mod conformance;
 mod following;

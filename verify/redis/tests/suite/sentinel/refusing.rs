@@ -1,4 +1,4 @@
-//! What cannot work is refused with an error that names the node and the remedy, in time.
+//! Unusable deployments are refused in time, with an error that names the node and the remedy.
 
 use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
@@ -11,7 +11,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     refused(&url, BackendErrorKind::Misconfigured, r#"watches no master "stock": use the name"#).await;
     let sentinel = deployment.sentinels()[0].address().to_string();
     refused(&url, BackendErrorKind::Misconfigured, "ask the sentinel 127.0.0.1:").await;
-    // One of them is enough, wherever it stands.
+    // One of them is enough, at any position.
     for url in [
         format!("redis-sentinel://{},{sentinel}/main", unused_address()),
         format!("redis-sentinel://{sentinel},{}/main", unused_address()),
