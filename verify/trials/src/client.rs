@@ -15,18 +15,18 @@ pub enum Client {
 }
 
 impl Client {
-    /// That of the environment variable `LOCK_CLIENT`, `fred` or `redis-rs`, by which a whole run of trials is made over one
-    /// of them; without it, fred.
+    /// Returns the client in the environment variable `LOCK_CLIENT`, `fred` or `redis-rs`, so that a whole run of
+    /// trials can use one of them. Without the variable it is fred.
     ///
     /// # Panics
-    /// If it is another word.
+    /// If the variable has another value.
     #[must_use]
     pub fn of_this_run() -> Self {
         let Ok(name) = std::env::var("LOCK_CLIENT") else { return Self::Fred };
         Self::from_str(&name, false).unwrap_or_else(|why| panic!("LOCK_CLIENT: {why}"))
     }
 
-    /// Its name, as the command line has it.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Client {
         }
     }
 
-    /// Connects locks.
+    /// Connects a store for locks.
     ///
     /// # Errors
     /// That of the connection.
@@ -49,7 +49,7 @@ impl Client {
         }
     }
 
-    /// Connects locks and the run ledger.
+    /// Connects a store for locks, and the run ledger.
     ///
     /// # Errors
     /// That of the connection.
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// Connects locks whose leases count only when this number of replicas has acknowledged them.
+    /// Connects a store whose leases count only once this number of replicas has acknowledged them.
     ///
     /// # Errors
     /// That of the connection.

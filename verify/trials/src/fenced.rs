@@ -1,4 +1,4 @@
-//! A table of one row that checks fencing tokens, on the read and on the write.
+//! A table with one row that checks fencing tokens on reads and writes.
 
 use lock_core::FencingToken;
 use sqlx::{
@@ -7,20 +7,20 @@ use sqlx::{
 };
 use std::{path::Path, time::Duration};
 
-/// The table; several processes may open the same file.
+/// The table. Several processes may open the same file.
 #[derive(Debug, Clone)]
 pub struct FencedTable {
     pool: SqlitePool,
 }
 
 impl FencedTable {
-    /// Opens it, and makes it if it is not there.
+    /// Opens the table, creating it if necessary.
     ///
     /// # Errors
     /// That of the database.
     ///
     /// # Cancel safety
-    /// May leave a file without a table, which the next opening completes.
+    /// May leave a file without a table. The next opening completes it.
     pub async fn open(path: &Path) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -37,13 +37,13 @@ impl FencedTable {
         Ok(Self { pool })
     }
 
-    /// Leaves the token and reads; `None` if a newer holder was here.
+    /// Stores the token and reads the value. Returns `None` if a newer holder was there.
     ///
     /// # Errors
     /// That of the database.
     ///
     /// # Cancel safety
-    /// The token may be left or not.
+    /// The token may or may not be stored.
     pub async fn read(&self, token: FencingToken) -> Result<Option<i64>, sqlx::Error> {
         sqlx::query_scalar("update fenced set fence = ?1 where id = 1 and fence <= ?1 returning value")
             .bind(token.as_i64())
@@ -51,13 +51,13 @@ impl FencedTable {
             .await
     }
 
-    /// Writes; `false` if anybody else has read since.
+    /// Writes the value. Returns `false` if another holder has read since.
     ///
     /// # Errors
     /// That of the database.
     ///
     /// # Cancel safety
-    /// The value may be written or not.
+    /// The value may or may not be written.
     pub async fn write(&self, token: FencingToken, value: i64) -> Result<bool, sqlx::Error> {
         let done = sqlx::query("update fenced set value = ?2 where id = 1 and fence = ?1")
             .bind(token.as_i64())
@@ -67,7 +67,7 @@ impl FencedTable {
         Ok(done.rows_affected() == 1)
     }
 
-    /// What stands there.
+    /// Reads the value without a token.
     ///
     /// # Errors
     /// That of the database.

@@ -1,15 +1,15 @@
-//! Several processes contending for one lock: the one that takes it, and the hand that drives it.
+//! Several processes that contend for one lock, and the tools that control them.
 //!
-//! | module | is |
+//! | module | contains |
 //! | --- | --- |
 //! | [`client`] | the client library of a process under test |
 //! | [`cli`] | the command line of the executable |
-//! | [`line`](mod@line) | the reports and orders of a process; the Java one in `verify/interop/redisson` has some of them |
-//! | [`node`] | what the executable does |
+//! | [`line`](mod@line) | the reports and orders of a process; the Java one in `verify/interop/redisson` knows some of them |
+//! | [`node`] | the commands of the executable |
 //! | [`fenced`] | a table that checks fencing tokens, for processes that outlive their lock |
-//! | [`together`] | several of them at once |
-//! | [`referee`] | a process that hears who is inside until when, and judges |
-//! | [`process`] | a process under test: started, told what to do, listened to, killed when dropped |
+//! | [`together`] | helpers for several processes at once |
+//! | [`referee`] | a process that records who holds a lock until when, and judges |
+//! | [`process`] | a process under test: started, controlled, observed, and killed when dropped |
 
 pub mod cli;
 pub mod client;

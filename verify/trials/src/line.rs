@@ -1,4 +1,4 @@
-//! The lines of a process: JSON objects, one a line. Reports leave on stdout, orders come in on stdin.
+//! The protocol of a process: JSON objects, one per line. Reports are written to stdout, orders are read from stdin.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,17 +8,17 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-/// A report of a process. A Redisson peer writes `ready`, `held`, `released`, `is_held`, `token`, `done`, `forced` and
-/// `locked`. Times are those of [`now`].
+/// A report of a process. A Redisson peer writes `ready`, `held`, `released`, `is_held`, `token`, `done`, `forced`
+/// and `locked`. Times are those of [`now`].
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are named for what they are")]
 pub enum Report {
-    /// It waits for [`Order::Go`], or its job is registered.
+    /// The process waits for [`Order::Go`], or its job is registered.
     Ready,
-    /// It holds the lock.
+    /// The process holds the lock.
     Held { token: u64, at: u64 },
-    /// It has released the lock.
+    /// The process has released the lock.
     Released { at: u64, was_held: bool },
     /// The answer to [`Order::IsHeld`].
     IsHeld { held: bool },
@@ -28,28 +28,28 @@ pub enum Report {
     Read { fresh: bool },
     /// The answer to [`Order::Write`], or the write of a job; not accepted if a newer holder was there.
     Write { accepted: bool },
-    /// A section begins. Its lease was passed on that often before.
+    /// The start of a section, with the number of hand-offs of its lease so far.
     Inside { token: u64, passes: u32, at: u64 },
-    /// The section ends, and the lock is still held.
+    /// The end of the section. The lock is still held.
     Left { token: u64, at: u64 },
-    /// One grant of many.
+    /// One of many grants.
     Token { token: u64, at: u64 },
-    /// A section of one lock: when it was asked for and granted, the outcome of its release, and whether the fenced table
-    /// accepted its write.
+    /// A section of one lock: the times of its request and its grant, the outcome of its release, and the acceptance
+    /// of its write by the fenced table.
     Section { lock: String, token: u64, asked: u64, at: u64, end: SectionEnd, accepted: bool },
-    /// All sections were passed.
+    /// All sections were completed.
     Done { sections: usize },
-    /// A forced release, and whether there was a holder.
+    /// A forced release. `forced` is set if there was a holder.
     Forced { forced: bool },
-    /// The state of a lock in the store; the remaining time of the lease in milliseconds.
+    /// The state of a lock in the store, with the remaining time of the lease in ms.
     Locked { locked: bool, remaining: Option<u128> },
     /// The node was elected.
     Leading,
     /// The node is no longer the leader.
     Resigned,
-    /// A run starts, at a time of the server.
+    /// A run starts, at a time of the server's clock.
     Start { run: String, at: u64, token: u64, attempt: u32 },
-    /// A run ended by itself.
+    /// A run ended on its own.
     Ended { run: String },
     /// A run ended because it was cancelled.
     Cancelled { run: String },
@@ -59,17 +59,17 @@ pub enum Report {
     Next { runs: Vec<i64> },
     /// One attempt of the history.
     Past { run: String, attempt: u32, token: u64, outcome: String },
-    /// An order of a node of a fleet was carried out.
+    /// An order to a node of a fleet was executed.
     Obeyed,
-    /// An order of a node of a fleet failed.
+    /// An order to a node of a fleet failed.
     Refused { why: String },
     /// The node has stopped.
     Stopped,
     /// The address of the referee.
     Listening { address: SocketAddr },
-    /// Something that must not be.
+    /// A violation that the referee found.
     Violation { text: String },
-    /// The numbers of holds that the referee heard of, and of violations.
+    /// The number of holds that the referee recorded, and the number of violations.
     Verdict { windows: usize, violations: usize },
 }
 
@@ -77,45 +77,45 @@ pub enum Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SectionEnd {
-    /// The lock was held until then.
+    /// The lock was held to the end.
     Released,
-    /// The hold was lost before.
+    /// The hold was lost earlier.
     Lost,
     /// The release was not confirmed, or failed.
     Failed,
 }
 
 impl Report {
-    /// Writes it to stdout, at once.
+    /// Writes it to stdout immediately.
     pub fn say(&self) {
         use std::io::Write;
         let line = json(self);
         let mut out = std::io::stdout().lock();
-        // A listener that is gone has closed stdin as well, which ends this process.
+        // A reader that is gone has closed stdin as well, which ends this process.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 }
 
-/// An order to a process. A Redisson peer knows `go`, `acquire`, `release`, `is_held` and `quit`.
+/// An order to a process. A Redisson peer supports `go`, `acquire`, `release`, `is_held` and `quit`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are named for what they are")]
 pub enum Order {
-    /// Begin to count.
+    /// Start counting.
     Go,
     /// Acquire the lock again.
     Acquire,
     /// Release the lock.
     Release,
-    /// Report whether the lock is held.
+    /// Report if the lock is held.
     IsHeld,
-    /// Wait until the hold is lost, and report it.
+    /// Wait until the hold is lost and report it.
     Lost,
     /// Read a fenced table.
     Read { file: PathBuf },
     /// Write to the table that was read.
     Write,
-    /// End, and release nothing.
+    /// End without releasing anything.
     Quit,
     /// Pause the job.
     Pause,
@@ -127,35 +127,35 @@ pub enum Order {
     Replace { schedule: String },
     /// Report the next five runs.
     Next,
-    /// Report all attempts, the oldest first.
+    /// Report all attempts, oldest first.
     History,
     /// Stop the node, or the work.
     Stop,
-    /// Judge, once all witnesses have left.
+    /// Judge, once all witnesses have disconnected.
     Judge,
 }
 
-/// A value as one line of JSON, without its end.
+/// Formats a value as one line of JSON, without its line end.
 ///
 /// # Panics
-/// Never: the values here have text keys, and nothing that fails.
+/// Never: the values have text keys and cannot fail to serialise.
 pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("the values of this protocol are JSON")
 }
 
-/// The wall clock, in microseconds since the epoch: all processes of one machine have the same.
+/// Returns the wall clock in µs since the epoch, which all processes of a machine share.
 #[must_use]
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A report as a test reads it.
+/// A report as read by a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line(Value);
 
 impl Line {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Panics
     /// If it is not JSON.
@@ -164,25 +164,25 @@ impl Line {
         Self(serde_json::from_str(text).unwrap_or_else(|error| panic!("{text:?} is JSON: {error}")))
     }
 
-    /// The kind of the report.
+    /// Returns the kind of the report.
     #[must_use]
     pub fn word(&self) -> &str {
         self.text("say")
     }
 
-    /// The text of this field.
+    /// Returns the text in this field.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the field is missing or no text.
     #[must_use]
     pub fn text(&self, key: &str) -> &str {
         self.0[key].as_str().unwrap_or_else(|| panic!("{key} is a text in {}", self.0))
     }
 
-    /// The number of this field; the id of a scheduled run is one in a text.
+    /// Returns the number in this field. The id of a scheduled run is a number in a text.
     ///
     /// # Panics
-    /// If there is none.
+    /// If the field is missing or no number.
     #[must_use]
     pub fn number(&self, key: &str) -> u64 {
         let value = &self.0[key];
@@ -190,20 +190,20 @@ impl Line {
         number.unwrap_or_else(|| panic!("{key} is a number in {}", self.0))
     }
 
-    /// The numbers of this field.
+    /// Returns the numbers in this field.
     ///
     /// # Panics
-    /// If there are none.
+    /// If the field is missing or no list.
     #[must_use]
     pub fn numbers(&self, key: &str) -> Vec<u64> {
         let values = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list in {}", self.0));
         values.iter().filter_map(Value::as_u64).collect()
     }
 
-    /// Whether this field, which is yes or no, is yes.
+    /// Returns the boolean in this field.
     ///
     /// # Panics
-    /// If it is neither.
+    /// If the field is missing or no boolean.
     #[must_use]
     pub fn is(&self, key: &str) -> bool {
         self.0[key].as_bool().unwrap_or_else(|| panic!("{key} is yes or no in {}", self.0))

@@ -1,4 +1,4 @@
-//! What the executable does, one function a command.
+//! The commands of the executable, one function each.
 
 mod contend;
 mod count;
@@ -17,21 +17,21 @@ use crate::{
 use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
 use std::{error::Error, time::Duration};
 
-/// How long a lease may be passed on where the command line says how often: the default.
+/// The default time limit of hand-offs, used if the command line sets their number.
 const LONGEST_CHAIN: Duration = Duration::from_millis(10);
 
-/// Why a process ends early.
+/// The reason why a process ends early.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Connects and does what it was told.
+/// Connects and executes the command.
 ///
 /// # Errors
 /// That of the connection or of the lock.
 ///
 /// # Cancel safety
-/// Dropping it leaves what is held to its lease.
+/// Dropping it leaves held locks to the end of their leases.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
-    // A quorum keeps no run ledger.
+    // A quorum has no run ledger.
     let (store, ledger) = match cli.command {
         Command::Cron { .. } => {
             let (store, ledger) = cli.client.connect_with_ledger(&cli.url).await?;

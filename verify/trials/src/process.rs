@@ -1,4 +1,4 @@
-//! A process under test: started, told what to do, listened to, killed when dropped.
+//! A process under test: started, controlled, observed, and killed when dropped.
 
 use crate::line::{Line, Order, json};
 use std::{
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends what hangs: a busy machine needs a small part of it for the next line.
+/// The time limit of anything that may hang. A busy machine needs only a small part of it for the next line.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A running process that says lines.
+/// A running process that writes lines.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -20,10 +20,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Panics
-    /// If it does not start.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(command: &mut Command) -> Self {
         let mut child = command
@@ -45,23 +45,23 @@ impl Process {
         Self { child, orders, lines }
     }
 
-    /// Gives it an order. One that is gone does not hear it.
+    /// Sends an order. A process that has ended does not receive it.
     pub fn tell(&mut self, order: &Order) {
         let _ = writeln!(self.orders, "{}", json(order)).and_then(|()| self.orders.flush());
     }
 
-    /// The next line.
+    /// Returns the next line.
     ///
     /// # Panics
-    /// If none comes in time, or the process ended.
+    /// If none arrives in time, or the process has ended.
     pub fn line(&mut self) -> Line {
         self.line_within(PATIENCE).unwrap_or_else(|| panic!("a line within {PATIENCE:?}"))
     }
 
-    /// The next line, if one comes in time.
+    /// Returns the next line, if one arrives in time.
     ///
     /// # Panics
-    /// If the process ended.
+    /// If the process has ended.
     pub fn line_within(&mut self, time: Duration) -> Option<Line> {
         match self.lines.recv_timeout(time) {
             Ok(line) => Some(Line::new(&line)),
@@ -70,17 +70,17 @@ impl Process {
         }
     }
 
-    /// The next report, which must be of this kind.
+    /// Returns the next report, which must be of this kind.
     ///
     /// # Panics
-    /// If it does not.
+    /// If it is of another kind.
     pub fn expect(&mut self, word: &str) -> Line {
         let line = self.line();
         assert_eq!(line.word(), word, "{line:?}");
         line
     }
 
-    /// All reports up to the first of this kind, and that one.
+    /// Returns all reports up to and including the first one of this kind.
     pub fn until(&mut self, word: &str) -> Vec<Line> {
         let mut lines = vec![self.line()];
         while lines.last().is_some_and(|line| line.word() != word) {
@@ -89,17 +89,17 @@ impl Process {
         lines
     }
 
-    /// The reports that a process has left that was killed.
+    /// Returns the remaining reports of a process that was killed.
     ///
     /// # Panics
-    /// If it goes on.
+    /// If it is still running.
     pub fn rest(&mut self) -> Vec<Line> {
         let ended = self.child.try_wait().expect("a child can be waited for");
         assert!(ended.is_some(), "it was killed");
         self.lines.iter().map(|line| Line::new(&line)).collect()
     }
 
-    /// Waits for its end, and whether it was a good one.
+    /// Waits for its end, and returns whether it ended successfully.
     ///
     /// # Panics
     /// If it does not end in time.
@@ -114,44 +114,44 @@ impl Process {
         }
     }
 
-    /// Kills it as `kill -9` does.
+    /// Kills it like `kill -9`.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, as a service manager does.
+    /// Asks it to end, like a service manager.
     #[cfg(unix)]
     pub fn terminate(&self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// How much time of a processor it has used, on Linux.
+    /// Returns the processor time that it has used, on Linux.
     ///
     /// # Panics
-    /// Where nothing tells.
+    /// If the system does not report it.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("Linux tells");
         let after_name = stat.rsplit(") ").next().unwrap_or_default();
         let ticks =
             after_name.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();
-        // A tick is a hundredth of a second on every Linux that is in use.
+        // A tick is a hundredth of a second on every common Linux.
         Duration::from_millis(ticks * 10)
     }
 
-    /// Stops it in its tracks; returns when it stands.
+    /// Suspends it, and returns once it is suspended.
     #[cfg(unix)]
     pub fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);
         let stat = format!("/proc/{}/stat", self.child.id());
-        // Linux tells; elsewhere a moment has to do.
+        // Linux reports the state; elsewhere a moment has to suffice.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     #[cfg(unix)]
     pub fn resume(&self) {
         self.signal(rustix::process::Signal::CONT);

@@ -1,9 +1,9 @@
-//! Several at once.
+//! Helpers for several processes or threads at once.
 
 use crate::{line::Order, process::Process};
 
-/// Lets processes that count begin together, waits for their good end, and gives the tokens of all grants in the
-/// order of their times.
+/// Starts the counting of all processes together, waits for their successful ends, and returns the tokens of all
+/// grants in order of time.
 ///
 /// # Panics
 /// If one of them fails.
@@ -23,10 +23,10 @@ pub fn count_together(mut nodes: Vec<Process>) -> Vec<u64> {
     grants.into_iter().map(|(_, token)| token).collect()
 }
 
-/// Does each in a thread of its own.
+/// Runs `work` in this many threads.
 ///
 /// # Panics
-/// If one does.
+/// If one of them panics.
 pub fn at_once<T: Send + 'static>(
     times: usize,
     work: impl Fn(usize) -> T + Clone + Send + 'static,

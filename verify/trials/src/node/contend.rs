@@ -1,4 +1,4 @@
-//! Tasks that go through sections of one lock for as long as the process lives.
+//! Tasks that pass through sections of one lock for as long as the process lives.
 
 use super::Failure;
 use crate::{
@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// The lease of the last hold, and how often it was passed on.
+/// The lease of the last hold, and the number of its hand-offs.
 type Chain = Arc<Mutex<Option<(LeaseId, u32)>>>;
 
-/// One section in so many takes its time.
+/// One section in this many takes its time.
 const LONG_EVERY: u64 = 8;
 
-/// Ends with the first error of a task.
+/// Runs the tasks, and ends with the first error of one.
 pub(super) async fn run(
     lock: &Lock,
     tasks: usize,
@@ -44,7 +44,7 @@ async fn work(
     loop {
         let guard = match lock.acquire().await {
             Ok(guard) => guard,
-            // A machine that has much to do may need longer than the outage budget of a short lease.
+            // A busy machine may take longer than the outage budget of a short lease.
             Err(error) if error.kind() == LockErrorKind::Unavailable => continue,
             Err(error) => return Err(error.into()),
         };
@@ -57,12 +57,12 @@ async fn work(
         }
         Report::Left { token, at: now() }.say();
         drop(inside);
-        // The referee judges a hold that was lost meanwhile.
+        // If the hold was lost meanwhile, the referee judges it.
         let _ = guard.release().await;
     }
 }
 
-/// How often the lease of this hold, which is the present one, was passed on before it.
+/// Returns the number of hand-offs of the current hold's lease before it.
 fn passes(chain: &Chain, lease: LeaseId) -> u32 {
     let mut last = chain.lock().unwrap_or_else(PoisonError::into_inner);
     let passes = match *last {

@@ -1,4 +1,4 @@
-//! Sections that lose increments unless something keeps them apart.
+//! Sections that lose increments unless a lock keeps them apart.
 
 use super::{Failure, Orders};
 use crate::line::{Order, Report, now};
@@ -10,7 +10,7 @@ use std::sync::{
 };
 use tokio::task::{JoinSet, spawn_blocking};
 
-/// A key that is read, and then written: only the lock keeps increments from being lost.
+/// A key that is read and then written. Only the lock prevents lost increments.
 #[derive(Clone)]
 pub(super) struct Counter {
     connection: Arc<Mutex<RawRedis>>,

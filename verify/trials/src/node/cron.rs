@@ -19,7 +19,7 @@ use tokio::{
 
 const JOB: &str = "job";
 
-/// What the body does.
+/// The work of the body.
 pub(super) struct Work {
     pub(super) takes: Duration,
     pub(super) adopt: u32,
@@ -67,7 +67,7 @@ pub(super) async fn run(
     };
     let job =
         cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
-    // So that its last words are heard, also when it is cancelled.
+    // So that its last report is sent even when it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
     Report::Ready.say();
     let stop = Arc::new(Notify::new());
@@ -95,7 +95,7 @@ async fn body(run: &RunContext, work: &Work) -> RunResult {
         before = table.read(run.fencing_token()).await?;
     }
     let cancelled = tokio::select! {
-        // First: after a pause of the process, its sleep is over as well.
+        // Checked first, because after a pause of the process the sleep has ended as well.
         biased;
         () = run.cancelled() => true,
         () = tokio::time::sleep(work.takes) => false,

@@ -1,4 +1,4 @@
-//! One hold at a time, by order.
+//! One hold at a time, controlled by orders.
 
 use super::{Failure, Orders};
 use crate::{
@@ -33,7 +33,7 @@ pub(super) async fn obey(
             Order::IsHeld => Report::IsHeld { held: guard.is_held() }.say(),
             Order::Lost => Report::Lost { reason: format!("{:?}", guard.lost().await) }.say(),
             Order::Read { file } => {
-                // It stays open: a process that is paused while it closes a database locks it for all.
+                // The table stays open: a process that is paused while it closes a database locks it for everyone.
                 let opened = FencedTable::open(&file).await?;
                 let value = table.insert(opened).read(guard.fencing_token()).await?;
                 Report::Read { fresh: value.is_some() }.say();

@@ -1,14 +1,14 @@
-//! The orders, as lines of stdin. Its end ends the process: the process that gives them is gone.
+//! Orders from stdin, one per line. The end of stdin ends the process, since its controller is gone.
 
 use crate::line::Order;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// What a process is told, line by line.
+/// The orders to this process.
 #[derive(Debug)]
 pub struct Orders(UnboundedReceiver<Order>);
 
 impl Orders {
-    /// Those that come on stdin. Its end ends the process.
+    /// Reads orders from stdin. Its end ends the process.
     #[must_use]
     pub fn from_stdin() -> Self {
         let (orders, receiver) = unbounded_channel();
@@ -23,13 +23,13 @@ impl Orders {
                     return;
                 }
             }
-            // At once, and nothing is released: as if the process was killed.
+            // Immediately and without releasing anything, as if the process was killed.
             std::process::exit(0);
         });
         Self(receiver)
     }
 
-    /// The next one.
+    /// Returns the next order.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -40,10 +40,10 @@ impl Orders {
         }
     }
 
-    /// Waits for this one; others before it are dropped.
+    /// Waits for this order. Other orders before it are dropped.
     ///
     /// # Cancel safety
-    /// What was dropped is dropped.
+    /// Orders that were dropped stay dropped.
     pub async fn wait_for(&mut self, order: &Order) {
         while self.next().await != *order {}
     }

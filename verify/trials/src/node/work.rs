@@ -1,4 +1,4 @@
-//! Sections of several locks, one task for each lock, until the process is told to stop.
+//! Sections of several locks, with one task per lock, until the process is stopped.
 
 use super::Failure;
 use crate::{
@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// How the tasks work.
+/// The settings of the tasks.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
     pub(super) pause: Duration,
@@ -28,7 +28,8 @@ pub(super) struct Terms {
     pub(super) seed: Seed,
 }
 
-/// Ends with the first error of an acquire. Nothing is reported before the end, so that reports disturb no measurement.
+/// Runs the tasks, and ends with the first error of an acquire. Reports come at the end, so that they disturb no
+/// measurement.
 pub(super) async fn run(
     locks: &LockFactory,
     names: &[String],

@@ -1,4 +1,4 @@
-//! What the referee does: it writes down what it hears, and judges.
+//! The referee's work: it records testimonies, and judges.
 
 use super::Testimony;
 use crate::{
@@ -18,13 +18,14 @@ use std::{
     time::Duration,
 };
 
-/// Reports `listening`, and at each order `judge`, once all witnesses have left, each `violation` and the `verdict`.
+/// Reports `listening`. At each order `judge`, once all witnesses have disconnected, reports each `violation` and the
+/// `verdict`.
 ///
 /// # Errors
-/// If there is no port.
+/// If no port is available.
 ///
 /// # Cancel safety
-/// Dropping it ends the judging, not the listening, which ends with the process.
+/// Dropping it ends the judging. Listening ends with the process.
 pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Report::Listening { address: listener.local_addr()? }.say();
@@ -56,7 +57,7 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
     }
 }
 
-/// Writes down what one witness says. A line that was cut off with its process was never said.
+/// Records the testimony of one witness. A line that was cut off with its process does not count.
 fn hear(history: &History, witness: TcpStream) {
     let mut holds: HashMap<u64, HoldKey> = HashMap::new();
     let mut lines = BufReader::new(witness);

@@ -1,8 +1,8 @@
-//! The referee: a process of its own that hears who is inside with which token and until when, and judges when all
-//! have left.
+//! The referee: a separate process that records who holds which lock under which token and until when, and judges
+//! once all have disconnected.
 //!
-//! It is told in lines over TCP, by [`Witness`]es in the processes that hold. So it remembers what a holder said before
-//! it was killed, and a holder that stands still cannot take back what it believed.
+//! [`Witness`]es in the processes with the holds report to it in lines over TCP. It therefore remembers the reports
+//! of a holder that was killed, and a suspended holder cannot take back what it believed.
 
 mod bench;
 mod witness;
@@ -12,7 +12,8 @@ pub use witness::{Inside, Testimony, Witness};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The boot-time clock in microseconds: one for all processes of a machine, and no step of the wall clock moves it.
+/// Returns the boot-time clock in µs. All processes of a machine share it, and steps of the wall clock do not affect
+/// it.
 #[must_use]
 pub fn boot() -> u64 {
     let time = clock_gettime(ClockId::Boottime);

@@ -1,4 +1,4 @@
-//! What a holder says to the referee.
+//! The reports of holders to the referee.
 
 use super::boot;
 use crate::line::json;
@@ -15,17 +15,17 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// A longer time between two readings of a clock means that the process stood still meanwhile.
+/// A longer time between two readings of a clock, in µs, means that the process was suspended in between.
 const STOOD_STILL: u64 = 1_000;
 
-/// A line of a witness. `hold` is a number of its own for each hold of a connection, times are those of [`boot`].
+/// A line of a witness. `hold` is unique per hold of a connection; times are those of [`boot`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the fields are named for what they are")]
 pub enum Testimony {
-    /// The holder is inside, and its hold is valid until then.
+    /// The holder has entered, and its hold is valid until `until`.
     Enter { hold: u64, name: String, token: u64, from: u64, until: u64 },
-    /// The hold is valid until then.
+    /// The hold is now valid until `until`.
     Extend { hold: u64, until: u64 },
     /// The holder leaves.
     Exit { hold: u64, at: u64 },
@@ -39,25 +39,25 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Goes to the referee that listens here.
+    /// Connects to the referee at this address.
     ///
     /// # Errors
-    /// If it does not.
+    /// If there is none.
     pub fn of(referee: SocketAddr) -> io::Result<Self> {
         let mut stream = TcpStream::connect(referee)?;
         stream.set_nodelay(true)?;
-        // From here on the referee waits for it to leave, before it judges.
+        // From here on the referee waits for the disconnection before it judges.
         stream.read_exact(&mut [0])?;
         Ok(Self { said: Arc::new(Mutex::new(stream)), holds: Arc::default() })
     }
 
-    /// Says that the holder is inside, and every `often` until when its hold is valid. Needs a runtime, on which it
-    /// watches.
+    /// Reports that the holder has entered, and every `often` until when its hold is valid. It needs a runtime for
+    /// that.
     #[must_use]
     pub fn enters(&self, guard: &LockGuard, often: Duration) -> Inside {
         let hold = guard.hold();
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
-        // This order: what is said of a hold that ends meanwhile is that it was never valid.
+        // In this order, a hold that ends in between is reported as never valid.
         let (from, until) = (boot(), valid_until(&hold));
         let left = Arc::new(AtomicBool::new(false));
         let (name, token) = (hold.name().to_string(), hold.fencing_token().get());
@@ -77,11 +77,11 @@ impl Witness {
         Inside { witness: self.clone(), number, left, watching }
     }
 
-    /// Of a hold that was left nothing more is said.
+    /// Sends a testimony, unless the hold was left already.
     fn say(&self, left: &AtomicBool, testimony: &Testimony) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !left.load(Ordering::Relaxed) {
-            // A referee that is gone judges nothing, and its trial fails.
+            // Without the referee nothing is judged, and its trial fails.
             let _ = said.write_all(format!("{}\n", json(testimony)).as_bytes());
         }
     }
@@ -94,7 +94,8 @@ impl Witness {
     }
 }
 
-/// A hold that the referee knows of. Dropping it says that the holder leaves: before the guard is.
+/// A hold that was reported to the referee. Dropping it reports that the holder leaves, and must precede the guard's
+/// drop.
 #[derive(Debug)]
 pub struct Inside {
     witness: Witness,
@@ -110,7 +111,7 @@ impl Drop for Inside {
     }
 }
 
-/// Until when the holder believes to hold: the beginning of time, if it does not.
+/// Returns the time until which the holder believes in its hold, or the beginning of time if it does not.
 fn valid_until(hold: &Hold) -> u64 {
     loop {
         let (before, held, remaining, after) = (boot(), hold.is_held(), hold.remaining(), boot());

@@ -1,4 +1,4 @@
-//! A counter that only the lock guards.
+//! A counter that only the lock protects.
 
 use crate::support::node;
 use lock_testkit::RedisServer;
@@ -26,7 +26,7 @@ fn four_processes_lose_no_increment_and_leave_nothing() {
     eprintln!("{PROCESSES} processes x {TASKS} tasks: {sections} sections in {took:.1?}, none lost");
 }
 
-/// The counter-test: with a lock of its own for each process, increments are lost.
+/// The counter-test: if each process uses a different lock, increments are lost.
 #[test]
 fn without_a_common_lock_increments_are_lost() {
     let server = RedisServer::start();

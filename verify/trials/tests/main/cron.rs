@@ -1,4 +1,4 @@
-//! A fleet of schedulers in processes of their own: their clocks, their deaths, and a server that goes away.
+//! A fleet of schedulers in separate processes: their clocks, their deaths, and a server outage.
 
 use crate::support::{command, node};
 use lock_testkit::{ClockShift, RedisServer};
@@ -16,7 +16,7 @@ use std::{
 
 const SECOND: u64 = 1_000;
 
-/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
 fn long() -> bool {
     env::var_os("LOCK_LONG").is_some()
 }
@@ -27,7 +27,7 @@ fn cron(server: &RedisServer, lease_ms: u64, words: &[&str]) -> Process {
     node
 }
 
-/// What a node says in this time.
+/// Returns the reports of a node in this time.
 fn listen(node: &mut Process, time: Duration) -> Vec<Line> {
     let (end, mut lines) = (Instant::now() + time, Vec::new());
     while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -36,7 +36,7 @@ fn listen(node: &mut Process, time: Duration) -> Vec<Line> {
     lines
 }
 
-/// All that it has said and not been asked for.
+/// Returns all unsolicited reports so far.
 fn said(node: &mut Process) -> Vec<Line> {
     std::iter::from_fn(|| node.line_within(Duration::from_millis(50))).collect()
 }
@@ -57,7 +57,7 @@ fn wait_for(node: &mut Process, word: &str) -> Line {
     }
 }
 
-/// Orders it, and gives what it says until it has obeyed.
+/// Sends an order, and returns the reports until it was executed.
 fn order(node: &mut Process, order: &Order) -> Vec<Line> {
     node.tell(order);
     let lines = node.until("obeyed");
@@ -65,7 +65,7 @@ fn order(node: &mut Process, order: &Order) -> Vec<Line> {
     lines
 }
 
-/// The attempts of the history, the oldest first: number and outcome.
+/// Returns the attempts in the history, oldest first: run, number and outcome.
 fn history(node: &mut Process) -> Vec<(u64, u64, String)> {
     let lines = order(node, &Order::History);
     let past = lines.iter().filter(|line| line.word() == "past");
@@ -99,7 +99,7 @@ fn nodes_with_different_clocks_start_each_instant_once() {
         kept = nodes.iter_mut().flat_map(|node| starts_with_times(&said(node))).collect();
     }
     let begin = now() / 1_000_000;
-    // The last one steps to and fro; leaders leave now and then, so that each clock leads.
+    // The last clock steps back and forth. Leaders leave from time to time, so that each clock leads.
     for step in 0..minutes * 12 {
         sleep(Duration::from_secs(5));
         clocks[4].set(if step % 2 == 0 { 5 } else { -5 });
@@ -135,13 +135,13 @@ fn nodes_with_different_clocks_start_each_instant_once() {
         early = early.max((second * 1_000_000).saturating_sub(at[0]));
         late = late.max(at[0].saturating_sub(second * 1_000_000));
     }
-    // A node that believed its own clock would be early by two seconds or thirty.
+    // A node that trusted its own clock would be early by two or thirty seconds.
     assert!(early < 1_000_000, "{early} µs early");
     assert!(!long() || early <= 50_000, "{early} µs early");
     eprintln!("5 nodes, {} instants: one start each, at most {early} µs early, {late} µs late", end - begin);
 }
 
-/// Run and time of each start.
+/// Returns the run and the time of each start.
 fn starts_with_times(lines: &[Line]) -> Vec<(u64, u64)> {
     let starts = lines.iter().filter(|line| line.word() == "start");
     starts.map(|line| (line.number("run"), line.number("at"))).collect()
@@ -178,7 +178,7 @@ fn a_killed_leader_is_followed() {
     );
 }
 
-/// Which of them says so last.
+/// Returns the node that reported leadership last.
 fn leader_of(nodes: &mut [Process]) -> usize {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -193,7 +193,7 @@ fn leader_of(nodes: &mut [Process]) -> usize {
 
 #[test]
 fn terminated_leader_resigns_at_once_and_its_runs_finish() {
-    // Nobody could wait for the end of that.
+    // Too long for anyone to wait for its end.
     const LEASE: u64 = 600 * SECOND;
     let server = RedisServer::start();
     let words = ["*/3 * * * * *", "--takes", "2500"];
@@ -224,7 +224,7 @@ fn a_leader_that_is_frozen_in_a_run_comes_back_to_nothing() {
     let server = RedisServer::start();
     let directory = tempfile::tempdir().expect("a directory of our own");
     let file = directory.path().join("fenced.sqlite");
-    // Once, in a moment, for five seconds.
+    // One run, soon, for five seconds.
     let at = format!("@at {}", rfc3339(now() / 1_000_000 + 6));
     let words = [&at, "--takes", "5000", "--adopt", "1", "--fence", file.to_str().expect("a plain path")];
     let mut first = cron(&server, LEASE, &words);
@@ -290,14 +290,14 @@ fn commands_to_one_node_hold_on_all_and_outlive_a_restart() {
     assert_same_plans(&mut leader, &mut follower);
 }
 
-/// Fails unless both mean the same instants, of which some may have passed between the two questions.
+/// Asserts that both plans have the same instants, of which some may have passed between the two questions.
 fn assert_same_plans(a: &mut Process, b: &mut Process) {
     let plan = |node| {
         let lines = order(node, &Order::Next);
         lines.iter().find(|line| line.word() == "next").expect("the plan").numbers("runs")
     };
     let (of_a, of_b) = (plan(a), plan(b));
-    // Two that follow one another tell every second from every other one.
+    // Two consecutive instants distinguish every second from every other second.
     let agree = (0..=3).any(|passed| of_a[passed..] == of_b[..5 - passed]);
     assert!(of_a.len() == 5 && of_b.len() == 5 && agree, "{of_a:?}, {of_b:?}");
 }

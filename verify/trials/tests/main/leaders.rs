@@ -1,4 +1,4 @@
-//! What is safe although the scheduler cannot know better: two leaders at once, and a server that loses everything.
+//! Safety without certainty: two leaders at once, and a server that loses everything.
 
 use lock_core::LockFactory;
 use lock_cron::{
@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::{task::JoinHandle, time::sleep};
 
-/// How often each run was started, and with which tokens.
+/// The starts of each run, with their tokens.
 type Starts = Arc<Mutex<BTreeMap<RunId, Vec<u64>>>>;
 
 #[derive(Debug, Clone, Default)]
@@ -37,7 +37,8 @@ impl CronObserver for Leads {
     }
 }
 
-/// A node with a job that is due every second, and with `own` jobs besides, by which it has an election of its own.
+/// Creates a node with a job that is due every second, and with further jobs `own`, which give it an election of its
+/// own.
 async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler, Leads) {
     let leads = Leads::default();
     let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
@@ -112,7 +113,7 @@ async fn repeated_data_loss_starts_nothing_twice() {
     sleep(Duration::from_secs(2)).await;
     let mut tokens = Vec::new();
     for round in 0..36 {
-        // At another part of the second each time, also right after an instant.
+        // At another fraction of the second each time, including right after an instant.
         sleep(Duration::from_millis(507)).await;
         if round % 3 != 2 {
             server.command(&["FLUSHALL"]);

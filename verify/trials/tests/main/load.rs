@@ -1,4 +1,4 @@
-//! Many jobs on one node: their requests while nothing is due, and their starts while a tenth of them is due each second.
+//! Many jobs on one node: requests while nothing is due, and starts while a tenth of the jobs is due each second.
 
 use lock_core::{LockFactory, LockName};
 use lock_cron::{
@@ -19,7 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
 fn long() -> bool {
     env::var_os("LOCK_LONG").is_some()
 }
@@ -36,7 +36,7 @@ impl Lags {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many jobs have started.
+    /// Returns the number of jobs that have started.
     fn jobs(&self) -> usize {
         let starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.iter().map(|(job, _)| job).collect::<BTreeSet<_>>().len()
@@ -51,7 +51,7 @@ impl CronObserver for Lags {
     }
 }
 
-/// What clients have sent: a script counts once, whatever it does inside.
+/// Returns the number of requests from clients. A script counts once, whatever it does.
 fn requests(server: &RedisServer) -> u64 {
     let statistics = server.command(&["INFO", "commandstats"]);
     let of = |line: &str| {
@@ -94,11 +94,11 @@ async fn many_jobs_cost_little_and_all_start() {
     assert!(per_second < 5.0, "{per_second} requests a second while nothing is due");
 
     let server = RedisServer::start();
-    // A tenth of them each second, all at the same instant.
+    // A tenth of them is due each second, all at the same instant.
     let cron = scheduler(&server, &lags, |number| format!("{}/10 * * * * *", number % 10)).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { cron.run_until(async { drop(stopped.await) }).await });
-    // Until it leads, and the server knows the scripts.
+    // Until it leads and the server knows the scripts.
     sleep(Duration::from_secs(3)).await;
     lags.take();
     sleep(Duration::from_secs(10)).await;
@@ -118,7 +118,7 @@ async fn many_jobs_cost_little_and_all_start() {
         jobs(),
         lags.len()
     );
-    // Without optimisation the client of Redis needs a millisecond for a request.
+    // Without optimisation the Redis client needs a millisecond per request.
     let bound = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 50 });
     assert!(!long() || most < bound, "p99 of the lag is {most:?}, above {bound:?}");
 }

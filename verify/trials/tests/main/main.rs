@@ -1,4 +1,4 @@
-//! What only several processes can show: their kills and pauses are real.
+//! Tests that need several processes: kills and pauses are real.
 
 mod counting;
 mod cron;

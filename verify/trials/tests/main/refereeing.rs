@@ -1,4 +1,4 @@
-//! The referee: what it is told of holds, and that it sees what must not be.
+//! The referee: the reports that it receives, and its detection of violations.
 
 use lock_core::{LockFactory, LockGuard, LockOptions, MemoryBackend};
 use lock_trials::{
@@ -21,7 +21,7 @@ async fn held(options: LockOptions) -> LockGuard {
     locks.named("x").expect("a good name").acquire().await.expect("it is free")
 }
 
-/// A window that ends after it begins would overlap whoever holds by then.
+/// A window that is not empty would overlap with the present holder.
 #[tokio::test]
 async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
     let referee = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -45,7 +45,7 @@ async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
     }
 }
 
-/// Two stores that know nothing of one another: the same lock is held twice at once.
+/// Two unrelated stores, so that the same lock is held twice at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn two_valid_holds_at_once_are_a_violation() {
     let mut process = Process::start(&mut Command::new(env!("CARGO_BIN_EXE_lock-referee")));

@@ -1,14 +1,14 @@
-//! Processes of ours, and the scaffolding around them.
+//! Helpers for starting our processes.
 
 use lock_trials::{client::Client, process::Process};
 use std::process::Command;
 
-/// Our executable, told this.
+/// Starts our executable with these arguments.
 pub(crate) fn node(url: &str, lease_ms: u64, words: &[&str]) -> Process {
     Process::start(&mut command(url, lease_ms, words))
 }
 
-/// The same, not yet started.
+/// Returns the command without starting it.
 pub(crate) fn command(url: &str, lease_ms: u64, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lock-node"));
     let (lease, client) = (lease_ms.to_string(), Client::of_this_run().name());

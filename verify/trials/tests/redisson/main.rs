@@ -1,7 +1,7 @@
-//! Together with Java's Redisson: each side excludes, wakes and outlives the other.
+//! Interoperability with Java's Redisson: each side excludes, wakes and outlives the other.
 //!
-//! Needs `verify/interop/redisson/target/redisson-node.jar`, which
-//! `mvn -q -B -f verify/interop/redisson/pom.xml package` makes.
+//! Needs `verify/interop/redisson/target/redisson-node.jar`, which `mvn -q -B -f verify/interop/redisson/pom.xml
+//! package` builds.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -24,7 +24,7 @@ use support::node;
 
 const LEASE: u64 = 3_000;
 
-/// Whether figures are asserted: in the long tier, on a machine that does nothing else.
+/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
 fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }
@@ -38,7 +38,7 @@ fn jar() -> PathBuf {
     jar
 }
 
-/// A Java process with a watchdog timeout of [`LEASE`].
+/// Starts a Java process with a watchdog timeout of [`LEASE`].
 fn java(url: &str, words: &[&str]) -> Process {
     let mut command = Command::new("java");
     command.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-jar"]).arg(jar());
@@ -50,12 +50,12 @@ fn rust(url: &str, words: &[&str]) -> Process {
     node(url, LEASE, words)
 }
 
-/// Two Java and two Rust processes, eight threads or tasks each, over one unguarded counter.
+/// Two Java and two Rust processes, each with eight threads or tasks, increment one unprotected counter.
 fn both_sides_count(kind: &str) {
     const EACH: usize = 1_250;
     let server = RedisServer::start();
     if kind == "fenced" {
-        // Java restarts a missing counter at 1; this one stays.
+        // Java restarts a missing counter at 1; this one is kept.
         server.command(&["SET", "redisson_lock_token:{x}", "1"]);
     }
     let (url, each) = (server.url(), EACH.to_string());
@@ -84,7 +84,7 @@ fn fenced_locks_of_both_sides_lose_no_increment_and_tokens_rise() {
     both_sides_count("fenced");
 }
 
-/// The two hand the lock to one another, by order; each waits while the other holds.
+/// The two sides pass the lock to each other by order; each waits while the other holds it.
 #[test]
 fn each_side_wakes_the_other() {
     let rounds = if long() { 200 } else { 20 };
@@ -94,7 +94,7 @@ fn each_side_wakes_the_other() {
     let mut rust = rust(&server.url(), &["hold", "x"]);
     assert!(rust.line_within(Duration::from_millis(500)).is_none(), "it waits");
     let (mut from_java, mut from_rust) = (Vec::new(), Vec::new());
-    // Whoever holds releases, and waits again; how long until the other has it.
+    // The holder releases and waits again. Returns the time until the other side has the lock.
     let hand_over = |holder: &mut Process, waiter: &mut Process| {
         let ordered = now();
         holder.tell(&Order::Release);
@@ -107,7 +107,7 @@ fn each_side_wakes_the_other() {
     };
     for round in 0..rounds {
         let times = (hand_over(&mut java, &mut rust), hand_over(&mut rust, &mut java));
-        // A virtual machine that has just begun is slow.
+        // A virtual machine is slow right after its start.
         if round >= 10 {
             from_java.push(times.0);
             from_rust.push(times.1);
@@ -150,7 +150,7 @@ fn a_killed_holder_of_one_side_frees_the_other() {
 fn a_forced_release_is_seen_by_both() {
     let server = RedisServer::start();
     let url = server.url();
-    // Rust holds, Java forces.
+    // Rust holds, Java releases by force.
     let mut holder = rust(&url, &["hold", "x"]);
     holder.expect("held");
     let mut waiter = rust(&url, &["hold", "x"]);
@@ -172,7 +172,7 @@ fn a_forced_release_is_seen_by_both() {
     waiter.tell(&Order::Quit);
     drop(waiter);
 
-    // Java holds, Rust forces.
+    // Java holds, Rust releases by force.
     let mut holder = java(&url, &["hold", "y", "fenced"]);
     holder.expect("held");
     let mut waiter = java(&url, &["hold", "y", "fenced"]);

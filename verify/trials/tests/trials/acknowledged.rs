@@ -1,5 +1,5 @@
-//! A master that is cut off from its replicas, and dies: with `replicas(n)` for all of them, it grants and renews nothing
-//! from then on, and so nothing is lost.
+//! A master that is cut off from its replicas and dies. If `replicas(n)` covers all of them, it grants and renews
+//! nothing after the cut, so nothing is lost.
 
 use crate::{
     cycle::{self, CYCLES},
@@ -25,10 +25,10 @@ use tokio::task::{JoinSet, block_in_place};
 
 const LEASE: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 3;
-/// The locks that every client takes again and again; besides, each holds one of its own.
+/// The locks that all clients take repeatedly. In addition, each client holds one of its own.
 const LOCKS: usize = 4;
 
-/// What the store confirmed to all clients, and renewals that it did not.
+/// The grants and renewals that the store confirmed to all clients, and the renewals that it did not.
 #[derive(Debug, Clone, Default)]
 struct Seen(Arc<[AtomicU64; 3]>);
 
@@ -37,7 +37,7 @@ impl Seen {
         self.0[number].load(SeqCst)
     }
 
-    /// Grants and renewals.
+    /// Returns the number of grants and of renewals.
     fn confirmed(&self) -> (u64, u64) {
         (self.count(0), self.count(1))
     }
@@ -120,7 +120,7 @@ async fn cut_again_and_again(
         for (number, locks) in clients.iter().enumerate() {
             is_refused(locks, &format!("probe:{round}:{number}")).await;
         }
-        // What was acknowledged before the cut has been reported by now.
+        // Acknowledgements from before the cut have been reported by now.
         let (confirmed, failed_before) = (seen.confirmed(), seen.failed());
         tokio::time::sleep(LEASE / 2).await;
         old.stop();
@@ -128,7 +128,7 @@ async fn cut_again_and_again(
             replicas.iter().for_each(|replica| replica.resume());
             replaced(deployment, old);
         });
-        // One replica is left where two have to acknowledge.
+        // One replica is left, but two have to acknowledge.
         tokio::time::sleep(LEASE / 6).await;
         assert_eq!(seen.confirmed(), confirmed, "grants and renewals of a master that is cut off");
         let not_acknowledged = seen.failed() - failed_before;
@@ -148,7 +148,7 @@ async fn cut_again_and_again(
     failed
 }
 
-/// Everybody is granted and renewed something.
+/// Waits until grants and renewals succeed again for everyone.
 async fn goes_on(seen: &Seen) {
     let (grants, renewals) = seen.confirmed();
     let enough = 10 * (CLIENTS * LOCKS) as u64;
@@ -173,7 +173,7 @@ async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     }
 }
 
-/// Holds until the hold is lost, and takes the lock again.
+/// Holds until the hold is lost, and acquires the lock again.
 async fn hold(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters ride it out");

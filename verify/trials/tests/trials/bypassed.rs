@@ -1,4 +1,4 @@
-//! A process waits while another passes its lease on from task to task: how often it is bypassed.
+//! A process waits while another hands its lease off from task to task: the number of holds that bypass the wait.
 
 use crate::{
     figure::{Figure, Run},
@@ -19,13 +19,13 @@ use tokio::time::{sleep, timeout};
 
 const LOCK: &str = "x";
 const TASKS: &str = "32";
-/// The grants of the store in a row that a process takes while others listen.
+/// The number of consecutive store grants that a process takes while others listen.
 const TURNS: usize = 16;
-/// The default budget.
+/// The default number of hand-offs.
 const PASSES: usize = 256;
-/// How long it leaves the lock to others then, in microseconds.
+/// The time for which it then leaves the lock to others, in µs.
 const STEP_BACK: u64 = 10_000;
-/// Waits begin anywhere in the row of the other process.
+/// Waits start at any point in the other process's sequence.
 const PAUSE_MS: u64 = 15;
 
 pub(crate) fn bypassed_waiters(run: &Run) -> Vec<Figure> {
@@ -55,7 +55,7 @@ struct Section {
     left: u64,
 }
 
-/// A wait of the other process: when it asked, and the token that it got.
+/// A wait of the other process: the time of its request, and its token.
 struct Wait {
     asked: u64,
     token: u64,
@@ -63,9 +63,9 @@ struct Wait {
 
 #[derive(Debug, Default)]
 struct Bypasses {
-    /// The most holds that bypassed a wait before the lock was left to it.
+    /// The maximum number of holds that bypassed a wait before the lock was left to it.
     worst: usize,
-    /// The most times that the lock was left to a wait.
+    /// The maximum number of times that the lock was left to a wait.
     steps_back: usize,
     passed_on: usize,
 }
@@ -80,7 +80,7 @@ async fn bypasses(run: Run, waits: usize, hand_off: &[&str]) -> Bypasses {
     let (mut done, mut sections) = (Vec::new(), Sections::default());
     let begin = Instant::now();
     while done.len() < waits {
-        // A subscription lasts for 2 s after its wait, so each wait but the first ones begins with it.
+        // A subscription outlives its wait by 2 s, so every wait except the first ones starts with one.
         let subscribed = subscribers(&server) == 2;
         let asked = now();
         let guard = timeout(HANGS, lock.acquire()).await.expect("nobody starves").unwrap();
@@ -109,7 +109,7 @@ fn subscribers(server: &RedisServer) -> i64 {
     reply.list()[1].integer()
 }
 
-/// The holds of the busy process, in their order.
+/// The holds of the busy process, in order.
 #[derive(Default)]
 struct Sections(Vec<Section>);
 
@@ -131,8 +131,8 @@ impl Sections {
         }
     }
 
-    /// The most holds in a row that bypassed this wait, and the number of rows: one ends where the busy process left the lock
-    /// alone for long enough.
+    /// Returns the maximum number of consecutive holds that bypassed this wait, and the number of sequences. A
+    /// sequence ends when the busy process leaves the lock alone for long enough.
     fn bypass(&self, wait: &Wait) -> (usize, usize) {
         let from = self.0.partition_point(|section| section.entered < wait.asked);
         let to = self.0.partition_point(|section| section.token < wait.token);

@@ -1,4 +1,4 @@
-//! Processes that pass their lease on among their tasks are killed, as by `kill -9`, in the middle of such a chain.
+//! Processes that hand off their lease among their tasks are killed, as by `kill -9`, in the middle of such a chain.
 
 use crate::{
     figure::{Figure, Run},
@@ -17,13 +17,13 @@ use std::{
 };
 
 const LEASE_MS: u64 = 500;
-/// How many locks this is done with at a time, each with processes of its own.
+/// The number of concurrent locks, each with its own processes.
 const LOCKS: usize = 4;
 const PROCESSES: usize = 3;
 const TASKS: &str = "8";
-/// Another process may have the lock meanwhile.
+/// Another process may get the lock meanwhile.
 const PAUSE_MS: u64 = 40;
-/// A section in eight takes this long, so that it is the last of its chain.
+/// One section in eight takes this long, so that it is the last of its chain.
 const TAKES: &str = "20";
 const INTO_THE_CHAIN_MICROS: u64 = 5_000;
 
@@ -54,7 +54,7 @@ pub(crate) fn killed_chains(run: &Run) -> Vec<Figure> {
     )]
 }
 
-/// Processes with many tasks, which want one lock.
+/// Processes with many tasks that want one lock.
 struct Contenders<'a> {
     server: &'a RedisServer,
     bench: Bench,
@@ -74,11 +74,11 @@ impl<'a> Contenders<'a> {
         self.bench.watches(&self.server.url(), LEASE_MS, &words)
     }
 
-    /// Kills until so many kills met a holder whose lease had been passed on, and returns the number of all kills.
+    /// Kills until this many kills hit a holder whose lease had been handed off. Returns the number of all kills.
     fn kill_in_chains(mut self, wanted: usize, random: &mut Stream) -> usize {
         let (mut kills, mut hits) = (0, 0);
         while hits < wanted {
-            // Until the lease of the last victim is over; then the lock moves between processes for a while.
+            // Until the lease of the last victim has ended. The lock then moves between processes for a while.
             self.next_in_a_chain();
             sleep(Duration::from_millis(random.below(PAUSE_MS)));
             let victim = self.next_in_a_chain();
@@ -93,10 +93,10 @@ impl<'a> Contenders<'a> {
         kills
     }
 
-    /// The next process that says that it passed its lease on.
+    /// Returns the next process that reports a hand-off of its lease.
     fn next_in_a_chain(&mut self) -> usize {
         for node in &mut self.nodes {
-            // What it said before is over.
+            // Skip earlier reports.
             while node.line_within(Duration::ZERO).is_some() {}
         }
         let begin = Instant::now();
@@ -114,7 +114,7 @@ impl<'a> Contenders<'a> {
     }
 }
 
-/// Whether this report says that a holder is inside whose lease was passed on.
+/// Returns whether this report is of a holder whose lease was handed off.
 fn is_in_a_chain(line: &Line) -> bool {
     line.word() == "inside" && line.number("passes") > 0
 }

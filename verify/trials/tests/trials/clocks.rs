@@ -1,4 +1,4 @@
-//! Wall clocks that step by an hour, of the server and of a client.
+//! Wall clocks of the server and of a client that step by an hour.
 
 use crate::{
     figure::{Figure, Run},
@@ -61,7 +61,7 @@ fn writes(node: &mut Process) -> bool {
     node.expect("write").is("accepted")
 }
 
-/// An expiry in Redis is a moment of its wall clock: all leases are over at once. The holder hears of it at its next
+/// Expiries in Redis are times of its wall clock, so all leases end at once. The holder learns of it at its next
 /// renewal; until then only the fence keeps it out.
 fn the_server_steps_ahead() {
     let clock = ClockShift::new();
@@ -82,7 +82,7 @@ fn the_server_steps_ahead() {
     assert!(held(&mut second));
 }
 
-/// Leases last longer by the step: nobody who lives loses anything, and tokens go on rising, there and back.
+/// Leases last longer by the step. No living holder loses its lock, and tokens keep increasing, in both directions.
 fn the_server_steps_back() {
     let clock = ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();

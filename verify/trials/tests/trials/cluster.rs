@@ -1,4 +1,4 @@
-//! A cluster under load: one of its slots is moved, then a master is killed. A fleet of schedulers runs through both.
+//! A cluster under load: one of its slots is moved, then a master is killed, while a fleet of schedulers runs.
 
 use crate::{
     cycle::{self, CYCLES},
@@ -20,10 +20,10 @@ use std::{
 
 const LEASE_MS: u64 = 10_000;
 const PROCESSES: usize = 2;
-/// The group of the fleet. Its run ledger shares a slot with the locks that have its name in braces: the one that moves.
+/// The group of the fleet. Its run ledger shares the moving slot with the locks that have its name in braces.
 const GROUP: &str = "fleet";
 const NODES: usize = 3;
-/// How long keys of the slot are at two nodes.
+/// The time for which the keys of the slot are on two nodes.
 const MOVE: Duration = Duration::from_millis(300);
 const SECOND: u64 = 1_000_000;
 
@@ -40,13 +40,13 @@ pub(crate) fn moved_slot_and_dead_master(run: &Run) -> Vec<Figure> {
 struct Trial {
     cluster: RedisCluster,
     locks: Vec<String>,
-    /// Of the slot that moves.
+    /// The locks of the moving slot.
     moving: BTreeSet<String>,
-    /// How long a task pauses between two sections, in milliseconds.
+    /// The pause of a task between two sections, in ms.
     pause: &'static str,
     moves: usize,
     seed: Seed,
-    /// How long the load is measured before a fault.
+    /// The time for which the load is measured before a fault.
     before: Duration,
 }
 
@@ -125,14 +125,14 @@ impl Trial {
     }
 
     fn master_is_killed(&self) -> [Figure; 2] {
-        // The one that has the slot of the fleet.
+        // The master with the slot of the fleet.
         let master = self.cluster.server_of(GROUP);
         let serves = |lock: &String| self.cluster.server_of(lock).port() == master.port();
         let (gone, others): (BTreeSet<_>, BTreeSet<_>) = self.locks.iter().partition(|lock| serves(lock));
         let load = self.load(&[]);
         let begun = now();
         sleep(self.before);
-        // Between two instants: a run that no replica knows of is lost with its master, and would start again.
+        // Between two instants: a run that no replica knows would be lost with its master, and start again.
         sleep(Duration::from_micros(SECOND + SECOND / 2 - now() % SECOND));
         let killed = now();
         master.stop();
@@ -195,7 +195,7 @@ fn all_are_released(sections: &[Section]) {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Schedulers in processes of their own, with one job that is due every second.
+/// Schedulers in separate processes, with one job that is due every second.
 struct Fleet {
     nodes: Vec<Process>,
 }
@@ -209,7 +209,7 @@ impl Fleet {
     }
 
     fn ends(&mut self) -> Figure {
-        // The last instants are caught up with.
+        // The last instants are caught up.
         sleep(Duration::from_secs(3));
         let mut runs: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for node in &mut self.nodes {

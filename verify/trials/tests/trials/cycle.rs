@@ -1,4 +1,4 @@
-//! The cost of a topology for one task that nobody disturbs.
+//! The cost of a topology for one undisturbed task.
 
 use crate::stage::lock;
 use lock_core::{LockFactory, LockOptions, Store};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const CYCLES: usize = 2_000;
 
-/// The median time from the first poll of an acquire to the confirmed release.
+/// Returns the median time from the first poll of an acquire to the confirmed release.
 pub(crate) async fn median(store: impl Into<Store>) -> Duration {
     let options = LockOptions::new().lease(Duration::from_secs(30));
     let locks = LockFactory::builder(store).options(options).build().unwrap();

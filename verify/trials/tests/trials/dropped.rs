@@ -1,4 +1,4 @@
-//! Acquire futures that are dropped: at any time, after any poll, and while their requests stand at a gate.
+//! Acquire futures that are dropped: at any time, after any poll, and while their requests are stopped at a gate.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -14,7 +14,7 @@ use std::{
 };
 
 const TASKS: u64 = 16;
-/// More often than an acquire is polled before it is answered, or sleeps; those that did not come to it are not counted.
+/// More polls than an acquire needs before it is answered or sleeps. Futures that need fewer are not counted.
 const POLLS: usize = 4;
 const WITHIN: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,7 @@ async fn at_random(run: Run) -> (u64, Duration) {
     (dropped * TASKS, after)
 }
 
-/// With a future that is polled so often and no more, on a lock that is free, and on one that is held.
+/// Drops futures after each number of polls, on a free lock and on one that is held.
 async fn after_each_poll() -> usize {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(ENDLESS);
@@ -83,7 +83,7 @@ async fn after_each_poll() -> usize {
     dropped
 }
 
-/// Whether it was polled so often without an answer, and then dropped.
+/// Returns whether it was polled this often without an answer, and then dropped.
 async fn is_dropped_after<F: Future>(acquiring: F, polls: usize) -> bool {
     let (mut acquiring, mut polled) = (pin!(acquiring), 0);
     let polling = poll_fn(|context| {
@@ -96,8 +96,8 @@ async fn is_dropped_after<F: Future>(acquiring: F, polls: usize) -> bool {
     tokio::time::timeout(Duration::from_millis(100), polling).await.unwrap_or(false)
 }
 
-/// Before a request is sent, and after it was answered: of the first acquire, of the subscription, of the try that
-/// follows it, and of the one after the wake-up.
+/// Drops futures before a request is sent and after it was answered: for the first acquire, the subscription, the
+/// attempt that follows it, and the one after the wake-up.
 async fn at_each_gate(rounds: usize) -> usize {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(ENDLESS);
@@ -108,7 +108,7 @@ async fn at_each_gate(rounds: usize) -> usize {
     for _ in 0..rounds {
         for (op, nth) in [(Op::Acquire, 0), (Op::Subscribe, 0), (Op::Acquire, 1), (Op::Acquire, 2)] {
             for phase in [Phase::Before, Phase::After] {
-                // A subscription lingers: each case has its own.
+                // Subscriptions linger, so each case has its own name.
                 let name = format!("x:{dropped}");
                 let guard = lock(&holder, &name).acquire().await.unwrap();
                 let open: Vec<_> = (0..nth).map(|_| faulty.gate(op, phase)).collect();
@@ -116,7 +116,7 @@ async fn at_each_gate(rounds: usize) -> usize {
                 let gate = faulty.gate(op, phase);
                 let tried = faulty.applied(Op::Acquire);
                 let acquiring = tokio::spawn(lock(&locks, &name).acquire());
-                // The last try is the one after the wake-up.
+                // The last attempt is the one after the wake-up.
                 let mut guard = Some(guard);
                 if nth == 2 {
                     until("it sleeps", async || faulty.applied(Op::Acquire) >= tried + 2).await;
@@ -134,7 +134,7 @@ async fn at_each_gate(rounds: usize) -> usize {
     dropped
 }
 
-/// How long the last key was there. Subscriptions linger for 2 s, in case somebody comes again.
+/// Returns how long the last key remained. Subscriptions linger for 2 s in case they are needed again.
 async fn nothing_is_left(server: &RedisServer, of: &str) -> Duration {
     let begin = Instant::now();
     until(&format!("nothing is left, dropped {of}"), async || orphans(server).is_empty()).await;

@@ -1,4 +1,4 @@
-//! Guards that are dropped where nothing can be awaited: outside of a runtime, while it shuts down, in a panic.
+//! Guards that are dropped where nothing can be awaited: outside of a runtime, during its shutdown, and in a panic.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a release in the background may take.
+/// The time limit of a release in the background.
 const SOON: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_millis(1);
 
@@ -37,7 +37,7 @@ pub(crate) fn drops_in_odd_places(run: &Run) -> Vec<Figure> {
     )]
 }
 
-/// What the drop costs its thread: another process that has the core meanwhile is not its fault.
+/// Returns the time that the drop costs its thread. Time in which another process has the core does not count.
 fn drop_timed(guard: LockGuard) -> Duration {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -82,7 +82,7 @@ fn after_its_runtime(server: &RedisServer, run: Run, times: usize) -> Vec<Durati
         (locks, guards)
     });
     let took = guards.into_iter().map(drop_timed).collect();
-    // Nobody is left who could release: the leases end by themselves.
+    // No process is left that could release. The leases end on their own.
     std::thread::sleep(LEASE);
     on_a_runtime(released(server, run));
     took
@@ -109,7 +109,7 @@ async fn in_a_panic(server: &RedisServer, run: Run, times: usize) -> Vec<Duratio
         .into_iter()
         .map(|guard| {
             let mut took = Duration::ZERO;
-            // The guard is dropped by the unwinding, and so is what takes the time.
+            // Unwinding drops the guard inside a value that measures the time.
             let unwound = std::panic::catch_unwind(AssertUnwindSafe(|| {
                 struct Timed<'a>(Option<LockGuard>, &'a mut Duration);
                 impl Drop for Timed<'_> {

@@ -1,4 +1,4 @@
-//! What a trial measured, and the table of it.
+//! The measurements of a trial, and the table of all trials.
 
 use lock_testkit::Seed;
 use std::{
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Does something often, fails if it went wrong once, and tells the worst that it saw.
+/// Repeats a fault, panics if a guarantee was violated, and returns the worst measurements.
 pub(crate) type Trial = fn(&Run) -> Vec<Figure>;
 
-/// How much is to be done, and where randomness comes from.
+/// The extent of a run, and its source of randomness.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
     long: bool,
@@ -22,12 +22,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Asserts a bound on time in the long form, whose machine does nothing else. The short form holds on a busy one.
+    /// Asserts a bound on time in long runs, on an otherwise idle machine. Short runs have to pass on a busy one.
     pub(crate) fn bound(&self, worst: Duration, bound: Duration) {
         assert!(!self.long || worst <= bound, "{worst:?}, and {bound:?} is the bound");
     }
 
-    /// The number of the short form, or of the long one.
+    /// Returns the number for short or for long runs.
     pub(crate) fn times<T>(&self, short: T, long: T) -> T {
         if self.long { long } else { short }
     }
@@ -36,13 +36,13 @@ impl Run {
 /// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Figure {
-    /// What was done.
+    /// The fault.
     pub(crate) what: &'static str,
-    /// How often.
+    /// The number of repetitions.
     pub(crate) times: String,
-    /// What must be.
+    /// The requirement.
     pub(crate) bound: String,
-    /// What was.
+    /// The worst observation.
     pub(crate) worst: String,
 }
 
@@ -71,7 +71,7 @@ impl Table {
         Self { run, begun: Instant::now(), rows: Mutex::default() }
     }
 
-    /// A trial that fails panics, and has no row; so does one that hangs.
+    /// Runs a trial. One that fails panics and has no row, as does one that hangs.
     pub(crate) fn fill(&self, trial: Trial) {
         let (run, (done, is_done)) = (self.run, channel());
         let trying = std::thread::spawn(move || {
@@ -99,7 +99,7 @@ impl Table {
     }
 }
 
-/// In milliseconds, as a cell says it.
+/// Formats a time in ms for a cell.
 pub(crate) fn ms(time: Duration) -> String {
     match time.as_secs_f64() * 1e3 {
         millis if millis < 1.0 => format!("{millis:.2} ms"),

@@ -1,5 +1,5 @@
-//! Hand-overs between processes whose subscribers are killed all the time: a wake-up that is lost costs a poll interval
-//! at the most, and nobody hangs.
+//! Hand-overs between processes whose subscribers are killed constantly. A lost wake-up costs at most a poll
+//! interval, and no waiter hangs.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -16,7 +16,7 @@ use std::{
 };
 
 const WORKERS: usize = 8;
-/// A waiter looks for itself when the lease that it saw is over, and every 5 s.
+/// A waiter polls once the lease that it saw has ended, and every 5 s.
 const LEASE: Duration = Duration::from_secs(2);
 const KILL_EVERY: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(crate) fn killed_subscribers(run: &Run) -> Vec<Figure> {
     on_a_runtime(subscribers_are_killed(*run))
 }
 
-/// The times between a release and the grant that follows it; the workers are two processes' and wait for one another.
+/// The times between a release and the following grant. The workers belong to two processes and wait for each other.
 #[derive(Default)]
 struct Gaps {
     released: Mutex<Option<Instant>>,

@@ -1,4 +1,4 @@
-//! The holder is killed, as by `kill -9`, while others wait: one of them is next when the lease is over.
+//! The holder is killed, as by `kill -9`, while others wait: one of them gets the lock once the lease has ended.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -14,7 +14,7 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(2);
 const WAITERS: usize = 20;
-/// How many locks this is done with at a time, each with processes of its own.
+/// The number of concurrent locks, each with its own processes.
 const LOCKS: usize = 3;
 
 pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
@@ -30,7 +30,7 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
             let (mut holder, _, mut last) = next_holder(&mut nodes);
             (0..kills)
                 .map(|_| {
-                    // Freshly granted, freshly renewed, or about to be.
+                    // Just granted, just renewed, or about to be.
                     sleep(Duration::from_millis(random.below(700)));
                     nodes[holder].kill();
                     let killed = now();
@@ -62,7 +62,7 @@ fn lease_ms() -> u64 {
     u64::try_from(LEASE.as_millis()).unwrap()
 }
 
-/// Which of them says that it holds, when that was, and with which token.
+/// Returns the process that reports a hold, the time and the token.
 fn next_holder(nodes: &mut [Process]) -> (usize, u64, u64) {
     let begin = Instant::now();
     loop {

@@ -42,7 +42,7 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
             let error = given_up.await.unwrap().unwrap_err();
             assert!(matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::Timeout), "{error:?}");
         }
-        // Before, around and after the end of what the requests allow themselves.
+        // Before, around and after the end of the time that the requests allow.
         tokio::time::sleep(operation_timeout(LEASE) * u32::try_from(random.below(16)).unwrap() / 10).await;
         proxy.pass();
         delivered += proxy.deliver_captured();
@@ -50,7 +50,7 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
         tokio::time::sleep(2 * operation_timeout(LEASE)).await;
         all_are_given_back(&server, LEASE).await;
     }
-    // And the names are as good as new.
+    // The names are still usable.
     let again = lock(&clients[0], "late:0:0").try_acquire().await.unwrap().expect("it is free");
     again.release().await.unwrap();
     vec![Figure::new(

@@ -1,4 +1,4 @@
-//! Replies that are lost: the request was carried out, and its sender cannot know.
+//! Lost replies: the request was executed, but its sender cannot know.
 
 use crate::{
     figure::{Figure, Run},
@@ -19,7 +19,7 @@ use std::{
 const CLIENTS: usize = 50;
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The operation timeout is a tenth of the lease.
+/// Returns the operation timeout, a tenth of the lease.
 pub(crate) fn operation_timeout(lease: Duration) -> Duration {
     lease / 10
 }
@@ -72,8 +72,8 @@ async fn replies_are_lost(each: usize) -> Vec<Figure> {
     )]
 }
 
-/// Loses every other reply of each script, counted lease by lease: so the repeat gets through, whatever the other waiter
-/// of the name asks meanwhile.
+/// Loses every other reply of each script, counted per lease. The repeat thus gets through, whatever the other waiter
+/// of the name requests meanwhile.
 #[derive(Default)]
 struct Loser {
     lost: [AtomicUsize; 3],
@@ -105,7 +105,7 @@ impl Loser {
     }
 }
 
-/// What a name's holders may not do: be two, or see tokens fall.
+/// The holders and tokens of a name. There must never be two holders, and tokens must increase.
 #[derive(Default)]
 struct Section {
     inside: AtomicUsize,
@@ -123,7 +123,7 @@ async fn hold(lock: &Lock, section: &Section) {
     section.inside.fetch_sub(1, Ordering::SeqCst);
     match guard.release().await {
         Ok(outcome) => assert!(outcome.was_held(), "nobody took it away"),
-        // Its answer was lost, or another connection was not there in time.
+        // Its reply was lost, or another connection was not available in time.
         Err(error) => assert_eq!(error.kind(), LockErrorKind::Unconfirmed),
     }
 }

@@ -1,10 +1,10 @@
-//! The trials: real locks on real servers, through everything that goes wrong, counted and measured.
+//! The trials: real locks on real servers under faults, counted and measured.
 //!
-//! `cargo test --release -p lock-trials --test trials` prints a table of what was done, how often, and the worst that
-//! was seen. With `LOCK_LONG=1` in the environment it does so as often as the table in the README says. A part of a
-//! name as argument chooses the trials that have it; `LOCK_TEST_SEED` repeats their random choices.
+//! `cargo test --release -p lock-trials --test trials` prints a table of the faults, their number, and the worst
+//! observations. With `LOCK_LONG=1` in the environment, it repeats the faults as often as the README's table says. An
+//! argument selects the trials with that text in their names; `LOCK_TEST_SEED` repeats their random choices.
 //!
-//! They run one after the other: what is measured is not to be disturbed by another trial.
+//! Trials run one after the other, so that they do not disturb each other's measurements.
 
 #![allow(clippy::unwrap_used, reason = "trials are tests")]
 
@@ -40,7 +40,7 @@ use std::{process::ExitCode, sync::Arc};
 
 /// In the order of the table.
 const TRIALS: &[(&str, Trial)] = &[
-    // First: what others leave to the allocator would hide a leak.
+    // First, because memory left to the allocator by other trials would hide a leak.
     ("soak", soak::soak),
     ("killed_holders", killed::killed_holders),
     ("killed_chains", chains::killed_chains),
@@ -83,8 +83,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Starts this program again with one arena of the allocator: glibc's others keep what a burst of dialling used once, and a
-/// trial that compares memory would see tens of MiB come and go by chance.
+/// Restarts this program with a single arena of the allocator. Glibc's other arenas keep memory from a burst of
+/// dialling, so a trial that compares memory would see tens of MiB come and go by chance.
 fn with_one_arena() {
     use std::os::unix::process::CommandExt as _;
     const VARIABLE: &str = "MALLOC_ARENA_MAX";

@@ -1,5 +1,5 @@
-//! A holder that cannot reach the server for a while: half of its lease, which it survives, or one and a half, which
-//! ends its hold at the deadline that it knew.
+//! A holder that cannot reach the server for a while: for half of its lease, which it survives, or for one and a
+//! half, which ends its hold at the known deadline.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
 const LEASE: Duration = Duration::from_secs(9);
-/// How many cases run at a time.
+/// The number of concurrent cases.
 const AT_ONCE: usize = 25;
-/// How late a task may learn of what was true before, on a machine that does other things.
+/// The maximum delay of a task that reacts to an event, on a machine with other load.
 const LATE: Duration = Duration::from_millis(100);
 
 pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
@@ -59,7 +59,7 @@ pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
     ]
 }
 
-/// Nothing comes through, or connections are closed as well.
+/// Cuts off the holder: nothing gets through, or connections are closed as well.
 fn cut_off(way: &TcpProxy, random: &mut Stream) -> &'static str {
     match random.below(4) {
         0 => {
@@ -93,7 +93,7 @@ async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
     assert!(guard.release().await.unwrap().was_held(), "{name}");
 }
 
-/// Waits for the news before anybody looks.
+/// Waits for the loss without asking first.
 async fn told_alone(
     waiting: JoinHandle<(LostReason, Instant)>,
     deadline: Instant,
@@ -106,7 +106,7 @@ async fn told_alone(
     waiting
 }
 
-/// How long after the deadline `lost()` completed.
+/// Returns the time from the deadline to the completion of `lost()`.
 async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, name).acquire().await.unwrap();
@@ -114,14 +114,14 @@ async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration 
     tokio::time::sleep(Duration::from_millis(random.below(3_000))).await;
     cut_off(way, &mut random);
     let cut = Instant::now();
-    // What was under way has come by now, and the deadline stands.
+    // Requests under way have arrived by now, and the deadline is final.
     tokio::time::sleep(LEASE / 10).await;
     let (before, left) = (Instant::now(), guard.remaining());
-    // It is between these two: this thread may have stood still while it asked.
+    // The deadline is between these two, since this thread may have been suspended in between.
     let (earliest, deadline) = (before + left, Instant::now() + left);
     assert!(earliest <= cut + LEASE, "{name}: it never counts on more than a lease");
     let waiting = tokio::spawn(async move { (lost.await, Instant::now()) });
-    // Who looks tells those who wait: half of the time nobody does.
+    // A caller that asks notifies those that wait. In half of the cases nobody asks.
     let looks = random.chance(0.5);
     while Instant::now() < deadline {
         assert!(

@@ -1,4 +1,4 @@
-//! The holder is stopped in its tracks (`SIGSTOP`) for three leases, with a write half done.
+//! The holder is suspended (`SIGSTOP`) for three leases with an unfinished write.
 
 use crate::{
     figure::{Figure, Run},
@@ -13,7 +13,7 @@ use lock_trials::{
 use std::{sync::Arc, thread::sleep, time::Duration};
 
 const LEASE_MS: u64 = 3_000;
-/// How many cases run at a time.
+/// The number of concurrent cases.
 const AT_ONCE: usize = 10;
 
 pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
@@ -46,7 +46,7 @@ fn a_pause(server: &RedisServer, bench: Bench, lock: &str) {
     assert!(zombie.expect("read").is("fresh"));
 
     zombie.pause();
-    // The first thing that it finds when it goes on, and then what it was about to do.
+    // The first order that it finds when it is resumed, followed by its unfinished write.
     zombie.tell(&Order::IsHeld);
     zombie.tell(&Order::Write);
     let paused = now();

@@ -1,4 +1,4 @@
-//! Processes that go through sections of many locks, and what their reports show.
+//! Processes that pass through sections of many locks, and the evaluation of their reports.
 
 use lock_testkit::Seed;
 use lock_trials::{
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The outage budget of processes that have to ride out every fail-over, in milliseconds.
+/// The outage budget of processes that have to survive every failover, in ms.
 pub(crate) const BUDGET: &str = "120000";
 
-/// A section, as its process reported it. Times are microseconds of the wall clock.
+/// A section as reported by its process. Times are µs of the wall clock.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(crate) lock: String,
@@ -36,12 +36,12 @@ impl Section {
         }
     }
 
-    /// How long the grant took.
+    /// Returns the time that the grant took.
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_micros(self.at - self.asked)
     }
 
-    /// Whether it waited for its grant at some moment between these.
+    /// Returns whether it waited for its grant at some moment between these.
     pub(crate) fn waited_between(&self, from: u64, to: u64) -> bool {
         self.asked <= to && self.at >= from
     }
@@ -51,7 +51,7 @@ impl Section {
 pub(crate) struct Load(Vec<Process>);
 
 impl Load {
-    /// Starts them, each with a seed for its pauses, and waits until they have begun.
+    /// Starts the processes, each with a seed for its pauses, and waits until they have begun.
     pub(crate) fn begin(processes: usize, seed: Seed, start: impl Fn(&str) -> Process) -> Self {
         let mut random = seed.stream();
         let mut processes: Vec<_> =
@@ -60,8 +60,8 @@ impl Load {
         Self(processes)
     }
 
-    /// All sections, in the order of their grants. A process that failed once fails the trial, and so does one whose
-    /// waiters are not granted in the end.
+    /// Returns all sections in the order of their grants. The trial fails if a process ever failed, or if its waiters
+    /// are not granted in the end.
     pub(crate) fn end(mut self) -> Vec<Section> {
         self.0.iter_mut().for_each(|process| process.tell(&Order::Stop));
         let mut sections = Vec::new();
@@ -76,7 +76,7 @@ impl Load {
     }
 }
 
-/// The sections of each lock, in the order of their grants.
+/// Returns the sections of each lock, in the order of their grants.
 pub(crate) fn by_lock(sections: &[Section]) -> BTreeMap<&str, Vec<&Section>> {
     let mut locks: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for section in sections {
@@ -85,7 +85,7 @@ pub(crate) fn by_lock(sections: &[Section]) -> BTreeMap<&str, Vec<&Section>> {
     locks
 }
 
-/// Fails unless a grant has a greater token than each one before it: each that was there when it was asked for.
+/// Asserts that a grant has a greater token than each earlier one: each that existed when it was requested.
 pub(crate) fn assert_tokens_grow(grants: &[&Section]) {
     let mut asked: Vec<_> = grants.to_vec();
     asked.sort_unstable_by_key(|section| section.asked);
@@ -98,14 +98,14 @@ pub(crate) fn assert_tokens_grow(grants: &[&Section]) {
     }
 }
 
-/// The median and the longest.
+/// Returns the median and the maximum.
 pub(crate) fn half_and_worst(times: impl IntoIterator<Item = Duration>) -> (Duration, Duration) {
     let mut times: Vec<_> = times.into_iter().collect();
     times.sort_unstable();
     (times[times.len() / 2], times[times.len() - 1])
 }
 
-/// Waits until the condition holds, and fails with its words if it never does.
+/// Waits until the condition holds. Panics with its description if it never does.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {

@@ -1,4 +1,4 @@
-//! Fail-overs under load, some of which lose a grant that was answered.
+//! Failovers under load, some of which lose a grant that was answered.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -19,24 +19,24 @@ use std::{
     time::Duration,
 };
 
-/// The locks that are taken again and again, each by every process.
+/// The locks that every process takes repeatedly.
 const LOCKS: usize = 8;
 const PROCESSES: usize = 3;
-/// The locks that are held all the time, each by a process.
+/// The locks that are held throughout, each by one process.
 const HELD: usize = 4;
-/// The leases of the three kinds: some renewals are due in each fail-over, and no hold ends in one.
+/// The leases of the three kinds. Some renewals are due in each failover, and no hold ends in one.
 const WORKING_MS: u64 = 6_000;
 const HOLDING_MS: u64 = 30_000;
 const VICTIM_MS: u64 = 18_000;
 
-/// What happens to the master.
+/// The fault of the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// It is killed, and no replica has what it granted last.
+    /// It is killed, and no replica has its last grant.
     LosesAGrant,
-    /// It stands still for a while (`SIGSTOP`), with its connections open.
+    /// It is suspended for a while (`SIGSTOP`) with its connections open.
     Paused,
-    /// `SENTINEL FAILOVER`: it goes on as a second master for some seconds, and becomes a replica.
+    /// `SENTINEL FAILOVER`: it continues as a second master for some seconds, and then becomes a replica.
     StepsDown,
     /// It is killed.
     Killed,
@@ -44,7 +44,7 @@ enum Fault {
 
 const FAULTS: [Fault; 4] = [Fault::LosesAGrant, Fault::Paused, Fault::StepsDown, Fault::Killed];
 
-/// A fail-over: from the fault until all servers follow one master again.
+/// A failover, from the fault until all servers follow one master again.
 struct FailOver {
     fault: Fault,
     begin: u64,
@@ -82,7 +82,7 @@ pub(crate) fn fail_overs(run: &Run) -> Vec<Figure> {
     report(&sections, &fail_overs, &victim, tables.path())
 }
 
-/// The master fails. It comes back as a replica of the one that took its place.
+/// Makes the master fail. It returns as a replica of its successor.
 fn fails(deployment: &RedisSentinels, end: fn(&RedisServer), back: fn(&RedisServer)) {
     let old = deployment.master();
     end(old);
@@ -91,7 +91,7 @@ fn fails(deployment: &RedisSentinels, end: fn(&RedisServer), back: fn(&RedisServ
     rejoin(deployment, old);
 }
 
-/// Waits until all sentinels name another master: one that does not know of it yet may begin a second fail-over.
+/// Waits until all sentinels name another master. A sentinel that does not know it yet might start a second failover.
 pub(crate) fn replaced(deployment: &RedisSentinels, old: &RedisServer) {
     let named = |sentinel: &RedisServer| {
         let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", RedisSentinels::MASTER]);
@@ -103,12 +103,12 @@ pub(crate) fn replaced(deployment: &RedisSentinels, old: &RedisServer) {
     });
 }
 
-/// Sentinels would see to it as well, some seconds later.
+/// Makes the old master a replica. Sentinels would do that as well, some seconds later.
 pub(crate) fn rejoin(deployment: &RedisSentinels, old: &RedisServer) {
     old.command(&["REPLICAOF", "127.0.0.1", &deployment.master().port().to_string()]);
 }
 
-/// The replicas stand still, and what is on its way to them is lost.
+/// Suspends the replicas. Data under way to them is lost.
 pub(crate) fn cut_off(deployment: &RedisSentinels) -> (&RedisServer, Vec<&RedisServer>) {
     let master = deployment.master();
     let replicas = deployment.servers().iter().filter(|server| server.port() != master.port());
@@ -118,7 +118,7 @@ pub(crate) fn cut_off(deployment: &RedisSentinels) -> (&RedisServer, Vec<&RedisS
     (master, replicas)
 }
 
-/// Processes with a hold each, from before the first fail-over until after the last one.
+/// Processes with one hold each, from before the first failover until after the last one.
 struct Holders(Vec<Process>);
 
 impl Holders {
@@ -144,7 +144,7 @@ impl Holders {
     }
 }
 
-/// Two processes: the first is granted a lock that the next master does not know of, the second is granted it there.
+/// Two processes: the first is granted a lock that the next master does not know, the second is granted it there.
 struct Victim {
     first: Process,
     second: Process,
@@ -190,7 +190,7 @@ impl Victim {
         rejoin(deployment, master);
     }
 
-    /// The token of the hold, which has read the table.
+    /// Acquires, reads the table, and returns the token of the hold.
     fn acquires(process: &mut Process, table: &Path) -> u64 {
         process.tell(&Order::Acquire);
         let token = process.expect("held").number("token");
@@ -264,7 +264,7 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
     ]
 }
 
-/// The longest time between two grants of a lock that overlaps a fail-over.
+/// Returns the longest time between two grants of a lock that overlaps with a failover.
 fn outage(grants: &[&Section], fail_over: &FailOver) -> Duration {
     let overlap = |pair: &&[&Section]| pair[0].at < fail_over.end && pair[1].at > fail_over.begin;
     let longest = grants.windows(2).filter(overlap).map(|pair| pair[1].at - pair[0].at).max();

@@ -1,8 +1,7 @@
-//! Fifty clients through random faults, for minutes: nothing overlaps, nothing is lost, and in the end nothing is left,
-//! neither in the server nor in the process.
+//! Fifty clients under random faults for minutes: no holds overlap, no updates are lost, and in the end nothing is
+//! left in the server or in the process.
 //!
-//! The faults are those that keep the server's data, so that no overlap is excused. Those that lose it are in
-//! `tokens.rs`.
+//! The faults keep the server's data, so that no overlap is excused. `tokens.rs` has the faults that lose it.
 
 use crate::{
     figure::{Figure, Run},
@@ -23,14 +22,14 @@ use std::{
 const CLIENTS: u64 = 50;
 const NAMES: u64 = 10;
 const LEASE: Duration = Duration::from_secs(1);
-/// The allocator keeps some of what was used once.
+/// The allocator keeps some memory that was used once.
 const SLACK_MIB: u64 = 16;
 
 pub(crate) fn soak(run: &Run) -> Vec<Figure> {
     let (server, referee) = (Arc::new(RedisServer::builder().persistent().start()), Referee::appears());
     let witness = referee.bench().witness();
-    // What is set up once, and kept: code that was loaded, arenas of the allocator, which learns in the first round what
-    // it keeps in the second.
+    // Exclude one-time allocations: code that was loaded, and arenas of the allocator, which grow in the first round
+    // and are kept in the second.
     for _ in 0..2 {
         on_a_runtime(a_while(&server, &witness, run.seed, Duration::from_secs(2)));
     }
@@ -60,7 +59,7 @@ struct Done {
     errors: u64,
 }
 
-/// What the clients share.
+/// The state shared by the clients.
 struct World {
     over: AtomicBool,
     resources: Vec<Mutex<Resource>>,
@@ -69,13 +68,13 @@ struct World {
     witness: Witness,
 }
 
-/// Two numbers that are read, and written later. How often they were written is counted apart: an update that was lost
-/// shows in the difference.
+/// Two numbers that are read and written later. The numbers of writes are counted separately, so that a lost update
+/// shows as a difference.
 #[derive(Default)]
 struct Resource {
-    /// Written by whoever still holds the lock then, and only the lock guards it.
+    /// Written by clients that still hold the lock; protected by the lock only.
     bare: Counted,
-    /// Written by anybody, and a fence guards it.
+    /// Written by any client; protected by a fence.
     fenced: Counted,
     fence: u64,
 }
@@ -115,7 +114,7 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
         .collect();
     let faults = make_trouble(server, &way, &mut seed.stream(), time).await;
     way.pass();
-    // Faults are over: everybody gets on with it again.
+    // After the faults, everyone continues.
     let before = world.holds.load(Ordering::Relaxed);
     until("the clients recover", async || world.holds.load(Ordering::Relaxed) > before + CLIENTS).await;
     world.over.store(true, Ordering::Relaxed);
@@ -142,11 +141,11 @@ async fn make_trouble(
     time: Duration,
 ) -> u64 {
     let (begin, mut faults) = (Instant::now(), 1);
-    // All clients dial again at once: what that takes of memory is learned in the first round, too.
+    // All clients dial again at once, so that the first round also includes the memory for that.
     way.cut();
     while begin.elapsed() < time {
         tokio::time::sleep(Duration::from_millis(random.below(400))).await;
-        // Shorter than a lease or longer: some holds survive it, some do not.
+        // Shorter or longer than a lease: some holds survive it, some do not.
         let lasts = LEASE * u32::try_from(random.below(13)).unwrap() / 10;
         faults += 1;
         match random.below(10) {
@@ -179,7 +178,7 @@ async fn make_trouble(
                 continue;
             }
             _ => {
-                // With all that it acknowledged.
+                // With all data that it acknowledged.
                 blocking(server, |server| {
                     server.shutdown();
                     server.restart();
@@ -223,7 +222,7 @@ async fn hold(guard: LockGuard, resource: &Mutex<Resource>, world: &World, rando
     world.holds.fetch_add(1, Ordering::Relaxed);
     let token = guard.fencing_token().get();
     let (bare, fenced) = resource.lock().unwrap().read(token);
-    // Mostly short, sometimes over several renewals.
+    // Usually short, sometimes over several renewals.
     let time = if random.below(20) == 0 { LEASE * 3 / 2 } else { Duration::from_millis(random.below(20)) };
     tokio::time::sleep(time).await;
     {
@@ -242,7 +241,7 @@ async fn hold(guard: LockGuard, resource: &Mutex<Resource>, world: &World, rando
 }
 
 impl World {
-    /// Faults pass: what is said of them invites to try again, or says that the outcome is in doubt.
+    /// Counts an error. Faults are temporary, so it must be retryable or ambiguous.
     fn note(&self, error: &LockError) {
         assert!(error.is_retryable() || error.is_ambiguous(), "{error:#}: {error:?}");
         self.errors.fetch_add(1, Ordering::Relaxed);
@@ -263,7 +262,7 @@ impl Resource {
     }
 }
 
-/// What this process has in memory.
+/// Returns the resident memory of this process, in MiB.
 fn memory_mib() -> u64 {
     let pages = fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
     let resident: u64 = pages.split(' ').nth(1).expect("the second number").parse().expect("a number");

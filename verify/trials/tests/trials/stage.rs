@@ -1,4 +1,4 @@
-//! What the trials share: clients of a server, conditions that are waited for, the referee.
+//! Helpers shared by the trials: clients of a server, conditions to wait for, the referee.
 
 use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions, Store};
@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ends what hangs. It is no bound on anything: a busy machine needs a small part of it.
+/// The time limit of anything that may hang. A busy machine needs only a small part of it.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
-/// A lease that nobody can mistake for a release: it lasts longer than anything waits.
+/// A lease that outlasts any wait, so that its end cannot be mistaken for a release.
 pub(crate) const ENDLESS: Duration = Duration::from_secs(300);
 
-/// Carries out an async trial, as an application would: on several threads.
+/// Runs an async trial on several threads, like an application.
 pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -26,7 +26,7 @@ pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-/// A process's factory, with connections of its own.
+/// Creates the factory of a process, with its own connections.
 pub(crate) async fn factory(url: &str, options: LockOptions) -> LockFactory {
     LockFactory::builder(store(url).await).options(options).build().expect("the options fit together")
 }
@@ -38,7 +38,7 @@ pub(crate) async fn store(url: &str) -> Store {
         .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
 }
 
-/// From here on the scripts are loaded, and known by their hashes.
+/// Loads the scripts, so that they are known by their hashes.
 pub(crate) async fn warm_up(locks: &LockFactory) {
     let options = LockOptions::new().lease(Duration::from_secs(5)).renew_every(Duration::from_millis(100));
     let lock = lock(locks, "warm").with_options(options);
@@ -51,7 +51,7 @@ pub(crate) fn lock(locks: &LockFactory, name: &str) -> Lock {
     locks.named(name).expect("the trials use good names")
 }
 
-/// Waits until the condition holds, and fails with its words if it never does.
+/// Waits until the condition holds. Panics with its description if it never does.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
@@ -60,7 +60,7 @@ pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Does to a server what blocks.
+/// Runs a blocking operation on a server.
 pub(crate) async fn blocking<T: Send + 'static>(
     server: &Arc<RedisServer>,
     work: impl FnOnce(&RedisServer) -> T + Send + 'static,
@@ -69,13 +69,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&server)).await.unwrap()
 }
 
-/// Keys of the locks, without counters, which stay for a while.
+/// Returns the keys of locks, without counters, which are kept for a while.
 pub(crate) fn orphans(server: &RedisServer) -> Vec<String> {
     server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect()
 }
 
-/// Fails if a lock is left that nobody gives back: it would end by itself, a lease after it was last renewed. Fails also
-/// if one is given back so late that this cannot be told apart.
+/// Fails if an unreleased lock is left, which would end on its own a lease after its last renewal. Fails also if a
+/// release comes so late that it cannot be told from such an end.
 pub(crate) async fn all_are_given_back(server: &RedisServer, lease: Duration) {
     let late = i64::try_from(lease.as_millis() / 10).expect("a short lease");
     loop {
@@ -91,13 +91,13 @@ pub(crate) async fn all_are_given_back(server: &RedisServer, lease: Duration) {
     }
 }
 
-/// The referee, in a process of its own.
+/// The referee in a separate process.
 pub(crate) struct Referee {
     process: Process,
     bench: Bench,
 }
 
-/// Where it is told of holds.
+/// The address to which holds are reported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bench(SocketAddr);
 
@@ -112,7 +112,7 @@ impl Referee {
         self.bench
     }
 
-    /// Its verdict, once all witnesses have left: how many holds it heard of, and what must not have been.
+    /// Returns its verdict once all witnesses have disconnected: the number of recorded holds, and the violations.
     pub(crate) fn judges(mut self) -> (u64, Vec<String>) {
         self.process.tell(&Order::Judge);
         let mut lines = self.process.until("verdict");
@@ -126,13 +126,13 @@ impl Bench {
         self.0
     }
 
-    /// A process whose holds it hears of.
+    /// Starts a process whose holds are reported to it.
     pub(crate) fn watches(self, url: &str, lease_ms: u64, words: &[&str]) -> Process {
         let mut command = command(url, lease_ms, &["--referee", &self.0.to_string()]);
         Process::start(command.args(words))
     }
 
-    /// For the holds of this process.
+    /// Returns a witness for the holds of this process.
     pub(crate) fn witness(self) -> Witness {
         Witness::of(self.0).expect("it listens")
     }

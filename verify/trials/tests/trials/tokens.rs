@@ -1,4 +1,4 @@
-//! Grants over everything that loses data on one server: each token of a name is greater than the one before.
+//! Grants across everything that loses data on one server: each token of a name exceeds the previous one.
 
 use crate::{
     figure::{Figure, Run},
@@ -18,15 +18,15 @@ use tokio::task::JoinHandle;
 const NAMES: usize = 8;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// What is done to the server, evenly spread over the grants.
+/// The disasters of the server, evenly distributed over the grants.
 #[derive(Debug, Clone, Copy)]
 enum Disaster {
     /// It restarts without its data.
     Empty,
-    /// It restarts from a dump that was taken at the disaster before.
+    /// It restarts from a dump taken at the previous disaster.
     OldDump,
     Flush,
-    /// A replica that missed the last writes takes its place.
+    /// A replica that missed the last writes replaces it.
     Promotion,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn tokens_over_lost_data(run: &Run) -> Vec<Figure> {
 
 async fn data_is_lost(total: u64, disasters: Vec<Disaster>) -> Vec<Figure> {
     let mut server = Arc::new(RedisServer::start());
-    // Clients go through a proxy that can be turned to another server.
+    // Clients use a proxy that can be redirected to another server.
     let front = TcpProxy::start(server.address());
     let options = LockOptions::new().lease(LEASE).outage_budget(Duration::from_secs(60));
     let clients = [factory(&front.url(), options).await, factory(&front.url(), options).await];
@@ -59,7 +59,7 @@ async fn data_is_lost(total: u64, disasters: Vec<Disaster>) -> Vec<Figure> {
             Disaster::Promotion => server = promote(&server, &front, &grants).await,
         }
         old = dump;
-        // And scripts are forgotten.
+        // Scripts are flushed as well.
         blocking(&server, |server| server.command(&["SCRIPT", "FLUSH"])).await;
     }
     grants.reach(total).await;
@@ -76,7 +76,7 @@ async fn data_is_lost(total: u64, disasters: Vec<Disaster>) -> Vec<Figure> {
     )]
 }
 
-/// A replica is cut off, misses grants, and is promoted; clients are led to it.
+/// A replica is cut off, misses grants, and is promoted. Clients are redirected to it.
 async fn promote(master: &Arc<RedisServer>, front: &TcpProxy, grants: &Grants) -> Arc<RedisServer> {
     let way = TcpProxy::start(master.address());
     let replica = Arc::new(RedisServer::start());
@@ -101,7 +101,7 @@ async fn promote(master: &Arc<RedisServer>, front: &TcpProxy, grants: &Grants) -
     replica
 }
 
-/// Workers that take a lock each, on and on.
+/// Workers that take one lock each, repeatedly.
 struct Grants {
     over: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
@@ -144,7 +144,7 @@ async fn take_on_and_on(lock: Lock, over: Arc<AtomicBool>, count: Arc<AtomicU64>
         assert!(token > last, "{token} after {last}");
         last = token;
         count.fetch_add(1, Ordering::Relaxed);
-        // What became of the hold is told; a server that lost it is no error of the release.
+        // The release reports the outcome. Data loss on the server is not an error of the release.
         let _ = guard.release().await;
     }
 }

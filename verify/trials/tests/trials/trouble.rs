@@ -1,4 +1,5 @@
-//! Servers that refuse to serve for a while: who holds goes on holding, who waits goes on waiting, one try says why.
+//! Servers that refuse service for a while: holders keep their locks, waiters keep waiting, and a single try reports
+//! why.
 
 use crate::{
     figure::{Figure, Run},
@@ -18,7 +19,7 @@ const TROUBLE: Duration = Duration::from_millis(4_500);
 
 pub(crate) fn servers_in_trouble(run: &Run) -> Vec<Figure> {
     on_a_runtime(async {
-        // Each has a server of its own, and they mostly sleep.
+        // Each has its own server, and they mostly sleep.
         tokio::join!(
             read_only(),
             full(),
@@ -53,7 +54,7 @@ pub(crate) fn servers_in_trouble(run: &Run) -> Vec<Figure> {
     ]
 }
 
-/// A lock is held and another waited for, while the server is in trouble.
+/// Holds a lock and waits for another one while the server is in trouble.
 async fn is_ridden_out(
     server: RedisServer,
     word: &str,
@@ -101,7 +102,7 @@ async fn read_only() {
     is_ridden_out(
         RedisServer::start(),
         "READONLY",
-        // A master that nobody can reach.
+        // The replica of an unreachable master.
         |server| drop(server.command(&["REPLICAOF", "127.0.0.1", "1"])),
         |server| drop(server.command(&["REPLICAOF", "NO", "ONE"])),
     )
@@ -139,7 +140,7 @@ async fn unable_to_save() {
     };
     let cure = move |server: &RedisServer| {
         std::fs::create_dir(&again).unwrap();
-        // It still stands in the directory that is gone.
+        // The server is still in the directory that was removed.
         server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     };
     is_ridden_out(server, "MISCONF", cause, cure).await;
@@ -147,7 +148,7 @@ async fn unable_to_save() {
 
 async fn busy_with_a_script() {
     let server = RedisServer::builder().config("lua-time-limit", "10").start();
-    // Nobody can log in meanwhile; these are logged in.
+    // Nobody can log in meanwhile; these connections are logged in already.
     let (mut killer, mut looks) = (server.raw(), server.raw());
     let cause = move |server: &RedisServer| {
         server.raw().send(&["EVAL", "while true do end", "0"]).unwrap();
@@ -169,7 +170,7 @@ async fn loading_its_data() {
     is_ridden_out(server, "LOADING", cause, |server| set(server, "key-load-delay", "0")).await;
 }
 
-/// A stopped process is not a closed connection: nothing is heard until it goes on.
+/// A suspended process does not close its connections: nothing arrives until it is resumed.
 async fn paused(run: Run) {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
@@ -186,7 +187,7 @@ async fn paused(run: Run) {
     let paused = Instant::now();
     server.pause();
     guard.lost().await;
-    // At the deadline at the latest, while nobody answers.
+    // At the deadline at the latest, although nobody answers.
     run.bound(paused.elapsed(), LEASE);
     assert!(!guard.is_held());
     server.resume();
@@ -194,8 +195,8 @@ async fn paused(run: Run) {
     assert!(again.fencing_token() > guard.fencing_token());
 }
 
-/// A refusal that no retry cures is an error for who acquires; a hold lives on until its deadline, for rights come
-/// back as well.
+/// A refusal that no retry cures is an error for callers that acquire. A hold lives until its deadline, since rights
+/// may be granted again.
 async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run: Run) {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let locks =
@@ -221,7 +222,8 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run
     run.bound(after, LEASE);
 }
 
-/// Every policy but `noeviction` deletes locks sooner or later. The holder is told, and tokens go on rising.
+/// Every policy except `noeviction` deletes locks sooner or later. The holder is notified, and tokens keep
+/// increasing.
 async fn eviction_is_a_loss_that_is_told() {
     for policy in POLICIES {
         let server = RedisServer::builder()
@@ -239,17 +241,17 @@ async fn eviction_is_a_loss_that_is_told() {
             let mut raw = server.raw();
             let value = "x".repeat(10_000);
             for number in 0..100_000 {
-                // What expires, so that the volatile policies have a choice.
+                // Keys with an expiry, so that the volatile policies have a choice.
                 let filler = format!("filler:{number}");
                 raw.command(&["SET", &filler, &value, "PX", "600000"]);
-                // Used more than the lock, for the policies that count.
+                // Used more often than the lock, for policies that count uses.
                 for _ in 0..20 {
                     raw.send(&["TOUCH", &filler]).unwrap();
                 }
                 for _ in 0..20 {
                     raw.receive().unwrap();
                 }
-                // Asked such that it does not count as use.
+                // A query that does not count as use.
                 if raw.command(&["OBJECT", "ENCODING", "held"]).is_nil() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! A node of a quorum restarts without its data while another process holds a lock there.
+//! A quorum node restarts without its data while another process holds a lock there.
 
 use super::{addresses, start, url};
 use crate::{
@@ -22,7 +22,7 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(4);
 const MAX_LEASE: &str = "max_lease=5s";
-/// The node that forgets; the holder does not reach those behind it.
+/// The node that loses its data. The holder does not reach the nodes after it.
 const FORGETFUL: usize = 2;
 
 pub(crate) fn forgetful_nodes(run: &Run) -> Vec<Figure> {
@@ -34,7 +34,7 @@ pub(crate) fn forgetful_nodes(run: &Run) -> Vec<Figure> {
     assert_eq!(violations, Vec::<String>::new());
     let times = quorums * each;
     assert!(heard >= times as u64, "the referee heard of the holds: {heard}");
-    // The trial sees a second holder where there is one.
+    // The counter-test: the trial detects a second holder if there is one.
     let referee = Referee::appears();
     on_a_runtime(forget(0, 1, referee.bench(), "max_lease=5s&durable=true"));
     let (_, overlaps) = referee.judges();
@@ -71,7 +71,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
             second.is_some() || seen.load(Ordering::SeqCst),
             "the other process was heard while the lock was held"
         );
-        // The holder believes in its hold until it hears otherwise; the referee judges.
+        // The holder believes in its hold until it learns otherwise. The referee judges.
         if let Some(second) = second {
             drop(witness.enters(&second, LEASE / 20));
             assert!(options.contains("durable"), "nodes in quarantine let nobody in");
@@ -83,7 +83,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
     }
 }
 
-/// Waits until young nodes vote.
+/// Acquires, waiting until young nodes vote.
 async fn acquire(locks: &LockFactory, name: &str) -> LockGuard {
     let begin = Instant::now();
     loop {
@@ -100,7 +100,7 @@ async fn client(url: &str) -> (LockFactory, SeenQuarantine) {
     (builder.build().unwrap(), seen)
 }
 
-/// Whether a round was seen in which 4 and 5 granted the lock, and 3 did not vote.
+/// Set once there was a round in which nodes 4 and 5 granted the lock and node 3 did not vote.
 #[derive(Debug, Clone, Default)]
 struct SeenQuarantine(Arc<AtomicBool>);
 

@@ -15,7 +15,7 @@ fn start() -> Vec<Arc<RedisServer>> {
     (0..NODES).map(|_| Arc::new(RedisServer::start())).collect()
 }
 
-/// The address of a quorum of these nodes.
+/// Returns the address of a quorum of these nodes.
 fn url(nodes: impl IntoIterator<Item = SocketAddr>, options: &str) -> String {
     let nodes: Vec<_> = nodes.into_iter().map(|node| node.to_string()).collect();
     format!("redlock://{}?{options}", nodes.join(","))

@@ -1,4 +1,4 @@
-//! Ten clients want one free lock at the same moment: how many rounds the first holder needs.
+//! Ten clients want one free lock at the same moment: the number of rounds until one of them holds it.
 
 use super::{addresses, start, url};
 use crate::{
@@ -59,7 +59,7 @@ pub(crate) fn split_votes(run: &Run) -> Vec<Figure> {
     )]
 }
 
-/// The rounds of the first holder of each race.
+/// Returns the rounds of the first holder of each race.
 async fn all(races: usize) -> Vec<usize> {
     let servers = start();
     let mut clients = Vec::new();

@@ -1,4 +1,4 @@
-//! Nodes of a quorum are killed and come back empty, two at a time at most, while ten tasks take one lock in turn.
+//! Quorum nodes are killed and return empty, at most two at a time, while ten tasks take one lock in turn.
 
 use super::{NODES, addresses, start, url};
 use crate::{
@@ -18,11 +18,11 @@ const LEASE_MS: u64 = 2_000;
 const OPTIONS: &str = "max_lease=5s";
 const PROCESSES: usize = 5;
 const TASKS: &str = "2";
-/// How often a process passes its lease on before others have their turn.
+/// The number of hand-offs of a process's lease before others get their turn.
 const PASSES: &str = "8";
-/// Holds of each process while nodes are away.
+/// The number of holds of each process while nodes are away.
 const TURNS: usize = 5;
-/// Nodes stay away for less than this beyond those turns.
+/// The maximum additional time for which nodes stay away.
 const AWAY_MS: u64 = 1_000;
 
 pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
@@ -61,14 +61,14 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
     )]
 }
 
-/// One or two nodes.
+/// Chooses one or two nodes.
 fn choose(servers: &[Arc<RedisServer>], random: &mut Stream) -> Vec<Arc<RedisServer>> {
     let mut below = |end: usize| usize::try_from(random.below(end as u64)).unwrap();
     let (first, distance, count) = (below(NODES), 1 + below(NODES - 1), 1 + below(2));
     [first, (first + distance) % NODES].map(|node| servers[node].clone())[..count].to_vec()
 }
 
-/// Returns when these nodes vote again: each has its part in a lock that nobody took before.
+/// Waits until these nodes vote again: each takes part in a lock that was never taken before.
 async fn all_vote(url: &str, servers: &[Arc<RedisServer>], number: usize) {
     let locks = factory(url, LockOptions::new().lease(Duration::from_millis(LEASE_MS))).await;
     let mut tries = 0;
@@ -86,7 +86,7 @@ async fn all_vote(url: &str, servers: &[Arc<RedisServer>], number: usize) {
 
 struct Contenders(Vec<Contender>);
 
-/// A process, how many holds it had, and how many of them by a lease that was passed on.
+/// A process, the number of its holds, and the number of those by a lease that was handed off.
 struct Contender {
     process: Process,
     holds: usize,
@@ -100,7 +100,7 @@ impl Contender {
 }
 
 impl Contenders {
-    /// Waits until each of them had so many more holds.
+    /// Waits until each process had this many more holds.
     fn take(&mut self, turns: usize) {
         self.listen();
         let enough: Vec<_> = self.0.iter().map(|one| one.holds + turns).collect();
