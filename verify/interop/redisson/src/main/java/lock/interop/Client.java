@@ -7,7 +7,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
-/** Redisson with one server, kept small so that it starts quickly on a slow machine. */
+/** A Redisson client of one server, configured to start quickly on a slow machine. */
 final class Client implements AutoCloseable {
 
     private static final int NETTY_THREADS = 2;
@@ -32,7 +32,7 @@ final class Client implements AutoCloseable {
         redisson = Redisson.create(config);
     }
 
-    /** The lock of a name, with what this program asks of it. */
+    /** Returns the lock of a name, with the operations that this program needs. */
     NodeLock lock(String name, Kind kind) {
         return switch (kind) {
             case PLAIN -> new NodeLock.Plain(redisson.getLock(name));
@@ -40,23 +40,23 @@ final class Client implements AutoCloseable {
         };
     }
 
-    /** The lock as Redisson shows it, for questions which are the same for each kind. */
+    /** Returns Redisson's lock object, for operations that all kinds share. */
     RLock view(String name) {
         return redisson.getLock(name);
     }
 
-    /** A number in Redis, over connections which are none of the lock's. */
+    /** Returns a number in Redis that uses other connections than the lock. */
     Counter counter(String key) {
         return new Counter(Redisson.create(config), key);
     }
 
-    /** Waits for what Redisson sends in the background, like the removal of the latch of the last unlock. */
+    /** Waits for Redisson's background requests, such as the removal of the latch of the last unlock. */
     @Override
     public void close() {
         redisson.shutdown();
     }
 
-    /** Redisson reads no database from a URI. */
+    /** Returns the database in the URI, which Redisson ignores. */
     private static int database(String uri) {
         String path = URI.create(uri).getPath();
         return path == null || path.length() < 2 ? 0 : Integer.parseInt(path.substring(1));

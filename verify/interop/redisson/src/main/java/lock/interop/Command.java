@@ -1,11 +1,11 @@
 package lock.interop;
 
-/** Something this program can be told to do. */
+/** A command of this program. */
 interface Command {
 
     void run(Client client, Lines lines) throws Exception;
 
-    /** How many threads use the client at one time. */
+    /** Returns the number of threads that use the client at the same time. */
     default int threads() {
         return 1;
     }

@@ -7,7 +7,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Threads which together go through a number of sections, each adding one to an unguarded counter. */
+/** Threads that together pass through a number of sections, each of which increments an unprotected counter. */
 record Count(String name, Kind kind, int threads, int sections, String key) implements Command {
 
     static Count parse(Invocation it) {

@@ -4,7 +4,7 @@ import org.redisson.api.RBucket;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** A number which loses updates unless something else keeps its writers apart. */
+/** A number that loses updates unless a lock keeps its writers apart. */
 final class Counter implements AutoCloseable {
 
     private final RedissonClient redisson;
@@ -13,10 +13,10 @@ final class Counter implements AutoCloseable {
     Counter(RedissonClient redisson, String key) {
         this.redisson = redisson;
         this.bucket = redisson.getBucket(key, StringCodec.INSTANCE);
-        bucket.get(); // connects, so that the first section need not
+        bucket.get(); // connects before the first section
     }
 
-    /** A GET and, after its answer, a SET. */
+    /** Sends a GET and, after its answer, a SET. */
     void increment() {
         String value = bucket.get();
         long next = value == null ? 1 : Long.parseLong(value) + 1;

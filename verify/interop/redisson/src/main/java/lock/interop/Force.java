@@ -1,6 +1,6 @@
 package lock.interop;
 
-/** Takes the lock away from whoever holds it. */
+/** Releases the lock of any holder. */
 record Force(String name, Kind kind) implements Command {
 
     static Force parse(Invocation it) {

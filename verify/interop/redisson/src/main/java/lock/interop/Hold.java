@@ -2,7 +2,7 @@ package lock.interop;
 
 import java.io.IOException;
 
-/** One thread which takes the lock at once, and from then on does what the lines on stdin say. */
+/** One thread that takes the lock immediately and then executes the orders on stdin. */
 record Hold(String name, Kind kind) implements Command {
 
     static Hold parse(Invocation it) {

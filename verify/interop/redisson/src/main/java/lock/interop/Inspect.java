@@ -2,7 +2,7 @@ package lock.interop;
 
 import org.redisson.api.RLock;
 
-/** Tells what Redisson sees of the lock. */
+/** Reports the state of the lock as Redisson sees it. */
 record Inspect(String name) implements Command {
 
     static Inspect parse(Invocation it) {

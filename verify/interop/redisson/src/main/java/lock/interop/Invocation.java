@@ -3,7 +3,7 @@ package lock.interop;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What the command line says, before the command has looked at its own arguments. */
+/** The parsed command line. The command parses its own arguments. */
 record Invocation(String uri, long watchdogMillis, String command, List<String> args) {
 
     private static final long WATCHDOG_MILLIS = 30_000;
@@ -36,7 +36,7 @@ record Invocation(String uri, long watchdogMillis, String command, List<String> 
         return positive("argument " + args.get(index), args.get(index));
     }
 
-    /** Ends with a usage error unless the command has as many arguments as it wants. */
+    /** Throws a usage error unless the command has the required number of arguments. */
     void want(int count) {
         if (args.size() != count) {
             throw new UsageException(command + ": wrong number of arguments: " + args.size());
@@ -50,7 +50,7 @@ record Invocation(String uri, long watchdogMillis, String command, List<String> 
                 return value;
             }
         } catch (NumberFormatException e) {
-            // said below
+            // reported below
         }
         throw new UsageException(what + ": a positive number is wanted");
     }

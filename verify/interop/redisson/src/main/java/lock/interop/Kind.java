@@ -1,6 +1,6 @@
 package lock.interop;
 
-/** Which of Redisson's locks is meant. */
+/** The kinds of Redisson locks. */
 enum Kind {
     PLAIN,
     FENCED;

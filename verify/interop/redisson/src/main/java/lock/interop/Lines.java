@@ -5,7 +5,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
-/** Orders in, reports out: each a line with a JSON object, and each report flushed. Their values are numbers and words. */
+/** Orders and reports: one JSON object per line, with numbers and words as values. Each report is flushed. */
 final class Lines {
 
     private final BufferedReader in =
@@ -18,13 +18,13 @@ final class Lines {
         say(report, "");
     }
 
-    /** A report with fields, as JSON without the braces. */
+    /** Writes a report with fields, as JSON without the braces. */
     void say(String report, String fields) {
         System.out.println("{\"say\":\"" + report + "\"" + (fields.isEmpty() ? "" : "," + fields) + "}");
         System.out.flush();
     }
 
-    /** The next order. When the other side has closed, the process ends here, and unlocks nothing. */
+    /** Returns the next order. If the other side has closed, the process ends here without unlocking anything. */
     String hear() throws IOException {
         String line = in.readLine();
         if (line == null) {
@@ -38,7 +38,7 @@ final class Lines {
         return order.substring(ORDER_BEGINS.length(), order.length() - ORDER_ENDS.length());
     }
 
-    /** Takes the next order, and refuses any but the one that is wanted. */
+    /** Takes the next order and refuses any other than the expected one. */
     void expect(String wanted) throws IOException {
         String line = hear();
         if (!line.equals(wanted)) {

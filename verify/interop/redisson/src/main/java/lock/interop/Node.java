@@ -22,7 +22,7 @@ public final class Node {
             System.err.println(oneLine(e));
             status = FAILED;
         }
-        // Not exit: what was not unlocked stays locked until its lease ends, and no hook may change that.
+        // Not exit: a held lock must stay locked until its lease ends, and no hook may change that.
         Runtime.getRuntime().halt(status);
     }
 

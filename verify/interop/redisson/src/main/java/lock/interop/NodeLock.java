@@ -3,10 +3,10 @@ package lock.interop;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 
-/** A lock of either kind, taken without a lease time, so that Redisson's watchdog keeps it. */
+/** A lock of either kind, taken without a lease time, so that Redisson's watchdog renews it. */
 interface NodeLock {
 
-    /** Waits for the lock, and says what was granted and when. */
+    /** Waits for the lock and returns the grant. */
     Grant acquire();
 
     RLock redisson();
@@ -15,7 +15,7 @@ interface NodeLock {
         redisson().unlock();
     }
 
-    /** A lock which draws no tokens. */
+    /** A lock that draws no tokens. */
     record Plain(RLock redisson) implements NodeLock {
         @Override
         public Grant acquire() {
@@ -24,7 +24,7 @@ interface NodeLock {
         }
     }
 
-    /** A lock which draws a token for each grant. */
+    /** A lock that draws a token for each grant. */
     record Fenced(RFencedLock redisson) implements NodeLock {
         @Override
         public Grant acquire() {

@@ -1,6 +1,6 @@
 package lock.interop;
 
-/** A command line which says nothing that can be done. */
+/** An invalid command line. */
 final class UsageException extends RuntimeException {
 
     static final String TEXT = """

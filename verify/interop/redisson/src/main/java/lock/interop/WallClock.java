@@ -3,7 +3,7 @@ package lock.interop;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 
-/** The clock which other processes on this machine can read too. */
+/** The wall clock, which all processes on this machine share. */
 final class WallClock {
 
     private WallClock() {}
