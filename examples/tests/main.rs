@@ -137,7 +137,7 @@ fn idempotency_recovers_a_charge_without_a_receipt() {
 }
 
 #[test]
-fn drain_finishes_what_was_begun() {
+fn drain_finishes_started_work() {
     shows(
         env!("CARGO_BIN_EXE_drain"),
         "handlers have finished, written: true\ngiven back: true, left in the store: 0\n",
@@ -171,7 +171,7 @@ fn cron_test_needs_no_patience() {
 }
 
 #[test]
-fn cron_page_tells_what_became_of_the_runs() {
+fn cron_page_shows_the_outcome_of_runs() {
     shows(env!("CARGO_BIN_EXE_cron_page"), "\"outcome\":\"succeeded\"");
 }
 

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_left_is_certain() {
+    fn unsent_requests_are_certain() {
         for (kind, details) in [
             (ErrorKind::Backpressure, "Max buffer length exceeded"),
             (ErrorKind::Unknown, "Failed to route command."),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_left_is_unknown() {
+    fn possibly_sent_requests_are_unknown() {
         for (kind, details) in [
             (ErrorKind::Timeout, "Request timed out."),
             (ErrorKind::IO, "Connection reset"),

@@ -8,7 +8,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobCommand {
-    /// Starts no more scheduled runs.
+    /// Stops starting scheduled runs.
     Pause,
     /// Starts scheduled runs again, from now on.
     Resume,

@@ -92,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_left_is_certain() {
+    fn unsent_requests_are_certain() {
         for kind in [ErrorKind::Client, ErrorKind::InvalidClientConfig, ErrorKind::RESP3NotSupported] {
             assert!(matches!(of_call(&(kind, "empty command").into()), CallError::NotSent(_)), "{kind:?}");
         }
     }
 
     #[test]
-    fn what_may_have_left_is_unknown() {
+    fn possibly_sent_requests_are_unknown() {
         for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset, io::ErrorKind::TimedOut] {
             assert!(matches!(of_call(&system(kind)), CallError::Lost(_)), "{kind:?}");
         }

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holders_are_told_from_other_fields() {
+    fn holders_are_distinguished_from_other_fields() {
         for holder in ["b983c153-7421-469a-addb-44fb92259a1b:1", "B983C153-7421-469A-ADDB-44FB92259A1B:-12"] {
             assert!(is_holder(holder), "{holder}");
         }

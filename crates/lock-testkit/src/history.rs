@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "x: two valid holds at once: #1 from 0.000000 s to 10.000000 s")]
-    fn a_dirty_history_panics_with_what_was_found() {
+    fn a_history_with_violations_panics_with_them() {
         of(&[(1, 0, 10), (2, 9, 20)]).assert_clean();
     }
 }

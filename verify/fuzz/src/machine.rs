@@ -223,7 +223,7 @@ impl World {
 
     fn feed(&mut self, event: Event) {
         self.handle(event);
-        // What ends at this very moment may cause one more turn, but not two: the driver would spin.
+        // An end at this very moment may cause one more turn, but not two: the driver would spin.
         for _ in 0..2 {
             if self.machine.wake_at().is_some_and(|at| at <= self.dice.now) {
                 self.handle(Event::Tick);

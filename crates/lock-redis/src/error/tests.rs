@@ -16,7 +16,7 @@ fn said(text: &str) -> (BackendErrorKind, Applied) {
 }
 
 #[test]
-fn what_was_not_done_is_certain() {
+fn refused_requests_are_certain() {
     let no = |kind| (kind, Applied::No);
     for refused in [
         "READONLY You can't write against a read only replica.",
@@ -39,7 +39,7 @@ fn what_was_not_done_is_certain() {
 }
 
 #[test]
-fn what_may_have_been_done_is_unknown() {
+fn possibly_executed_requests_are_unknown() {
     let unknown = |kind| (kind, Applied::Unknown);
     let lost = failed("acquire", CallError::Lost("Connection reset".to_owned()));
     assert_eq!(meaning(&lost), unknown(Kind::Unavailable));

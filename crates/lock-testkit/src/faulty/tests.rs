@@ -270,7 +270,7 @@ async fn a_call_stops_before_it_is_applied_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_before_it_is_applied_never_was() {
+async fn a_call_dropped_before_it_is_applied_has_no_effect() {
     let scene = Scene::new();
     let gate = scene.faulty.gate(Op::Acquire, Phase::Before);
     assert!(scene.acquire_within(SECOND).await.is_none());

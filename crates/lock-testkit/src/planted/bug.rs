@@ -201,7 +201,7 @@ planted_bugs! {
     ForgetsDroppedOperation: [Shuttle],
     /// A shutdown does not wait for submitted operations.
     SubmitsUncounted: [Shuttle],
-    /// The holder of a grant is woken before observers hear of the grant.
+    /// The holder of a grant is woken before observers are notified of it.
     WakesBeforeObserving: [Shuttle],
     /// A worker that ends leaves the calls that wait for it in the queue.
     LeavesCallToEndedWorker: [Shuttle],
@@ -243,9 +243,9 @@ planted_bugs! {
     SharedRetryBudget: [LedgerConformance],
     /// A run that is handed over stays open until its lease ends.
     HandsOverLate: [LedgerConformance],
-    /// Giving a run back ends it.
+    /// Requeueing a run ends it.
     GiveBackEndsRun: [LedgerConformance],
-    /// The attempt that follows a run that was given back is counted as another one.
+    /// The attempt that follows a requeued run is counted as another one.
     CountsReleasedAttempt: [LedgerConformance],
     /// A trigger never expires.
     TriggerNeverExpires: [LedgerConformance],

@@ -19,7 +19,7 @@ const CHUNK: usize = 1 << 16;
 /// The maximum number of queued chunks, beyond which the sender has to wait.
 const QUEUE: usize = 256;
 
-/// The way in which a connection ends once it carries no more bytes.
+/// The way in which a connection ends.
 pub(super) enum End {
     /// Both sides are closed.
     Close,

@@ -42,7 +42,7 @@ use tokio::runtime;
 /// let mut client = RawRedis::connect(proxy.address()).unwrap(); // or anything that is given `proxy.url()`
 /// proxy.lose_replies(|chunk| chunk.windows(4).any(|word| word == b"INCR"));
 /// client.try_command(&["INCR", "a"]).unwrap_err();
-/// assert_eq!(server.command(&["GET", "a"]).text(), "1"); // carried out all the same
+/// assert_eq!(server.command(&["GET", "a"]).text(), "1"); // executed nevertheless
 /// ```
 pub struct TcpProxy {
     control: Arc<ProxyControl>,

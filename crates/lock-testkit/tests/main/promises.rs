@@ -47,7 +47,7 @@ async fn a_release_behind_a_hanging_re_entry_waits_no_longer_than_two_operation_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_takes_no_longer_than_its_bound_and_names_what_is_left() {
+async fn a_shutdown_is_bounded_and_names_what_is_left() {
     let (faulty, locks) = scene();
     let lock = locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();

@@ -83,7 +83,7 @@ fn events_in_any_order() {
 
 /// Short and empty inputs.
 #[test]
-fn what_is_used_up_is_no_harm() {
+fn short_inputs_do_no_harm() {
     for length in 0..200 {
         let data: Vec<u8> = (0..length).map(|at| (at * 37 % 251) as u8).collect();
         lock_fuzz::events(&data);

@@ -58,7 +58,7 @@ fn two_processes_and_each_fault() {
 }
 
 #[test]
-fn what_should_happen_sometimes_does() {
+fn expected_states_are_reached() {
     let faults = Budget { evict: 1, ..NONE };
     let config = Config::new(&[&[A], &[A]], secs(13)).faults(faults);
     let found = holds("sometimes", &config);

@@ -7,7 +7,7 @@ use lock_testkit::RedisServer;
 use std::time::{Duration, Instant};
 
 #[tokio::test]
-async fn no_log_line_of_a_whole_life_tells_a_password() {
+async fn no_log_line_has_a_password() {
     ear::listen();
     let server = RedisServer::builder().user(&format!("shop on >{CANARY} ~* &* +@all")).start();
     let wrong = format!("redis://shop:{CANARY}-wrong@127.0.0.1:{}", server.port());

@@ -94,7 +94,7 @@ async fn a_cluster_member_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_at_once() {
+async fn an_unreachable_server_fails_at_once() {
     let address = unused_address().to_string();
     refused(&format!("redis://:canary@{address}"), BackendErrorKind::Unavailable, &address).await;
     refused("redis+unix:///there/is/no/socket", BackendErrorKind::Unavailable, "/there/is/no/socket").await;
@@ -115,7 +115,7 @@ async fn a_server_that_does_not_answer_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn something_else_behind_the_address_is_told_apart_from_redis() {
+async fn another_program_at_the_address_is_not_taken_for_redis() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     tokio::spawn(async move {
@@ -225,7 +225,7 @@ async fn each_database_has_its_own_locks() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_will_do() {
+async fn a_unix_socket_is_accepted() {
     let server = RedisServer::builder().password("canary").unix_socket().start();
     let path = server.unix_socket_path().unwrap();
     let url = format!("redis+unix://{}?db=1&pass=canary", path.display());
@@ -271,7 +271,7 @@ async fn a_connection_that_went_dead_is_replaced() {
 
 /// The answers of Redis 5.
 #[tokio::test]
-async fn a_server_before_6_is_said_to_be_too_old() {
+async fn a_server_before_6_is_reported_as_too_old() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

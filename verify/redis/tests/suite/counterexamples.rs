@@ -87,7 +87,7 @@ async fn a_lease_beyond_all_bounds_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_refused_before_anything_is_written() {
+async fn a_key_that_is_no_lock_is_refused_before_any_write() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -186,7 +186,7 @@ async fn a_release_leaves_the_fields_of_others() {
 
 /// A repeat after a lost reply must not release the next holder.
 #[tokio::test]
-async fn a_forced_release_frees_who_was_seen_and_wakes_who_waits() {
+async fn a_forced_release_frees_the_seen_holder_and_wakes_waiters() {
     let server = RedisServer::start();
     let (locks, others) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();

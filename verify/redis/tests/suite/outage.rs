@@ -159,7 +159,7 @@ async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_whose_reply_was_lost_does_not_say_that_a_lock_of_somebody_else_was_ours() {
+async fn a_lost_release_reply_does_not_claim_anothers_lock() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     let lease = Duration::from_secs(30);

@@ -80,7 +80,7 @@ async fn refused(url: &str, tls: Tls) {
 }
 
 #[tokio::test]
-async fn an_authority_of_ones_own_is_trusted_and_no_other() {
+async fn only_the_given_authority_is_trusted() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let server = ours.server(&ours.signs("127.0.0.1"), false);
     let backend = RedisBackendBuilder::from_url(&url(&server))
@@ -141,7 +141,7 @@ async fn a_client_certificate_is_shown_where_the_server_wants_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_certificate_is_refused_before_connecting() {
+async fn invalid_certificates_are_refused_before_connecting() {
     let ours = Authority::new();
     let client = ours.signs("client");
     let cases = [

@@ -68,7 +68,7 @@ async fn without_any_message_a_waiter_looks_for_itself() {
     }
 }
 
-/// Whether or not the reader of one process lags, every factory of the backend hears of a released name once it is
+/// Even if the reader of one process lags, every factory of the backend is notified of a released name once it is
 /// subscribed to, and the channel is given up when nobody waits.
 #[tokio::test]
 async fn channels_are_given_up_when_nobody_waits() {

@@ -23,7 +23,7 @@ async fn held(options: LockOptions) -> LockGuard {
 
 /// A window that is not empty would overlap with the present holder.
 #[tokio::test]
-async fn a_hold_that_is_over_is_not_said_to_be_valid_for_a_moment() {
+async fn an_ended_hold_is_reported_as_never_valid() {
     let referee = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = referee.local_addr().unwrap();
     let accepting = std::thread::spawn(move || {

@@ -23,7 +23,7 @@ fn a_way_without_faults_passes_everything() {
 }
 
 #[test]
-fn a_cut_closes_what_is_there_and_nothing_else() {
+fn a_cut_closes_present_connections_only() {
     let (server, proxy) = new();
     let (mut one, mut two) = (client(&proxy), client(&proxy));
     proxy.cut();
@@ -71,7 +71,7 @@ fn a_dead_server_closes_its_clients() {
 }
 
 #[test]
-fn a_side_that_has_said_all_still_hears_the_answer() {
+fn a_half_closed_client_still_gets_the_answer() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = TcpProxy::start(server.local_addr().unwrap());
     proxy.delay(Duration::from_millis(5));

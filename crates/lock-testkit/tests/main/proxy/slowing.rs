@@ -82,7 +82,7 @@ fn a_delay_keeps_the_order() {
 }
 
 #[test]
-fn a_delayed_answer_comes_at_once_when_there_is_no_delay_any_more() {
+fn removing_the_delay_delivers_at_once() {
     let (_server, proxy) = new();
     let mut client = client(&proxy);
     proxy.delay(Duration::from_secs(3_600));

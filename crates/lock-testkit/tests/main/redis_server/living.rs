@@ -73,7 +73,7 @@ fn a_persistent_server_keeps_its_last_dump() {
 }
 
 #[test]
-fn a_client_that_knocks_at_a_dead_server_does_not_take_its_port() {
+fn a_retrying_client_does_not_take_the_servers_port() {
     let server = RedisServer::start();
     server.stop();
     for _ in 0..50_000 {

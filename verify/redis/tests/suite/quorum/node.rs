@@ -110,7 +110,7 @@ async fn a_node_is_checked_once_for_each_connection() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_not_granted_and_stays() {
+async fn a_key_that_is_no_lock_is_not_granted_and_stays() {
     let server = RedisServer::start();
     let node = redis(&server.url()).await;
     server.command(&["SET", "text", "mine"]);
