@@ -106,7 +106,7 @@ fn answers_reach_another_runtime_while_a_thread_of_the_connection_blocks() {
     let guards = caller.block_on(async { tokio::join!(a, b) });
     let _ = acquired.send(());
     assert!(guards.0.is_ok() && guards.1.is_ok());
-    assert!(blocked.recv().unwrap(), "granted, and told only when a blocked thread returned");
+    assert!(blocked.recv().unwrap(), "granted, and woken only when a blocked thread returned");
     drop(caller);
     drop(guards);
 }

@@ -1,45 +1,24 @@
 //! Rounds of a quorum of three nodes keep every promise, in every order of events that is tried, and each planted bug
 //! is found by the promise that it breaks.
 
-use crate::support::long;
+use crate::support::{Found, long, search_model};
 use lock_model::quorum::{QuorumBudget, QuorumConfig, QuorumLaw, QuorumModel};
 use lock_testkit::planted::PlantedBug::{self, *};
-use stateright::{Checker, HasDiscoveries, Model};
 
 const NONE: QuorumBudget = QuorumBudget::NONE;
 
-/// The broken promises with the lengths of their paths, and the states of interest that were seen.
-struct Found {
-    broken: Vec<(&'static str, usize)>,
-    seen: Vec<&'static str>,
-}
-
-fn search(name: &str, config: &QuorumConfig, most: usize) -> Found {
-    let checker = QuorumModel { config: config.clone() }
-        .checker()
-        .threads(2)
-        .target_state_count(most)
-        .finish_when(HasDiscoveries::AnyFailures)
-        .spawn_bfs()
-        .join();
-    let (mut broken, mut seen) = (Vec::new(), Vec::new());
-    for (what, path) in checker.discoveries() {
-        if what.starts_with('Q') {
-            let acts: Vec<_> = path.into_vec().into_iter().filter_map(|(_, act)| act).collect();
-            println!("{name}: {what}, after {} steps: {acts:?}", acts.len());
-            broken.push((what, acts.len()));
-        } else {
-            seen.push(what);
-        }
+fn search(name: &str, config: &QuorumConfig, most: usize) -> Found<QuorumModel> {
+    let found = search_model(name, QuorumModel { config: config.clone() }, 'Q', most);
+    for (law, path) in &found.broken {
+        let acts: Vec<_> = path.iter().filter_map(|(_, act)| act.as_ref()).collect();
+        println!("{name}: {law}, after {} steps: {acts:?}", acts.len());
     }
-    let all = if checker.state_count() < most { "all" } else { "the first" };
-    println!("{name}: {all} {} distinct states, depth {}", checker.unique_state_count(), checker.max_depth());
-    Found { broken, seen }
+    found
 }
 
-fn holds(name: &str, config: &QuorumConfig) -> Found {
+fn holds(name: &str, config: &QuorumConfig) -> Found<QuorumModel> {
     let found = search(name, config, if long() { 8_000_000 } else { 600_000 });
-    assert_eq!(found.broken, [], "{name}");
+    assert!(found.broken.is_empty(), "{name}");
     found
 }
 
@@ -86,9 +65,10 @@ fn renewals_and_heals_keep_every_promise() {
 fn finds(bug: PlantedBug, config: QuorumConfig, law: QuorumLaw) {
     let most = 6_000_000;
     let found = search(&format!("{bug:?}"), &config.clone().with(bug, law), most);
-    assert!(found.broken.iter().any(|(broken, _)| *broken == law.name()), "{bug:?}: {:?}", found.broken);
+    let broken: Vec<_> = found.broken.iter().map(|(broken, _)| *broken).collect();
+    assert!(broken.contains(&law.name()), "{bug:?}: {broken:?}");
     let without = search("without the bug", &config, 250_000);
-    assert_eq!(without.broken, [], "without {bug:?}");
+    assert!(without.broken.is_empty(), "without {bug:?}");
 }
 
 macro_rules! found {

@@ -1,20 +1,24 @@
 //! Running searches and reporting their results.
 
-use lock_model::{Act, Config, LockModel, World, tell};
+use lock_model::{Config, LockModel, tell};
 use stateright::{Checker, HasDiscoveries, Model};
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Debug,
+    hash::Hash,
+    time::{Duration, Instant},
+};
 
 pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-type Path = Vec<(World, Option<Act>)>;
+type Path<M> = Vec<(<M as Model>::State, Option<<M as Model>::Action>)>;
 
 /// The result of a search.
-pub(crate) struct Found {
+pub(crate) struct Found<M: Model = LockModel> {
     pub(crate) states: usize,
     /// The broken promises, each with a path to it.
-    pub(crate) broken: Vec<(&'static str, Path)>,
+    pub(crate) broken: Vec<(&'static str, Path<M>)>,
     /// The states of interest that were seen.
     pub(crate) seen: Vec<&'static str>,
 }
@@ -33,8 +37,18 @@ impl Found {
 
 /// Searches breadth first, until a promise is broken or this many states were visited.
 pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
+    search_model(name, LockModel::new(config.clone()), 'I', most)
+}
+
+/// The same in any model whose promises begin with this letter.
+pub(crate) fn search_model<M>(name: &str, model: M, promises: char, most: usize) -> Found<M>
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static,
+    M::Action: Clone + Debug + PartialEq + Send + Sync + 'static,
+{
     let begun = Instant::now();
-    let checker = LockModel::new(config.clone())
+    let checker = model
         .checker()
         .threads(2)
         .target_state_count(most)
@@ -43,7 +57,7 @@ pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
         .join();
     let (mut broken, mut seen) = (Vec::new(), Vec::new());
     for (what, path) in checker.discoveries() {
-        if what.starts_with('I') {
+        if what.starts_with(promises) {
             broken.push((what, path.into_vec()));
         } else {
             seen.push(what);
@@ -57,8 +71,8 @@ pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
 }
 
 /// Returns the shortest path to a broken promise, and the promise.
-pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Path)> {
-    let mut best: Option<(&'static str, Path)> = None;
+pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Path<LockModel>)> {
+    let mut best: Option<(&'static str, Path<LockModel>)> = None;
     loop {
         // A path of n steps has n + 1 states, and the checker does not inspect those at the maximum depth.
         let bound = best.as_ref().map_or(usize::MAX, |(_, path)| path.len());

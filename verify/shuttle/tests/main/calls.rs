@@ -2,7 +2,7 @@
 
 use crate::{
     explore::explore,
-    world::{NAME, Pace, Store, World, acquire},
+    world::{Pace, Store, World, acquire},
 };
 use lock_explored::{
     explored::{Runtime, advance, elapsed, next_timer},
@@ -36,32 +36,35 @@ pub(crate) fn until(is_true: impl Fn() -> bool) {
     panic!("nothing more happens, {:?} after the beginning", elapsed());
 }
 
+/// A runtime ends with an acquire under way. Another process acquires the lock, for which `wait` waits.
+fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
+    let World { store, locks, book, runtime } = World::new(Pace::Later);
+    let theirs = locks.clone();
+    runtime.spawn(async move { drop(acquire(&theirs).await) });
+    let next = Runtime::new(2);
+    let acquired = Arc::new(AtomicBool::new(false));
+    let waits = {
+        let (next, locks, acquired) = (next.clone(), locks.clone(), acquired.clone());
+        thread::spawn(move || {
+            let guard = next.block_on(acquire(&locks));
+            acquired.store(true, Ordering::SeqCst);
+            next.block_on(async { drop(guard) });
+        })
+    };
+    runtime.shut_down();
+    wait(&acquired);
+    waits.join().expect("it acquires the lock");
+    runtime.join();
+    until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
+    World { store, locks, book, runtime: next }.ends_well();
+}
+
 #[test]
 fn a_call_whose_runtime_ends_does_not_block_its_name() {
-    fn story(pace: Pace) {
-        let World { store, locks, book, runtime } = World::new(pace);
-        let theirs = locks.clone();
-        runtime.spawn(async move { drop(theirs.named(NAME).unwrap().acquire().await) });
-        let next = Runtime::new(2);
-        let acquired = Arc::new(AtomicBool::new(false));
-        let waits = {
-            let (next, locks, acquired) = (next.clone(), locks.clone(), acquired.clone());
-            thread::spawn(move || {
-                next.block_on(async {
-                    let guard = locks.named(NAME).unwrap().acquire().await.unwrap();
-                    acquired.store(true, Ordering::SeqCst);
-                    drop(guard);
-                });
-            })
-        };
-        runtime.shut_down();
-        until(|| acquired.load(Ordering::SeqCst));
-        waits.join().unwrap();
-        runtime.join();
-        until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
-        World { store, locks, book, runtime: next }.ends_well();
+    fn story() {
+        runtime_ends_with_a_call(|acquired| until(|| acquired.load(Ordering::SeqCst)));
     }
-    explore(|| story(Pace::Later), &[PlantedBug::DropsCalls]);
+    explore(story, &[PlantedBug::DropsCalls]);
 }
 
 /// Advances time in small steps with many turns each, by less than an operation may take.
@@ -82,25 +85,7 @@ fn soon(is_true: impl Fn() -> bool) {
 #[test]
 fn call_for_a_worker_that_ended_is_given_up_at_once() {
     fn story() {
-        let World { store, locks, book, runtime } = World::new(Pace::Later);
-        let theirs = locks.clone();
-        runtime.spawn(async move { drop(theirs.named(NAME).unwrap().acquire().await) });
-        let next = Runtime::new(2);
-        let acquired = Arc::new(AtomicBool::new(false));
-        let waits = {
-            let (next, locks, acquired) = (next.clone(), locks.clone(), acquired.clone());
-            thread::spawn(move || {
-                let guard = next.block_on(acquire(&locks));
-                acquired.store(true, Ordering::SeqCst);
-                drop(guard);
-            })
-        };
-        runtime.shut_down();
-        soon(|| acquired.load(Ordering::SeqCst));
-        waits.join().unwrap();
-        runtime.join();
-        until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
-        World { store, locks, book, runtime: next }.ends_well();
+        runtime_ends_with_a_call(|acquired| soon(|| acquired.load(Ordering::SeqCst)));
     }
     explore(story, &[PlantedBug::LeavesCallToEndedWorker]);
 }

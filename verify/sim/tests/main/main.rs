@@ -3,3 +3,4 @@
 mod bugs;
 mod quorum;
 mod seeds;
+mod support;

@@ -13,7 +13,10 @@ use lock_core::{
 };
 use std::{
     future::{Future, pending},
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -34,12 +37,18 @@ pub(super) enum Mode {
 pub(super) struct TestNode {
     pub(super) memory: MemoryBackend,
     mode: Arc<Mutex<Mode>>,
+    proposals: Arc<AtomicUsize>,
 }
 
 impl TestNode {
     pub(super) fn new() -> Self {
         let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
-        Self { memory, mode: Arc::new(Mutex::new(Mode::Up)) }
+        Self { memory, mode: Arc::new(Mutex::new(Mode::Up)), proposals: Arc::default() }
+    }
+
+    /// The number of proposals so far.
+    pub(super) fn proposals(&self) -> usize {
+        self.proposals.load(Ordering::SeqCst)
     }
 
     pub(super) fn set(&self, mode: Mode) {
@@ -108,6 +117,7 @@ impl Subscriptions for TestNode {
 #[async_trait]
 impl QuorumNode for TestNode {
     async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
+        self.proposals.fetch_add(1, Ordering::SeqCst);
         self.carry(self.memory.propose(p)).await?
     }
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {

@@ -1,0 +1,44 @@
+//! Seeds: fixed ones, those that failed once, then fresh ones; and runs that repeat.
+
+use lock_sim::{Tally, Topology, campaign, run};
+use lock_testkit::Seed;
+
+/// The seeds that are run, each a number of its own.
+pub(crate) struct Seeds<'a> {
+    pub(crate) fixed: u64,
+    /// Runs that failed once.
+    pub(crate) failed_once: &'a [u64],
+    pub(crate) fresh: u64,
+}
+
+impl Seeds<'_> {
+    /// Runs all of them, or only that of the environment, and fails if one run does. `filter` names the test.
+    pub(crate) fn hold(&self, topology: Topology, filter: &str) -> Tally {
+        let first = Seed::of_this_run();
+        let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
+        let mut seeds = vec![first];
+        if std::env::var_os(Seed::VARIABLE).is_none() {
+            seeds.extend((0..self.fixed).chain(self.failed_once.iter().copied()).map(Seed::new));
+            let mut fresh = first.stream();
+            seeds.extend((1..self.fresh * times).map(|_| Seed::new(fresh.number())));
+        }
+        let tally = campaign(topology, &seeds, None);
+        eprintln!("{tally}");
+        for failure in &tally.failures {
+            let (variable, seed) = (Seed::VARIABLE, failure.seed);
+            eprintln!("{failure}\nrepeat it with {variable}={seed} cargo test -p lock-sim {filter}");
+        }
+        assert!(tally.failures.is_empty(), "{} of {} runs failed", tally.failures.len(), tally.runs);
+        tally
+    }
+}
+
+/// Fails unless each of these seeds, and a fresh one, has the same run twice.
+pub(crate) fn repeat(topology: Topology, seeds: u64) {
+    let fresh = Seed::of_this_run().stream().number();
+    for seed in (0..seeds).chain([fresh]).map(Seed::new) {
+        let runs = [(); 2].map(|()| run(topology, seed, None));
+        let [first, second] = runs.map(|run| run.unwrap_or_else(|failure| panic!("{failure}")));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
