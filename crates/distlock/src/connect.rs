@@ -1,0 +1,56 @@
+//! A factory by URL: the backend is a matter of configuration.
+
+use lock_core::{Connectors, LockError, LockFactory};
+
+#[cfg(feature = "redis")]
+use lock_fred::Redis;
+#[cfg(all(feature = "redis-rs", not(feature = "redis")))]
+use lock_redis_rs::Redis;
+
+#[cfg(any(feature = "redis", feature = "redis-rs"))]
+use lock_ledger::{LedgerConnector, RunLedger};
+#[cfg(any(feature = "redis", feature = "redis-rs"))]
+use std::sync::Arc;
+
+/// Connects to a store and returns a factory of locks with default options.
+///
+/// `redis://host`, `redis-sentinel://s1,s2,s3/name`, `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, a `valkey://` one, or
+/// `memory:` for one process. Call it once per process; clones of the factory are the same factory. Other options:
+/// `LockFactory::builder(backend)`.
+///
+/// # Errors
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, and the connector's error if the
+/// store cannot be reached or refuses the login. Neither contains a secret of the URL.
+///
+/// # Cancel safety
+/// Cancel safe: dropping the future closes connections that it opened.
+pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
+    let connectors = Connectors::default();
+    #[cfg(any(feature = "redis", feature = "redis-rs"))]
+    let connectors = connectors.with(Redis);
+    Ok(LockFactory::new(connectors.connect(url).await?))
+}
+
+/// Connects to Redis for locks and for a scheduler's run ledger, over the same connections.
+///
+/// ```no_run
+/// # #[cfg(feature = "cron")]
+/// # async fn jobs() -> Result<(), Box<dyn std::error::Error>> {
+/// use distlock::cron::{RunContext, Schedule, Scheduler};
+///
+/// let (locks, ledger) = distlock::connect_with_ledger("redis://127.0.0.1:6379").await?;
+/// let cron = Scheduler::builder(locks, ledger).group("billing").build()?;
+/// cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// As [`connect`]. A `redlock://` URL is refused, since a quorum keeps no run ledger.
+///
+/// # Cancel safety
+/// As [`connect`].
+#[cfg(any(feature = "redis", feature = "redis-rs"))]
+pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
+    let (store, ledger) = Redis.connect_with_ledger(url).await?;
+    Ok((LockFactory::new(store), ledger))
+}

@@ -1,0 +1,48 @@
+//! Distributed locks with expiring leases, automatic renewal and fencing tokens: one dependency for all parts.
+//!
+//! ```no_run
+//! # #[tokio::main] async fn main() -> Result<(), distlock::LockError> {
+//! let locks = distlock::connect("redis://127.0.0.1:6379").await?; // one per process
+//! let guard = locks.named("stock:42")?.acquire().await?;
+//! println!("held with token {}", guard.fencing_token());
+//! println!("{:?}", guard.release().await); // no `?`: the work is done, see `LockErrorKind::Unconfirmed`
+//! locks.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The root is that of [`lock_core`], which documents locks, guards and options. Each other part is a module behind a feature:
+//!
+//! | feature | default | gives |
+//! | --- | --- | --- |
+//! | `redis` | on | `redis`: the backend on Redis and Valkey through the client `fred` |
+//! | `redis-rs` | off | `redis_rs`: the same through the client `redis` |
+//! | `tls` | off | `rediss://` and its relatives, by rustls, for the clients that are on |
+//! | `tower` | off | `tower`: a lock as a tower layer |
+//! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the page of the scheduler |
+//! | `cron` | off | `cron`: jobs that start once in a fleet |
+//! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
+//! | `cancellation-token` | off | `Hold::cancellation_token` |
+//! | `testing` | off | for tests: `clock::TestClock`, and the contents of a [`MemoryBackend`] |
+
+mod connect;
+
+pub use connect::connect;
+#[cfg(any(feature = "redis", feature = "redis-rs"))]
+pub use connect::connect_with_ledger;
+pub use lock_core::*;
+
+/// Jobs that start once in a fleet.
+#[cfg(feature = "cron")]
+pub use lock_cron as cron;
+/// The backend on Redis and Valkey, through the client `fred`.
+#[cfg(feature = "redis")]
+pub use lock_fred as redis;
+/// The run ledger, by which a scheduler starts each run once.
+#[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
+pub use lock_ledger as ledger;
+/// The backend on Redis and Valkey, through the client `redis` (redis-rs).
+#[cfg(feature = "redis-rs")]
+pub use lock_redis_rs as redis_rs;
+/// A lock as a tower layer.
+#[cfg(feature = "tower")]
+pub use lock_tower as tower;

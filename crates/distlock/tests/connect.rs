@@ -1,0 +1,68 @@
+//! The facade connects by URL, and its parts work together.
+
+#![cfg(feature = "redis")]
+
+use distlock::LockErrorKind;
+use lock_testkit::RedisServer;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn factories_of_one_url_exclude_one_another() {
+    let server = RedisServer::start();
+    let (ours, theirs) =
+        (distlock::connect(&server.url()).await.unwrap(), distlock::connect(&server.url()).await.unwrap());
+    let guard = ours.named("stock:42").unwrap().acquire().await.unwrap();
+    assert!(theirs.named("stock:42").unwrap().try_acquire().await.unwrap().is_none());
+    let token = guard.fencing_token();
+    guard.release().await.unwrap();
+    let guard = theirs.named("stock:42").unwrap().try_acquire().await.unwrap().expect("it is free");
+    assert!(guard.fencing_token() > token);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn locks_in_memory_need_no_server() {
+    let locks = distlock::connect("memory:").await.unwrap();
+    locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
+    locks.shutdown().await;
+}
+
+#[tokio::test]
+async fn unknown_schemes_are_refused_with_the_known_ones() {
+    let error = distlock::connect("carrier-pigeon://coop").await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
+    assert!(error.to_string().contains("redis"), "{error}");
+}
+
+#[tokio::test]
+async fn quorums_are_refused_as_a_ledger() {
+    let error = distlock::connect_with_ledger("redlock://a,b,c").await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Backend);
+    assert!(format!("{error:#}").contains("no run ledger"), "{error:#}");
+}
+
+#[cfg(feature = "cron")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scheduler_runs_on_one_url() {
+    use distlock::cron::{RunContext, Schedule, Scheduler};
+    use std::time::Duration;
+    use tokio::sync::mpsc;
+
+    let server = RedisServer::start();
+    let (locks, ledger) = distlock::connect_with_ledger(&server.url()).await.unwrap();
+    let cron = Scheduler::builder(locks.clone(), ledger).group("facade").build().unwrap();
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    cron.job("tick", Schedule::every(Duration::from_secs(1)).unwrap(), move |run: RunContext| {
+        let ran = ran.clone();
+        async move {
+            ran.send(run.fencing_token()).ok();
+            Ok(())
+        }
+    })
+    .register()
+    .unwrap();
+    let stop = async { runs.recv().await.expect("it runs") };
+    let mut first = None;
+    cron.run_until(async { first = Some(stop.await) }).await.unwrap();
+    assert!(first.is_some());
+    locks.shutdown().await;
+}
