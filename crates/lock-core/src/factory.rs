@@ -4,7 +4,7 @@
 use crate::error::LockErrorKind;
 use crate::{
     backend::{
-        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, Store,
+        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, Reply, Store,
         StoredHold,
     },
     clock::{BootClock, Clock},
@@ -160,11 +160,12 @@ impl LockFactory {
         NameError: From<N::Error>,
     {
         let name = parse(name)?;
-        let stored = match self.stored(&name).await? {
+        let Reply { outcome, votes, .. } = self.stored(&name).await?;
+        let stored = match outcome {
             Inspected::Held(stored) => Some(stored),
             Inspected::Free => None,
         };
-        Ok(Inspection { stored, local: self.handle.local_view(&name) })
+        Ok(Inspection { stored, local: self.handle.local_view(&name), votes })
     }
 
     /// Releases a lock by force: looks up the holder, and frees the lock if that holder still has it. The holder
@@ -184,7 +185,7 @@ impl LockFactory {
         NameError: From<N::Error>,
     {
         let name = parse(name)?;
-        let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await? else {
+        let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
             return Ok(ForceReleaseOutcome::NotHeld);
         };
         let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
@@ -198,9 +199,8 @@ impl LockFactory {
         })
     }
 
-    async fn stored(&self, name: &LockName) -> Result<Inspected, LockError> {
-        let inspected = self.in_time(name, Applied::No, self.handle.backend.inspect(name.clone()));
-        inspected.await.map(|reply| reply.outcome)
+    async fn stored(&self, name: &LockName) -> Result<Reply<Inspected>, LockError> {
+        self.in_time(name, Applied::No, self.handle.backend.inspect(name.clone())).await
     }
 
     /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in

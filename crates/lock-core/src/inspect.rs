@@ -1,6 +1,10 @@
 //! The state of a lock, as seen from outside.
 
-use crate::{backend::StoredHold, owner::Owner, token::FencingToken};
+use crate::{
+    backend::{StoredHold, Votes},
+    owner::Owner,
+    token::FencingToken,
+};
 use std::time::Duration;
 
 /// The state of a name in the store and in this process.
@@ -11,6 +15,8 @@ pub struct Inspection {
     pub stored: Option<StoredHold>,
     /// The state in this process, if it holds or waits for the lock.
     pub local: Option<LocalView>,
+    /// The answer of each node of a quorum; empty where the store is no quorum.
+    pub votes: Votes,
 }
 
 /// The state of a name in this process.

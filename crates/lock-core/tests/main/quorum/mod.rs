@@ -119,6 +119,23 @@ async fn majority_that_is_down_is_an_error_with_votes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn inspection_has_the_answer_of_each_node() {
+    let fleet = Fleet::of(5);
+    fleet.set(&[3], Mode::Down);
+    let process = fleet.process();
+    let guard = take(&process).await;
+    let inspection = process.inspect("x").await.unwrap();
+    assert_eq!(inspection.stored.unwrap().depth, 1);
+    let words: Vec<_> = inspection.votes.iter().map(|vote| vote.kind.as_str()).collect();
+    // Three nodes decide; the last one was not waited for.
+    assert_eq!(words, ["held", "held", "held", "no_answer", "no_answer"]);
+    guard.release().await.unwrap();
+    let inspection = process.inspect("x").await.unwrap();
+    assert!(inspection.stored.is_none());
+    assert!(inspection.votes.iter().any(|vote| vote.kind.as_str() == "free"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn majority_that_is_stopped_is_an_error_with_votes() {
     let fleet = Fleet::of(3);
     fleet.set(&[0, 1], Mode::Stopped);
