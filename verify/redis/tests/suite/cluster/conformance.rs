@@ -9,8 +9,8 @@ use lock_testkit::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Returns the additional rights from the documentation.
-fn rights() -> String {
+/// Returns the least rights and those that a cluster needs besides, from the documentation.
+pub(in super::super) fn rights() -> String {
     let document = include_str!("../../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("+cluster|slots "));
     let sharded = line.expect("the document has the line");

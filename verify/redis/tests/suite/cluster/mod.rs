@@ -1,6 +1,6 @@
 //! A cluster of three masters and three replicas, all separate processes.
 
-mod conformance;
+pub(super) mod conformance;
 mod failing;
 mod moving;
 mod refusing;
