@@ -2,7 +2,8 @@
 //!
 //! `cargo test --release -p lock-trials --test trials` prints a table of the faults, their number, and the worst
 //! observations. With `LOCK_LONG=1` in the environment, it repeats the faults as often as
-//! `docs/fault-injection.md` says. An argument selects the trials with that text in their names; `LOCK_TEST_SEED` repeats their random choices.
+//! `docs/fault-injection.md` says. An argument selects the trials with that text in their names; `LOCK_TEST_SEED` repeats
+//! their random choices.
 //!
 //! Trials run one after the other, so that they do not disturb each other's measurements.
 
