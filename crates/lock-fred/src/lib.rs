@@ -7,7 +7,7 @@
 //!
 //! let locks = LockFactory::new(RedisBackend::connect("redis://127.0.0.1:6379").await?);
 //! let guard = locks.named("stock:42")?.acquire().await?;
-//! println!("{:?}", guard.release().await); // no `?`: the work is done, also when the store does not confirm the release
+//! println!("{:?}", guard.release().await); // no `?`: the work is done even if the release is not confirmed
 //! # Ok(()) }
 //! ```
 //!

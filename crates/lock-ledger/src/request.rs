@@ -120,7 +120,7 @@ pub struct EndRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AfterAttempt {
-    /// The run is over.
+    /// The run has ended.
     Finish,
     /// The attempt failed, and its node starts another one. The run stays open, and its lease is renewed.
     Retry,

@@ -75,7 +75,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError>;
 
-    /// Claims a run, in order to start it.
+    /// Claims a run so that the caller may start it.
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError>;
 
     /// Renews the leases of runs, so that they do not become orphans. An attempt that has ended, or whose lease has
