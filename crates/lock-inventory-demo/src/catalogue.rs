@@ -1,4 +1,4 @@
-//! Reads a catalogue from CSV: a file either becomes a valid [`Catalogue`], or one sentence with a line number.
+//! Reads a catalogue from CSV: the result is a valid [`Catalogue`], or one sentence with the number of a line.
 
 use crate::domain::{Catalogue, CatalogueRule, Cents, Product, Quantity, Sku, SkuError};
 use csv::{ReaderBuilder, StringRecord};

@@ -1,36 +1,33 @@
-//! The reference application: a flash sale over several shops, once without and once with the lock.
+//! The reference application: a shop that deducts stock under load, in ten ways, and an audit of each.
 //!
-//! | module | is |
+//! | module | contains |
 //! | --- | --- |
-//! | [`shop`] | one shop instance: the critical section, fenced on the read and on the write. **Copy from here** |
-//! | [`careless`] | the same shop without the lock: the negative control |
-//! | [`store`] | stock and orders in SQLite: the fenced read, the fenced write, the rows for the audit |
-//! | [`domain`] | what needs no IO: products, demand, the rules of the audit and of the verdict |
-//! | [`sale`] | many buyers over several shops, as tasks or as processes, and the stalled shop |
-//! | [`payment`] | the simulated system next door, which takes its time |
+//! | [`strategy`] | the ways to sell an order, one file each; `strategy/fenced.rs` is the one to copy |
+//! | [`store`] | stock, orders and reservations in SQLite or PostgreSQL; `store/fenced.rs` is the one to copy |
+//! | [`http`] | the routes, with the lock around the order |
+//! | [`jobs`] | the jobs of the fleet: expired reservations, restocks, the nightly audit |
+//! | [`shop`], [`serve`] | one shop, and one process with it |
+//! | [`domain`] | values, demand, and the rules of the audit, without IO |
+//! | [`payment`], [`fault`] | the simulated payment service, and faults at an exact place |
 //! | [`fleet`] | shop processes, pauses, kills, and servers of one's own |
 //! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and load with fixed arrivals and a journal of outcomes |
-//! | [`catalogue`], [`cli`] | the edges: a CSV file and a command line become valid values, or one clear sentence |
-//! | [`place`], [`redis`] | where the shops run, and where their locks are |
-//! | [`progress`], [`report`] | what a person sees |
+//! | [`catalogue`], [`locks`] | a CSV file and an address become valid values, or one clear sentence |
+//! | [`quick`], [`cli`] | the default command, and the command line |
 
 pub mod balancer;
-pub mod careless;
 pub mod catalogue;
 pub mod cli;
 pub mod domain;
+pub mod fault;
 pub mod fleet;
+pub mod http;
 pub mod http_client;
+pub mod jobs;
 pub mod load;
+pub mod locks;
 pub mod payment;
-pub mod place;
-pub mod progress;
-pub mod redis;
-pub mod report;
-pub mod sale;
+pub mod quick;
+pub mod serve;
 pub mod shop;
 pub mod store;
-
-mod app;
-
-pub use app::{AppError, run};
+pub mod strategy;

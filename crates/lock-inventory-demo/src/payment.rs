@@ -1,87 +1,83 @@
-//! The system next door: asks the price, takes the money, and needs its time. Simulated.
+//! The payment service: another system, which takes its time. Simulated.
 
-use crate::domain::{Order, OrderNumber};
+use crate::{
+    domain::{IdempotencyKey, Order},
+    fault::Faults,
+};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{
-    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::time::sleep;
 
-/// The payment service, as every shop sees it. Cloning shares it.
+/// The payment service, as every shop sees it. Clones are the same service.
+///
+/// A real one is called with the order's key, charges once for each key, and is asked about the key before a refund that
+/// follows an error.
 #[derive(Debug, Clone)]
 pub struct Payments {
-    service: Arc<Service>,
-}
-
-#[derive(Debug)]
-struct Service {
     seed: u64,
-    stalls: HashMap<OrderNumber, Arc<Stall>>,
-    taken: AtomicU64,
+    taken: Arc<AtomicU64>,
+    faults: Faults,
 }
 
-/// Money that was taken; give it back with [`Payments::refund`] if the order comes to nothing.
+/// Money that was taken. [`Payments::refund`] returns it.
 #[derive(Debug)]
 #[must_use]
 pub struct Payment {
     cents: u64,
 }
 
-/// A call that hangs until it is told to answer.
-#[derive(Debug, Default)]
-pub struct Stall {
-    called: Notify,
-    answer: Notify,
-}
+/// The service did not take the money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declined;
 
 impl Payments {
-    /// A service whose delays come from `seed`, and that hangs on the orders of `stalls`.
+    /// The most that the service takes at once, in cents.
+    pub const LIMIT: u64 = 1_000_000;
+
+    /// A service whose delays come from `seed`. The faults come when an answer is under way.
     #[must_use]
-    pub fn new(seed: u64, stalls: HashMap<OrderNumber, Arc<Stall>>) -> Self {
-        Self { service: Arc::new(Service { seed, stalls, taken: AtomicU64::new(0) }) }
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        Self { seed, taken: Arc::default(), faults }
     }
 
-    /// Takes the money for `order`: 2 to 6 ms, always the same for one seed and order.
-    pub async fn charge(&self, order: &Order) -> Payment {
-        sleep(self.delay(order.number)).await;
-        if let Some(stall) = self.service.stalls.get(&order.number) {
-            stall.called.notify_one();
-            stall.answer.notified().await;
+    /// Takes the money for `order`. It takes 2 to 6 ms, the same for one seed and key.
+    ///
+    /// # Errors
+    /// [`Declined`] above [`LIMIT`](Self::LIMIT).
+    ///
+    /// # Cancel safety
+    /// A dropped call leaves open whether money was taken.
+    pub async fn charge(&self, order: &Order) -> Result<Payment, Declined> {
+        sleep(self.delay(&order.key)).await;
+        if order.cents > Self::LIMIT {
+            return Err(Declined);
         }
-        self.service.taken.fetch_add(order.cents, Ordering::Relaxed);
-        Payment { cents: order.cents }
+        self.taken.fetch_add(order.cents, Ordering::Relaxed);
+        self.faults.strike().await;
+        Ok(Payment { cents: order.cents })
     }
 
-    /// Gives the money back.
+    /// Returns the money.
     pub async fn refund(&self, payment: Payment) {
-        self.service.taken.fetch_sub(payment.cents, Ordering::Relaxed);
+        self.taken.fetch_sub(payment.cents, Ordering::Relaxed);
     }
 
-    /// The money that was taken and not given back, in cents.
+    /// Returns the sum that was taken and not returned, in cents.
     #[must_use]
     pub fn taken(&self) -> u64 {
-        self.service.taken.load(Ordering::Relaxed)
+        self.taken.load(Ordering::Relaxed)
     }
 
-    fn delay(&self, number: OrderNumber) -> Duration {
-        let mut random = StdRng::seed_from_u64(self.service.seed.wrapping_add(u64::from(number.get())));
-        Duration::from_micros(random.random_range(2_000..6_000))
-    }
-}
-
-impl Stall {
-    /// Waits until the call has come in, and hangs.
-    pub async fn called(&self) {
-        self.called.notified().await;
-    }
-
-    /// Lets the call go on.
-    pub fn answer(&self) {
-        self.answer.notify_one();
+    fn delay(&self, key: &IdempotencyKey) -> Duration {
+        let mut hash = DefaultHasher::new();
+        (self.seed, key).hash(&mut hash);
+        Duration::from_micros(StdRng::seed_from_u64(hash.finish()).random_range(2_000..6_000))
     }
 }

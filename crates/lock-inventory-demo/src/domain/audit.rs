@@ -1,43 +1,77 @@
-//! What the auditor concludes from the ledger: the counter is only a claim.
+//! The rules of the audit: it trusts rows of orders and restocks, and checks the counters against them.
 
-use super::{Catalogue, OrderNumber};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-/// One order as the ledger has it. The numbers are unchecked: an auditor trusts no row.
+/// Everything that the audit reads from the store. The values are unchecked: an auditor trusts no row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Books {
+    /// The orders, in the order in which they were written.
+    pub ledger: Vec<LedgerRow>,
+    /// The counters of every product.
+    pub stock: Vec<StockRow>,
+    /// The restocks.
+    pub restocks: Vec<RestockRow>,
+}
+
+/// An order in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerRow {
-    /// The order's number.
-    pub order: i64,
+    /// The idempotency key of the order.
+    pub order: String,
     /// The product's code.
     pub sku: String,
-    /// How many pieces were sold.
+    /// The number of pieces.
     pub quantity: i64,
-    /// The fencing token of the hold that sold them; none where there was no lock.
+    /// The fencing token of the hold that sold them, if there was one.
     pub token: Option<i64>,
 }
 
-/// The stock of one product as the store has it, unchecked.
+/// The counters of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StockRow {
     /// The product's code.
     pub sku: String,
-    /// What the counter says is left.
+    /// The pieces before the first sale.
+    pub initial: i64,
+    /// The pieces that are left, by the counter.
     pub stock: i64,
+    /// The pieces in reservations that are open.
+    pub reserved: i64,
 }
 
-/// What a sale did, by its ledger.
+/// Pieces that a job added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestockRow {
+    /// The product's code.
+    pub sku: String,
+    /// The number of pieces.
+    pub quantity: i64,
+}
+
+/// The outcome of an order as its client knows it, after all its retries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientOutcome {
+    /// The shop accepted it.
+    Acknowledged,
+    /// The shop refused it, and said that nothing was sold.
+    Refused,
+    /// The client had no answer, or one that leaves it open.
+    Unknown,
+}
+
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
-    /// Pieces in stock before the sale.
-    pub initial: i64,
-    /// Orders in the ledger.
+    /// The pieces that there were: the initial stock and all restocks.
+    pub supplied: i64,
+    /// The orders in the ledger.
     pub orders: u64,
-    /// Pieces sold.
+    /// The pieces sold.
     pub sold: i64,
-    /// Pieces sold that did not exist.
+    /// The pieces sold that did not exist.
     pub oversold: i64,
     /// Everything that does not add up.
     pub breaches: Vec<Breach>,
@@ -50,46 +84,53 @@ pub enum Breach {
     Oversold {
         /// The product.
         sku: String,
-        /// How many there were.
-        initial: i64,
-        /// How many were sold.
+        /// The pieces that there were.
+        supplied: i64,
+        /// The pieces sold.
         sold: i64,
     },
-    /// Initial − stock ≠ sold.
+    /// Supplied − stock − reserved ≠ sold.
     CounterIsOff {
         /// The product.
         sku: String,
-        /// How many there were.
-        initial: i64,
-        /// How many the counter says are left.
+        /// The pieces that there were.
+        supplied: i64,
+        /// The pieces left, by the counter.
         stock: i64,
-        /// How many were sold.
+        /// The pieces in open reservations.
+        reserved: i64,
+        /// The pieces sold.
         sold: i64,
     },
-    /// An order has no higher token than the one before it for the same product, so two holds overlapped.
+    /// An order has no higher token than the one before it for the same product: two holds overlapped.
     TokenDidNotRise {
         /// The product.
         sku: String,
         /// The order.
-        order: i64,
+        order: String,
         /// The token before.
         before: i64,
         /// The order's token.
         token: i64,
     },
-    /// A buyer was told that the order is accepted, and the ledger does not have it exactly once.
-    Acknowledged {
+    /// Several orders have one idempotency key.
+    Duplicate {
         /// The order.
-        order: i64,
-        /// How often the ledger has it.
+        order: String,
+        /// The number of rows.
         rows: usize,
     },
-    /// The ledger has an order that no buyer was told of.
-    NeverAcknowledged {
+    /// The client was told that its order is accepted, and the ledger does not have it.
+    Missing {
         /// The order.
-        order: i64,
+        order: String,
     },
-    /// The catalogue and the store do not have the same products, or the ledger sells one that neither has.
+    /// The ledger has an order that its client was refused, or that no client placed.
+    NotAcknowledged {
+        /// The order.
+        order: String,
+    },
+    /// The ledger sells a product that the store does not have.
     UnknownProduct {
         /// The product.
         sku: String,
@@ -97,86 +138,104 @@ pub enum Breach {
 }
 
 impl Audit {
-    /// Audits a sale: `ledger` in the order in which it was written, `stock` of every product, and the orders
-    /// that buyers were told are `accepted`.
+    /// Audits the books; with the outcomes of all clients by key, if they are known, also against those.
     #[must_use]
-    pub fn of(
-        catalogue: &Catalogue,
-        ledger: &[LedgerRow],
-        stock: &[StockRow],
-        accepted: &BTreeSet<OrderNumber>,
-    ) -> Self {
-        let mut audit = Self { orders: ledger.len() as u64, ..Self::default() };
-        let mut sold = BTreeMap::<&str, i64>::new();
+    pub fn of(books: &Books, outcomes: Option<&BTreeMap<String, ClientOutcome>>) -> Self {
+        let mut audit = Self { orders: books.ledger.len() as u64, ..Self::default() };
+        let mut sold = sums(books.ledger.iter().map(|row| (&*row.sku, row.quantity)));
+        let mut restocked = sums(books.restocks.iter().map(|row| (&*row.sku, row.quantity)));
+        audit.sold = sold.values().sum();
+        for StockRow { sku, initial, stock, reserved } in &books.stock {
+            let (stock, reserved) = (*stock, *reserved);
+            let supplied = initial + restocked.remove(&**sku).unwrap_or(0);
+            let sold = sold.remove(&**sku).unwrap_or(0);
+            audit.supplied += supplied;
+            if supplied - stock - reserved != sold {
+                let sku = sku.clone();
+                audit.breaches.push(Breach::CounterIsOff { sku, supplied, stock, reserved, sold });
+            }
+            if sold > supplied {
+                audit.oversold += sold - supplied;
+                audit.breaches.push(Breach::Oversold { sku: sku.clone(), supplied, sold });
+            }
+        }
+        let strangers: BTreeSet<&str> = sold.into_keys().chain(restocked.into_keys()).collect();
+        audit.breaches.extend(strangers.into_iter().map(|sku| Breach::UnknownProduct { sku: sku.into() }));
+        audit.check_tokens(&books.ledger);
+        audit.check_keys(&books.ledger, outcomes);
+        audit
+    }
+
+    fn check_tokens(&mut self, ledger: &[LedgerRow]) {
         let mut tokens = BTreeMap::<&str, i64>::new();
-        let mut rows = BTreeMap::<i64, usize>::new();
         for row in ledger {
-            *sold.entry(&row.sku).or_default() += row.quantity;
-            *rows.entry(row.order).or_default() += 1;
             if let Some(token) = row.token
                 && let Some(before) = tokens.insert(&row.sku, token)
                 && token <= before
             {
-                let (sku, order) = (row.sku.clone(), row.order);
-                audit.breaches.push(Breach::TokenDidNotRise { sku, order, before, token });
+                let (sku, order) = (row.sku.clone(), row.order.clone());
+                self.breaches.push(Breach::TokenDidNotRise { sku, order, before, token });
             }
         }
-        audit.sold = sold.values().sum();
-        let mut counters: BTreeMap<&str, i64> =
-            stock.iter().map(|row| (row.sku.as_str(), row.stock)).collect();
-        for product in catalogue.products() {
-            let sku = product.sku.as_str();
-            let (initial, sold) = (i64::from(product.stock.get()), sold.remove(sku).unwrap_or(0));
-            audit.initial += initial;
-            match counters.remove(sku) {
-                None => audit.breaches.push(Breach::UnknownProduct { sku: sku.into() }),
-                Some(stock) if initial - stock != sold => {
-                    audit.breaches.push(Breach::CounterIsOff { sku: sku.into(), initial, stock, sold });
-                }
-                Some(_) => {}
-            }
-            if sold > initial {
-                audit.oversold += sold - initial;
-                audit.breaches.push(Breach::Oversold { sku: sku.into(), initial, sold });
-            }
-        }
-        let strangers: BTreeSet<&str> = sold.into_keys().chain(counters.into_keys()).collect();
-        audit.breaches.extend(strangers.into_iter().map(|sku| Breach::UnknownProduct { sku: sku.into() }));
-        audit.compare_with_answers(&mut rows, accepted);
-        audit
     }
 
-    fn compare_with_answers(&mut self, rows: &mut BTreeMap<i64, usize>, accepted: &BTreeSet<OrderNumber>) {
-        for order in accepted.iter().map(|number| i64::from(number.get())) {
-            match rows.remove(&order).unwrap_or(0) {
-                1 => {}
-                rows => self.breaches.push(Breach::Acknowledged { order, rows }),
+    fn check_keys(&mut self, ledger: &[LedgerRow], outcomes: Option<&BTreeMap<String, ClientOutcome>>) {
+        let mut rows = BTreeMap::<&str, usize>::new();
+        for row in ledger {
+            *rows.entry(&row.order).or_default() += 1;
+        }
+        let duplicates = rows.iter().filter(|(_, rows)| **rows > 1);
+        self.breaches.extend(
+            duplicates.map(|(order, rows)| Breach::Duplicate { order: (*order).into(), rows: *rows }),
+        );
+        let Some(outcomes) = outcomes else { return };
+        for (order, outcome) in outcomes {
+            match (outcome, rows.remove(&**order)) {
+                (ClientOutcome::Acknowledged, None) => {
+                    self.breaches.push(Breach::Missing { order: order.clone() });
+                }
+                (ClientOutcome::Refused, Some(_)) => {
+                    self.breaches.push(Breach::NotAcknowledged { order: order.clone() });
+                }
+                _ => {}
             }
         }
-        self.breaches.extend(rows.keys().map(|&order| Breach::NeverAcknowledged { order }));
+        self.breaches.extend(rows.into_keys().map(|order| Breach::NotAcknowledged { order: order.into() }));
     }
+}
+
+fn sums<'a>(rows: impl Iterator<Item = (&'a str, i64)>) -> BTreeMap<&'a str, i64> {
+    let mut sums = BTreeMap::new();
+    for (sku, quantity) in rows {
+        *sums.entry(sku).or_default() += quantity;
+    }
+    sums
 }
 
 impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Oversold { sku, initial, sold } => {
-                write!(f, "{sku}: {sold} pieces were sold of {initial}")
+            Self::Oversold { sku, supplied, sold } => {
+                write!(f, "{sku}: {sold} pieces were sold of {supplied}")
             }
-            Self::CounterIsOff { sku, initial, stock, sold } => {
-                write!(f, "{sku}: {initial} in the beginning and {stock} left, but {sold} were sold")
+            Self::CounterIsOff { sku, supplied, stock, reserved, sold } => {
+                write!(
+                    f,
+                    "{sku}: of {supplied} pieces {stock} are left and {reserved} reserved, but {sold} were sold"
+                )
             }
             Self::TokenDidNotRise { sku, order, before, token } => {
                 write!(f, "{sku}: order {order} was written with token {token} after token {before}")
             }
-            Self::Acknowledged { order, rows } => {
-                write!(f, "order {order} was acknowledged and has {rows} rows in the ledger")
+            Self::Duplicate { order, rows } => write!(f, "order {order} has {rows} rows in the ledger"),
+            Self::Missing { order } => {
+                write!(f, "order {order} was acknowledged, and is not in the ledger")
             }
-            Self::NeverAcknowledged { order } => {
-                write!(f, "order {order} is in the ledger and was never acknowledged")
+            Self::NotAcknowledged { order } => {
+                write!(f, "order {order} is in the ledger, and was not acknowledged")
             }
             Self::UnknownProduct { sku } => {
-                write!(f, "{sku}: the catalogue, the stock and the ledger do not have the same products")
+                write!(f, "{sku}: the ledger has a product that the store does not have")
             }
         }
     }

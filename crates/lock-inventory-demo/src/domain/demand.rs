@@ -1,6 +1,6 @@
-//! Who wants what: the same seed gives the same orders, most of them for a few hot products.
+//! The demand of a crowd: the same seed gives the same orders, most of them for a few hot products.
 
-use super::{Catalogue, Order, OrderNumber, Quantity, Sku};
+use super::{Catalogue, IdempotencyKey, Order, Quantity, Sku};
 use rand::{
     RngExt, SeedableRng,
     distr::{Distribution, weighted::WeightedIndex},
@@ -54,7 +54,7 @@ impl Demand {
                 let product = products[popularity.sample(&mut random)];
                 let quantity = Quantity::new([1, 1, 1, 1, 1, 1, 2, 2, 2, 3][random.random_range(0..10)]);
                 Order {
-                    number: OrderNumber::new(number),
+                    key: key(size.seed, number),
                     sku: product.sku.clone(),
                     quantity,
                     cents: product.price.times(quantity),
@@ -82,8 +82,9 @@ impl Demand {
         }
         let mut first: Vec<usize> = hot[..stalls].iter().map(|(_, w)| w.first).collect();
         first.sort_unstable();
-        let stalled = first.iter().map(|&index| crowd[index].clone()).collect();
-        crowd.retain(|order| first.binary_search(&(order.number.get() as usize)).is_err());
+        // From the end, so that the indices before stay right.
+        let mut stalled: Vec<Order> = first.iter().rev().map(|&index| crowd.remove(index)).collect();
+        stalled.reverse();
         Ok(Self { stalled, crowd, contested })
     }
 
@@ -110,6 +111,10 @@ impl Demand {
     pub fn contested(&self) -> usize {
         self.contested
     }
+}
+
+fn key(seed: u64, number: u32) -> IdempotencyKey {
+    format!("{seed}-{number}").parse().expect("digits and a dash are visible ASCII")
 }
 
 struct Wanted {

@@ -1,17 +1,21 @@
-//! What the shop is about, without any IO: values, demand, and the rules that judge a sale.
+//! The shop without any IO: values, demand, and the rules that judge a sale.
 
 mod audit;
 mod catalogue;
 mod demand;
 mod digits;
+mod key;
 mod order;
 mod product;
+mod reservation;
 mod verdict;
 
-pub use audit::{Audit, Breach, LedgerRow, StockRow};
+pub use audit::{Audit, Books, Breach, ClientOutcome, LedgerRow, RestockRow, StockRow};
 pub use catalogue::{Catalogue, CatalogueRule};
 pub use demand::{Demand, DemandError, DemandSize};
 pub use digits::thousands;
-pub use order::{Answer, Order, OrderNumber, Outcome};
+pub use key::{IdempotencyKey, KeyError};
+pub use order::{Order, Outcome, Receipt, Stale};
 pub use product::{Cents, Product, Quantity, Sku, SkuError};
+pub use reservation::{Reservation, ReservationState};
 pub use verdict::{Broken, Evidence, Verdict};

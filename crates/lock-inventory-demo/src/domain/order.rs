@@ -1,64 +1,81 @@
-//! What a buyer asks for, and what a shop answers.
+//! An order, and its outcome.
 
-use super::{Quantity, Sku};
-use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
+use super::{IdempotencyKey, Quantity, Sku};
+use lock_core::FencingToken;
 
-/// The number of an order: one per wish of a buyer, chosen before any shop sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct OrderNumber(u32);
-
-impl OrderNumber {
-    /// This number.
-    #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The number.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Display for OrderNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{}", self.0)
-    }
-}
-
-/// So many pieces of one product, for one buyer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Pieces of one product for one client.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Its number.
-    pub number: OrderNumber,
-    /// Which product.
+    /// The key that the client chose.
+    pub key: IdempotencyKey,
+    /// The product.
     pub sku: Sku,
-    /// How many pieces.
+    /// The number of pieces.
     pub quantity: Quantity,
-    /// What they cost together, in cents.
+    /// The price of all of them, in cents.
     pub cents: u64,
 }
 
-/// How an order ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// The order stands in the ledger; the buyer was told so.
-    Accepted,
-    /// There were not that many pieces left; nothing was charged.
-    SoldOut,
-    /// The lock had passed to another shop meanwhile: the store refused the write, the payment was returned and
-    /// the buyer was told to try again.
-    Stale,
+impl Order {
+    /// The most pieces that one order may have.
+    pub const MAX_QUANTITY: u32 = 100;
 }
 
-/// What a shop tells a buyer, and how long it waited for the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// How the order ended.
-    pub outcome: Outcome,
-    /// The wait for the lock; `None` in a shop that takes none.
-    pub waited: Option<Duration>,
+/// An order as the ledger has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key of the order.
+    pub key: IdempotencyKey,
+    /// The product.
+    pub sku: Sku,
+    /// The number of pieces.
+    pub quantity: Quantity,
+    /// The fencing token of the hold under which it was sold, if there was one.
+    pub token: Option<FencingToken>,
+}
+
+impl Receipt {
+    /// The receipt of this order, once the ledger has it.
+    #[must_use]
+    pub fn of(order: &Order, token: Option<FencingToken>) -> Self {
+        Self { key: order.key.clone(), sku: order.sku.clone(), quantity: order.quantity, token }
+    }
+
+    /// Returns the answer to a repetition of the order: the same receipt, or a refusal if the client sends another order
+    /// under the same key.
+    #[must_use]
+    pub fn repeated_by(self, order: &Order) -> Outcome {
+        match self.sku == order.sku && self.quantity == order.quantity {
+            true => Outcome::Repeated(self),
+            false => Outcome::KeyReused,
+        }
+    }
+}
+
+/// The outcome of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The ledger has it now.
+    Accepted(Receipt),
+    /// The ledger had it before: the client repeated the request.
+    Repeated(Receipt),
+    /// The ledger has another order under this key.
+    KeyReused,
+    /// Another request with this key is being worked on.
+    InProgress,
+    /// There are not that many pieces left. Nothing was charged.
+    SoldOut,
+    /// The payment service declined. Nothing was sold.
+    Declined,
+    /// The store refused a holder whose lock had passed on. Nothing was sold, and the payment was returned.
+    Stale(Stale),
+}
+
+/// A refused holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// The token of the refused holder.
+    pub mine: FencingToken,
+    /// The newest token that the store has seen.
+    pub newer: FencingToken,
 }

@@ -1,7 +1,7 @@
-//! What is sold, and in which units: a value in hand is valid.
+//! Products, and the units in which they are sold. Every value is valid.
 
 use serde::{Deserialize, Serialize};
-use std::{fmt, sync::Arc};
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,6 +33,14 @@ impl Sku {
     }
 }
 
+impl FromStr for Sku {
+    type Err = SkuError;
+
+    fn from_str(code: &str) -> Result<Self, SkuError> {
+        Self::parse(code)
+    }
+}
+
 impl TryFrom<String> for Sku {
     type Error = SkuError;
 
@@ -53,7 +61,7 @@ impl fmt::Display for Sku {
     }
 }
 
-/// Why a text is no product code.
+/// The rule that a text breaks as a product code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
@@ -90,7 +98,7 @@ impl Quantity {
         self.0
     }
 
-    /// What is left after `wanted` pieces are taken away; `None` when there are not that many.
+    /// Returns what is left after `wanted` pieces are taken away; `None` if there are not that many.
     #[must_use]
     pub fn take(self, wanted: Self) -> Option<Self> {
         self.0.checked_sub(wanted.0).map(Self)
@@ -108,7 +116,7 @@ impl Cents {
         Self(cents)
     }
 
-    /// What `quantity` pieces cost at this price.
+    /// Returns the price of `quantity` pieces.
     #[must_use]
     pub fn times(self, quantity: Quantity) -> u64 {
         u64::from(self.0) * u64::from(quantity.0)
@@ -126,13 +134,13 @@ impl Cents {
 pub struct Product {
     /// Its code.
     pub sku: Sku,
-    /// What it is called.
+    /// Its title.
     pub title: String,
-    /// Where it stands in the shop.
+    /// Its department.
     pub category: String,
-    /// What one piece costs.
+    /// The price of one piece.
     pub price: Cents,
-    /// How many pieces there are when the sale begins.
+    /// The pieces in stock before the first sale.
     pub stock: Quantity,
 }
 
@@ -141,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_that_would_confuse_a_lock_name_or_a_log_is_refused() {
+    fn codes_have_no_characters_with_a_meaning_elsewhere() {
         assert_eq!(Sku::parse("COF-0142").unwrap().as_str(), "COF-0142");
         assert_eq!(Sku::parse(""), Err(SkuError::Empty));
         assert_eq!(Sku::parse(&"x".repeat(65)), Err(SkuError::TooLong { bytes: 65 }));
@@ -151,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_more_than_there_is() {
+    fn taking_more_than_there_is_fails() {
         let three = Quantity::new(3);
         assert_eq!(three.take(Quantity::new(2)), Some(Quantity::new(1)));
         assert_eq!(three.take(three), Some(Quantity::new(0)));

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn books_that_do_not_add_up_fail_the_run() {
-        let with = Audit { breaches: vec![Breach::NeverAcknowledged { order: 1 }], ..Audit::default() };
+        let with =
+            Audit { breaches: vec![Breach::NotAcknowledged { order: "1".into() }], ..Audit::default() };
         assert_eq!(broken(&oversold(9), &with, 5), [Broken::Books { breaches: 1 }]);
     }
 

@@ -1,4 +1,4 @@
-//! How a statement fails.
+//! The errors of the store.
 
 use crate::domain::Sku;
 
@@ -6,32 +6,48 @@ use crate::domain::Sku;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
+    /// The text is no address of a database.
+    #[error(
+        "the address of the database is not usable: write `sqlite:///path/to/shop.sqlite` or \
+         `postgres://user:password@host/database`"
+    )]
+    Address,
     /// The database failed.
     #[error("could not {attempted}")]
     Database {
-        /// What was attempted.
+        /// The attempted action.
         attempted: &'static str,
         /// The cause.
         source: sqlx::Error,
     },
+    /// The migrations failed.
+    #[error("could not create the tables: give a database of this version of the program, or an empty one")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
     /// There is no such product.
-    #[error("the store has no product {sku}")]
+    #[error("the store has no product {sku}: restart the shop after a change of the catalogue")]
     NoProduct {
         /// Its code.
         sku: Sku,
     },
-    /// The stock is no number of pieces.
-    #[error("the stock of {sku} is {stock}, which is no quantity")]
-    NoQuantity {
-        /// The product.
-        sku: Sku,
-        /// What is stored.
-        stock: i64,
+    /// A stored value is not of its kind.
+    #[error("the column `{column}` has {value:?}, which is not valid: repair the row by hand")]
+    Invalid {
+        /// The column.
+        column: &'static str,
+        /// The value.
+        value: String,
     },
+    /// The strategy needs another database.
+    #[error("`units` needs rows that are locked one by one: give a PostgreSQL to --database")]
+    NeedsPostgres,
 }
 
 impl StoreError {
     pub(super) fn of<E: Into<sqlx::Error>>(attempted: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Database { attempted, source: source.into() }
+    }
+
+    pub(super) fn invalid(column: &'static str, value: impl ToString) -> Self {
+        Self::Invalid { column, value: value.to_string() }
     }
 }

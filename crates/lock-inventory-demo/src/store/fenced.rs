@@ -1,102 +1,118 @@
-//! The read and the write that refuse a holder whose time has passed.
+//! The read and the write that refuse a holder whose lock has passed on. **These are the two statements to copy.**
 //!
-//! Both are fenced. A token that is checked on the write alone still oversells: the new holder reads, the stale
-//! one writes (the store has seen no newer token yet), the new one writes what it computed from its read.
+//! Both check the token. Checking it only on the write is not enough: a stale holder can still write between the new
+//! holder's read and its write. [`write_fenced_only`](Store::write_fenced_only) shows that.
 
-use super::{BEGIN, Store, StoreError, quantity, record};
-use crate::domain::{Order, Quantity, Sku};
+use super::{
+    Store, StoreError,
+    orders::{Entry, Written, record, token},
+    products::quantity,
+};
+use crate::domain::{Quantity, Sku, Stale};
 use lock_core::FencingToken;
 
-/// What a fenced read found.
+/// The result of a fenced read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// No newer holder was here; from now on no older one can write.
+    /// The stock. From now on the store refuses every older holder.
     Fresh(Quantity),
-    /// A newer holder was here: stop.
-    Stale,
-}
-
-/// What became of a fenced write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Written {
-    /// Stock and order are committed.
-    Recorded,
-    /// A newer holder was here; nothing is written.
-    Stale,
+    /// A newer holder was here.
+    Stale(Stale),
 }
 
 impl Store {
-    /// Reads the stock, and leaves `token` at it.
+    /// Reads the stock, and leaves the token at it.
     ///
-    /// A transaction of its own: it is committed when this returns, and the holder goes and asks other systems
-    /// without one. (In autocommit, a commit that fails after `returning` gave its row would go unseen.)
+    /// It is a transaction of its own, committed when this returns: the holder then calls other systems without one.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails. A product that does not exist reads as stale.
-    pub async fn fenced_read(&self, sku: &Sku, token: FencingToken) -> Result<Read, StoreError> {
-        let stock = self.read_stock(sku, token).await.map_err(StoreError::of("read the stock"))?;
-        stock.map_or(Ok(Read::Stale), |stock| quantity(sku, stock).map(Read::Fresh))
-    }
-
-    async fn read_stock(&self, sku: &Sku, token: FencingToken) -> Result<Option<i64>, sqlx::Error> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
-        let stock =
-            sqlx::query_scalar("update sku set fence = ?1 where id = ?2 and fence <= ?1 returning stock")
-                .bind(token.as_i64())
+    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    pub async fn fenced_read(&self, sku: &Sku, mine: FencingToken) -> Result<Read, StoreError> {
+        // All rows, although there is one at most: the error of a commit comes after the rows.
+        let rows: Vec<i64> =
+            sqlx::query_scalar("update sku set fence = $1 where id = $2 and fence <= $1 returning stock")
+                .bind(mine.as_i64())
                 .bind(sku.as_str())
-                .fetch_optional(&mut *tx)
-                .await?;
-        tx.commit().await?;
-        Ok(stock)
+                .fetch_all(&self.pool)
+                .await
+                .map_err(StoreError::of("read the stock"))?;
+        match rows.first() {
+            Some(stock) => quantity(*stock).map(Read::Fresh),
+            None => Ok(Read::Stale(Stale { mine, newer: self.fence(sku).await? })),
+        }
     }
 
-    /// Writes the stock that is `left` after `order`, and the order, in one transaction.
+    /// Writes the stock that is `left` after the order, and the order, in one transaction.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails.
+    /// [`StoreError::Database`], [`StoreError::NoProduct`]. A failed commit leaves open whether the order is written: the
+    /// client repeats the request with its key.
     pub async fn fenced_write(
         &self,
-        order: &Order,
+        entry: Entry<'_>,
         left: Quantity,
-        shop: &str,
-        token: FencingToken,
+        mine: FencingToken,
     ) -> Result<Written, StoreError> {
-        self.write_order(order, left, shop, token).await.map_err(StoreError::of("write the order"))
+        let statement =
+            "update sku set stock = $1, sold = sold + $2, fence = $4 where id = $3 and fence = $4";
+        self.write_unless_stale(statement, entry, left, mine).await
     }
 
-    async fn write_order(
-        &self,
-        order: &Order,
-        left: Quantity,
-        shop: &str,
-        token: FencingToken,
-    ) -> Result<Written, sqlx::Error> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
-        let written = sqlx::query("update sku set stock = ? where id = ? and fence = ?")
-            .bind(left.get())
-            .bind(order.sku.as_str())
-            .bind(token.as_i64())
-            .execute(&mut *tx)
-            .await?;
-        if written.rows_affected() == 0 {
-            tx.rollback().await?;
-            return Ok(Written::Stale);
-        }
-        record(&mut tx, order, shop, Some(token.as_i64())).await?;
-        tx.commit().await?;
-        Ok(Written::Recorded)
-    }
-
-    /// The highest token that has touched the product.
+    /// Writes as [`fenced_write`](Self::fenced_write) does, for a holder that left no token when it read. Do not copy.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails, or has no such product.
-    pub async fn fence(&self, sku: &Sku) -> Result<i64, StoreError> {
-        let fence = sqlx::query_scalar("select fence from sku where id = ?")
+    /// As [`fenced_write`](Self::fenced_write).
+    pub async fn write_fenced_only(
+        &self,
+        entry: Entry<'_>,
+        left: Quantity,
+        mine: FencingToken,
+    ) -> Result<Written, StoreError> {
+        let statement =
+            "update sku set stock = $1, sold = sold + $2, fence = $4 where id = $3 and fence <= $4";
+        self.write_unless_stale(statement, entry, left, mine).await
+    }
+
+    async fn write_unless_stale(
+        &self,
+        statement: &'static str,
+        entry: Entry<'_>,
+        left: Quantity,
+        mine: FencingToken,
+    ) -> Result<Written, StoreError> {
+        let write = async {
+            let mut tx = self.begin().await?;
+            let updated = sqlx::query(statement)
+                .bind(i64::from(left.get()))
+                .bind(i64::from(entry.order.quantity.get()))
+                .bind(entry.order.sku.as_str())
+                .bind(mine.as_i64())
+                .execute(&mut *tx)
+                .await?;
+            match updated.rows_affected() {
+                0 => tx.rollback().await.map(|()| None),
+                _ => record(tx, entry).await.map(Some),
+            }
+        };
+        match write.await.map_err(StoreError::of("write the order"))? {
+            Some(written) => Ok(written),
+            None => {
+                let newer = self.fence(&entry.order.sku).await?;
+                Ok(Written::Stale(Stale { mine, newer }))
+            }
+        }
+    }
+
+    /// Returns the newest token that the store has seen for the product.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    pub async fn fence(&self, sku: &Sku) -> Result<FencingToken, StoreError> {
+        let fence: Option<i64> = sqlx::query_scalar("select fence from sku where id = $1")
             .bind(sku.as_str())
             .fetch_optional(&self.pool)
             .await
             .map_err(StoreError::of("read the fence"))?;
-        fence.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })
+        fence.map(token).ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })
     }
 }

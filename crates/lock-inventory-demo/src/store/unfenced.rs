@@ -1,39 +1,37 @@
-//! The same read and write without a fence, for the shop that takes no lock. Do not copy.
+//! The same read and write without a token. Do not copy.
 
-use super::{BEGIN, Store, StoreError, quantity, record};
-use crate::domain::{Order, Quantity, Sku};
+use super::{
+    Store, StoreError,
+    orders::{Entry, Written, record, set_stock},
+    products::quantity,
+};
+use crate::domain::{Quantity, Sku};
 
 impl Store {
     /// Reads the stock.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails, or has no such product.
+    /// [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn read(&self, sku: &Sku) -> Result<Quantity, StoreError> {
-        let stock = sqlx::query_scalar("select stock from sku where id = ?")
+        let stock: Option<i64> = sqlx::query_scalar("select stock from sku where id = $1")
             .bind(sku.as_str())
             .fetch_optional(&self.pool)
             .await
             .map_err(StoreError::of("read the stock"))?;
-        quantity(sku, stock.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })?)
+        quantity(stock.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })?)
     }
 
-    /// Writes the stock that is `left` after `order`, and the order, in one transaction: whatever happened to
-    /// the stock since it was read is overwritten.
+    /// Writes the stock that is `left` after the order, and the order, in one transaction. It overwrites every change
+    /// since the read.
     ///
     /// # Errors
-    /// [`StoreError`] when the database fails.
-    pub async fn write(&self, order: &Order, left: Quantity, shop: &str) -> Result<(), StoreError> {
-        self.overwrite(order, left, shop).await.map_err(StoreError::of("write the order"))
-    }
-
-    async fn overwrite(&self, order: &Order, left: Quantity, shop: &str) -> Result<(), sqlx::Error> {
-        let mut tx = self.pool.begin_with(BEGIN).await?;
-        sqlx::query("update sku set stock = ? where id = ?")
-            .bind(left.get())
-            .bind(order.sku.as_str())
-            .execute(&mut *tx)
-            .await?;
-        record(&mut tx, order, shop, None).await?;
-        tx.commit().await
+    /// [`StoreError::Database`].
+    pub async fn write(&self, entry: Entry<'_>, left: Quantity) -> Result<Written, StoreError> {
+        let write = async {
+            let mut tx = self.begin().await?;
+            set_stock(&mut tx, entry.order, left).await?;
+            record(tx, entry).await
+        };
+        write.await.map_err(StoreError::of("write the order"))
     }
 }

@@ -4,22 +4,16 @@ use clap::{CommandFactory, Parser};
 use lock_inventory_demo::cli::Cli;
 use std::process::{Command, Output};
 
-pub(crate) fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
-    command.args(arguments);
-    command
+fn program(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo")).args(arguments).output().unwrap()
 }
 
-pub(crate) fn program(arguments: &[&str]) -> Output {
-    command(arguments).output().unwrap()
-}
-
-pub(crate) fn refusal(arguments: &[&str]) -> String {
+fn refusal(arguments: &[&str]) -> String {
     let all = ["lock-inventory-demo"].iter().chain(arguments);
     Cli::try_parse_from(all).unwrap_err().to_string()
 }
 
-pub(crate) fn text(bytes: &[u8]) -> &str {
+fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
@@ -31,7 +25,7 @@ fn the_command_line_is_consistent() {
 #[test]
 fn a_value_out_of_range_is_refused_with_the_range() {
     let cases = [
-        (["--buyers", "1"], "1 is not in 2..=5000"),
+        (["--buyers", "1"], "1 is not in 2..=2000"),
         (["--buyers", "many"], "invalid digit"),
         (["--shops", "0"], "0 is not in 1..=64"),
         (["--orders", "0"], "0 is not in 1..=1000000"),

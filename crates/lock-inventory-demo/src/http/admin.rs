@@ -1,0 +1,45 @@
+//! `POST /admin/strategy` and `POST /admin/fault`, for demonstrations. They take JSON alone: a page of another origin cannot
+//! send it without being asked first.
+
+use super::{App, problem::Problem};
+use crate::{fault::Fault, strategy::Strategy};
+use axum::{
+    Json,
+    extract::{State, rejection::JsonRejection},
+    http::StatusCode,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    strategy: Strategy,
+}
+
+/// Orders that are under way end with the strategy that they began with.
+pub(super) async fn strategy(
+    State(shop): State<App>,
+    body: Result<Json<Change>, JsonRejection>,
+) -> Result<Json<Value>, Problem> {
+    let Json(Change { strategy }) = body?;
+    if strategy.keeps_own_stock() || shop.strategy().keeps_own_stock() {
+        let detail = "`units` and `redis-lua` count the stock in a place of their own: start a new database with --strategy";
+        return Err(Problem::new(StatusCode::CONFLICT, "own-stock", detail));
+    }
+    if strategy.needs_redis() && !shop.seller.has_redis() {
+        let detail = "this strategy keeps its data in Redis: give the address of one to --locks";
+        return Err(Problem::new(StatusCode::CONFLICT, "strategy-unavailable", detail));
+    }
+    shop.set_strategy(strategy);
+    Ok(Json(json!({ "strategy": strategy })))
+}
+
+pub(super) async fn fault(
+    State(shop): State<App>,
+    body: Result<Json<Fault>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(fault) = body?;
+    shop.faults.arm(fault);
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,89 @@
+//! The routes of a shop.
+//!
+//! | route | does |
+//! | --- | --- |
+//! | `GET /skus`, `GET /skus/{sku}` | show products |
+//! | `POST /skus/{sku}/orders` | sells, under the product's lock if the strategy needs it |
+//! | `POST /skus/{sku}/reservations` | keeps pieces for a time, under the product's lock |
+//! | `POST /reservations/{id}/confirm`, `DELETE /reservations/{id}` | end a reservation |
+//! | `GET /health/live`, `GET /health/ready`, `GET /metrics` | for orchestrators and Prometheus |
+//! | `GET /state`, `GET /events` | the state as JSON, once or as a stream |
+//! | `POST /admin/strategy`, `POST /admin/fault` | only with [`Admin::Open`] |
+//!
+//! Every refusal is a problem document (RFC 9457). Every answer names its shop in `x-shop`.
+
+mod admin;
+mod extract;
+mod health;
+mod layer;
+mod orders;
+mod problem;
+mod reservations;
+mod skus;
+mod state;
+
+use crate::shop::Shop;
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, State},
+    http::{HeaderName, HeaderValue, StatusCode},
+    middleware::map_response_with_state,
+    response::Response,
+    routing::{delete, get, post},
+};
+use problem::Problem;
+use std::sync::Arc;
+
+/// The name of the header with the name and the process of the shop.
+pub const SHOP_HEADER: HeaderName = HeaderName::from_static("x-shop");
+
+/// The largest body of a request, in bytes.
+const MAX_BODY: usize = 16 * 1024;
+
+/// Whether the routes under `/admin` exist. They need no password: open them only on loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admin {
+    /// They exist.
+    Open,
+    /// They are answered with 404.
+    Closed,
+}
+
+type App = Arc<Shop>;
+
+/// Returns the routes of a shop.
+pub fn router(shop: Arc<Shop>, admin: Admin) -> Router {
+    let instance = HeaderValue::from_str(&shop.instance()).unwrap_or(HeaderValue::from_static("shop"));
+    let routes = Router::new()
+        .route("/skus", get(skus::list))
+        .route("/skus/{sku}", get(skus::one))
+        .route("/skus/{sku}/orders", orders::route(&shop))
+        .route("/skus/{sku}/reservations", reservations::route(&shop))
+        .route("/reservations/{id}/confirm", post(reservations::confirm))
+        .route("/reservations/{id}", delete(reservations::cancel))
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/state", get(state::now))
+        .route("/events", get(state::stream));
+    let routes = match admin {
+        Admin::Open => {
+            routes.route("/admin/strategy", post(admin::strategy)).route("/admin/fault", post(admin::fault))
+        }
+        Admin::Closed => routes,
+    };
+    routes
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "not-found", "there is nothing at this path"))
+        .method_not_allowed_fallback(async || {
+            let detail = "this path has other methods: see the header `allow`";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(map_response_with_state(instance, name_shop))
+        .with_state(shop)
+}
+
+async fn name_shop(State(instance): State<HeaderValue>, mut response: Response) -> Response {
+    response.headers_mut().insert(SHOP_HEADER, instance);
+    response
+}

@@ -1,0 +1,20 @@
+//! Fills products up that run out.
+
+use crate::shop::Shop;
+use lock_cron::{RunContext, RunResult};
+use std::sync::Arc;
+
+/// The id of the run is stored with its effect: a second attempt finds it there.
+pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
+    let id = run.id().to_string();
+    for (sku, missing) in shop.store().running_out(shop.config.restock_below).await? {
+        if run.is_cancelled() {
+            break;
+        }
+        let guard = shop.lock(&sku)?.acquire_timeout(shop.config.wait).await?;
+        let changed = shop.store().restock(&id, &sku, missing, guard.fencing_token()).await;
+        let _ = guard.release().await;
+        changed?;
+    }
+    Ok(())
+}

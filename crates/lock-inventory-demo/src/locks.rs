@@ -1,0 +1,145 @@
+//! Where the locks are, and the runs of the jobs: in the memory of this process, or on Redis.
+
+use lock_core::{LockError, MemoryBackend, Store};
+use lock_cron::{MemoryLedger, RunLedger};
+use lock_fred::{RedisBackend, RedisBackendBuilder};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use url::Url;
+
+/// How long Redis keeps an unused fencing counter. Tokens grow also over the end of a counter.
+const RETENTION: Duration = Duration::from_secs(60);
+
+/// The address of the locks: `memory`, or the URL of a Redis. Its texts contain neither user nor password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LocksUrl(Address);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Address {
+    Memory,
+    Redis(Url),
+}
+
+impl LocksUrl {
+    /// The memory of this process.
+    pub const MEMORY: Self = Self(Address::Memory);
+
+    /// Returns the URL of the Redis with its password, for a process of one's own. Give it in the environment: command lines are
+    /// visible to other users.
+    #[must_use]
+    pub fn reveal(&self) -> Option<&str> {
+        match &self.0 {
+            Address::Memory => None,
+            Address::Redis(url) => Some(url.as_str()),
+        }
+    }
+}
+
+impl FromStr for LocksUrl {
+    type Err = LockError;
+
+    fn from_str(text: &str) -> Result<Self, LockError> {
+        if text == "memory" {
+            return Ok(Self::MEMORY);
+        }
+        // The backend judges; this keeps what it accepts.
+        let _judged = RedisBackendBuilder::from_url(text)?;
+        let url = Url::parse(text).map_err(|_| LockError::invalid_url("it is not a URL"))?;
+        Ok(Self(Address::Redis(url)))
+    }
+}
+
+impl fmt::Display for LocksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Address::Memory => f.write_str("the memory of this process"),
+            Address::Redis(url) => match url.host() {
+                Some(host) => write!(f, "the Redis at {host}:{}", url.port().unwrap_or(6379)),
+                None => write!(f, "the Redis at {}", url.path()),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for LocksUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LocksUrl({self})")
+    }
+}
+
+/// The locks and the run ledger at one address. Clones share the connections.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    store: Store,
+    ledger: Arc<dyn RunLedger>,
+    redis: Option<RedisBackend>,
+}
+
+impl Locks {
+    /// Locks in the memory of this process: they exclude only the shops that are given clones of this value.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()), redis: None }
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`LockError`] that names the remedy, and no secret.
+    ///
+    /// # Cancel safety
+    /// Dropping this closes the connections.
+    pub async fn connect(url: &LocksUrl) -> Result<Self, LockError> {
+        let Some(url) = url.reveal() else { return Ok(Self::in_memory()) };
+        let redis = RedisBackendBuilder::from_url(url)?.retention(Some(RETENTION)).connect().await?;
+        Ok(Self { store: redis.clone().into(), ledger: Arc::new(redis.clone()), redis: Some(redis) })
+    }
+
+    /// Returns the store of the locks.
+    #[must_use]
+    pub fn store(&self) -> Store {
+        self.store.clone()
+    }
+
+    /// Returns the ledger of the jobs' runs.
+    #[must_use]
+    pub fn ledger(&self) -> Arc<dyn RunLedger> {
+        self.ledger.clone()
+    }
+
+    /// Asks the store of the locks for a sign of life.
+    ///
+    /// # Errors
+    /// [`LockError`] without one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn ping(&self) -> Result<(), LockError> {
+        match &self.redis {
+            Some(redis) => redis.ping().await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_shows_its_place_and_no_secret() {
+        for (text, place) in [
+            ("memory", "the memory of this process"),
+            ("redis://user:s3cret@cache", "the Redis at cache:6379"),
+            ("redis://:s3cret@[::1]:7000", "the Redis at [::1]:7000"),
+            ("redis+unix:///run/redis.sock?user=user&pass=s3cret", "the Redis at /run/redis.sock"),
+        ] {
+            let url: LocksUrl = text.parse().unwrap();
+            assert_eq!(url.to_string(), place);
+            assert!(!format!("{url:?}").contains("s3cret"));
+        }
+        for text in ["", "cache", "http://:s3cret@cache", "redis://:s3cret@cache/x"] {
+            let error = format!("{:#}", text.parse::<LocksUrl>().unwrap_err());
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The result for people: two tables, the worst example, what does not add up, one sentence, and what to try next.
+
+use super::{Plan, Sale, Throughput, stall::STALLED_LEASE};
+use crate::domain::{Breach, Catalogue, Evidence, Sku, Verdict, thousands};
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use std::io::{self, Write};
+
+/// How many breaches are listed before the rest is only counted.
+const LISTED: usize = 10;
+
+/// Says what is about to happen.
+pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
+    let options = &plan.options;
+    writeln!(
+        out,
+        "Flash sale: {} orders by {} buyers at {} shops, {} products, seed {}.",
+        thousands(plan.demand.orders() as u64),
+        thousands(options.buyers.into()),
+        options.shops,
+        plan.catalogue.products().len(),
+        options.seed,
+    )?;
+    writeln!(out, "The stock is in a temporary SQLite, and the locks are in {}.", options.locks)?;
+    writeln!(out, "{} products are wanted more often than they are in stock.", plan.demand.contested())?;
+    match options.stalls {
+        0 => Ok(()),
+        stalls => writeln!(
+            out,
+            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}: the lock \
+             passes on,\nand what they write afterwards must be refused."
+        ),
+    }
+}
+
+/// Prints the sales and the throughput, and judges.
+pub(super) fn close(
+    out: &mut impl Write,
+    plan: &Plan,
+    without: &Sale,
+    with: &Sale,
+    throughput: &Throughput,
+) -> io::Result<Verdict> {
+    let verdict = Verdict::of(Evidence {
+        without: &without.audit,
+        with: &with.audit,
+        refused: with.refused,
+        stalls: plan.options.stalls.into(),
+    });
+    writeln!(out, "\n{}", table(without, with))?;
+    writeln!(out, "\n{}", speed(throughput))?;
+    if let Some(example) = worst(&plan.catalogue, without) {
+        writeln!(out, "{example}")?;
+    }
+    let breaches = &with.audit.breaches;
+    for breach in breaches.iter().take(LISTED) {
+        writeln!(out, "Breach with the lock: {breach}.")?;
+    }
+    if breaches.len() > LISTED {
+        writeln!(out, "… and {} more.", breaches.len() - LISTED)?;
+    }
+    writeln!(out, "{verdict}\n\n{NEXT}")?;
+    Ok(verdict)
+}
+
+const NEXT: &str = "\
+One row in one database needs no lock: the conditional update is right and faster. A lock pays where the critical
+section spans systems, as stock and payment here, and then only with the fencing token.
+
+Next: `serve` opens the shop, and `--help` lists the other commands.";
+
+/// The throughput, and the share of what is possible.
+fn speed(throughput: &Throughput) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "throughput",
+        "orders per second",
+        "of what is possible",
+    ]);
+    let section = throughput.section.as_secs_f64();
+    let rows = [
+        (
+            "one product, lock",
+            throughput.hot,
+            format!("{:.2} of 1 / {:.1} ms", throughput.hot_share(), section * 1e3),
+        ),
+        ("100 products, lock", throughput.spread, format!("{:.2} of conditional", throughput.spread_share())),
+        ("100 products, conditional", throughput.conditional, String::new()),
+    ];
+    for (name, per_second, share) in rows {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        table.add_row([Cell::new(name), right(thousands(per_second as u64)), right(share)]);
+    }
+    table
+}
+
+/// One row of the table, from one sale.
+type Value = fn(&Sale) -> String;
+
+fn table(without: &Sale, with: &Sale) -> Table {
+    let rows: [(&str, Value); 11] = [
+        ("units in stock at start", |sale| count(sale.audit.supplied)),
+        ("orders answered", |sale| thousands(sale.answered)),
+        ("orders accepted", |sale| thousands(sale.audit.orders)),
+        ("sold out (refused)", |sale| thousands(sale.sold_out)),
+        ("units sold", |sale| count(sale.audit.sold)),
+        ("oversold units", |sale| count(sale.audit.oversold)),
+        ("stale writes refused", |sale| of_lock(sale, || thousands(sale.refused))),
+        ("breaches in the books", |sale| thousands(sale.audit.breaches.len() as u64)),
+        ("orders per second", |sale| thousands((sale.answered as f64 / sale.elapsed.as_secs_f64()) as u64)),
+        ("wait for the lock, p50", |sale| of_lock(sale, || wait(sale, 0.5))),
+        ("wait for the lock, p99", |sale| of_lock(sale, || wait(sale, 0.99))),
+    ];
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(["", "without lock", "with lock"]);
+    for (name, value) in rows {
+        let value = |sale| Cell::new(value(sale)).set_alignment(CellAlignment::Right);
+        table.add_row([Cell::new(name), value(without), value(with)]);
+    }
+    table
+}
+
+fn of_lock(sale: &Sale, value: impl FnOnce() -> String) -> String {
+    match sale.strategy.needs_lock() {
+        false => "–".into(),
+        true => value(),
+    }
+}
+
+fn wait(sale: &Sale, quantile: f64) -> String {
+    let micros = sale.waits.value_at_quantile(quantile);
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        _ => format!("{:.1} ms", micros as f64 / 1e3),
+    }
+}
+
+/// The product of which the sale without the lock sold the most pieces too many.
+fn worst(catalogue: &Catalogue, without: &Sale) -> Option<String> {
+    let oversold = without.audit.breaches.iter().filter_map(|breach| match breach {
+        Breach::Oversold { sku, supplied, sold } => Some((sold - supplied, sku, supplied, sold)),
+        _ => None,
+    });
+    let (_, sku, supplied, sold) = oversold.max()?;
+    let title = &catalogue.get(&Sku::parse(sku).ok()?)?.title;
+    Some(format!("Without the lock, for example: {title} ({sku}), {supplied} in stock, {sold} sold."))
+}
+
+fn count(pieces: i64) -> String {
+    let sign = if pieces < 0 { "-" } else { "" };
+    format!("{sign}{}", thousands(pieces.unsigned_abs()))
+}

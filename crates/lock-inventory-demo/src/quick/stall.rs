@@ -1,0 +1,83 @@
+//! The stalled shop: its lease is not renewed, and its payment does not answer until the lock has passed to another shop. Its
+//! write comes too late, and the store must refuse it.
+//!
+//! Nothing here guesses a duration. The stalled orders go first; the crowd enters when all of them wait at the gate; the gate
+//! opens when the store has seen a newer holder of each product. The crowd wants the same products, so that one comes.
+
+use super::{Plan, QuickError, crowd::Journal, sale::open};
+use crate::{
+    domain::Order,
+    fault::{Faults, Gate},
+    http::{Admin, router},
+    shop::Shop,
+    store::Store,
+    strategy::Strategy,
+};
+use lock_core::{FencingToken, LockOptions};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+/// The lease of the stalled shop. No watchdog renews it, as in a process that is paused.
+pub(super) const STALLED_LEASE: Duration = Duration::from_millis(250);
+
+/// How often the stored fence is read.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// When another shop must have come at the latest: far beyond any lease here.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Orders that hold their locks at the gate.
+pub(super) struct Stalled {
+    pub(super) shop: Arc<Shop>,
+    gate: Arc<Gate>,
+    holds: Vec<(Order, FencingToken)>,
+}
+
+/// Places the stalled orders, and returns when all of them are at the gate.
+pub(super) async fn begin(
+    plan: &Plan,
+    store: &Store,
+    tasks: &mut JoinSet<Result<(), QuickError>>,
+    journal: &Arc<Journal>,
+) -> Result<Stalled, QuickError> {
+    let gate = Arc::new(Gate::default());
+    let options = LockOptions::new().fixed_lease(STALLED_LEASE);
+    let faults = Faults::gate(gate.clone());
+    let shop = open(plan, store, "stalled-shop".into(), Strategy::Fenced, options, faults, None).await?;
+    let routes = router(shop.clone(), Admin::Closed);
+    let orders = plan.demand.stalled();
+    for order in orders {
+        let (routes, journal, order) = (routes.clone(), journal.clone(), order.clone());
+        tasks.spawn(async move { journal.place(&routes, &order).await });
+    }
+    tokio::select! {
+        () = gate.arrived(plan.options.stalls) => {}
+        Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+            ended??;
+            return Err(QuickError::DidNotStall);
+        }
+    }
+    let mut holds = Vec::new();
+    for order in orders {
+        holds.push((order.clone(), store.fence(&order.sku).await?));
+    }
+    Ok(Stalled { shop, gate, holds })
+}
+
+/// Opens the gate once the store has seen a newer holder of every product.
+pub(super) async fn end(stalled: &Stalled, store: &Store) -> Result<(), QuickError> {
+    let passed = async {
+        for (order, token) in &stalled.holds {
+            while store.fence(&order.sku).await? <= *token {
+                sleep(LOOK).await;
+            }
+        }
+        Ok(())
+    };
+    let passed = timeout(PATIENCE, passed).await;
+    stalled.gate.open();
+    passed.unwrap_or(Err(QuickError::NobodyCame))
+}

@@ -1,0 +1,55 @@
+//! How long requests waited for their locks and held them, from the events of the layer.
+
+use hdrhistogram::Histogram;
+use lock_tower::observer::{LayerEvent, LayerObserver};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// The histograms, in microseconds.
+#[derive(Debug)]
+pub(super) struct Timings {
+    waits: Mutex<Histogram<u64>>,
+    holds: Mutex<Histogram<u64>>,
+}
+
+/// Longer times count as this.
+const MAX_MICROS: u64 = 600_000_000;
+
+fn histogram() -> Mutex<Histogram<u64>> {
+    Mutex::new(Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("the bounds are constants"))
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Self { waits: histogram(), holds: histogram() }
+    }
+}
+
+impl Timings {
+    /// Returns the histogram of the waits.
+    pub(super) fn waits(&self) -> Histogram<u64> {
+        locked(&self.waits).clone()
+    }
+
+    /// Returns the mean time that a lock was held; zero if none was.
+    pub(super) fn mean_hold(&self) -> Duration {
+        Duration::from_secs_f64(locked(&self.holds).mean() / 1e6)
+    }
+}
+
+impl LayerObserver for Timings {
+    fn on_event(&self, event: &LayerEvent<'_>) {
+        let (histogram, time) = match event {
+            LayerEvent::Acquired { waited, .. } => (&self.waits, waited),
+            LayerEvent::Ended { held, .. } => (&self.holds, held),
+            _ => return,
+        };
+        locked(histogram).saturating_record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+}
+
+fn locked(histogram: &Mutex<Histogram<u64>>) -> MutexGuard<'_, Histogram<u64>> {
+    histogram.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,302 @@
+//! One shop process: its composition, and the order in which it ends.
+
+use crate::{
+    catalogue::{self, CatalogueError},
+    domain::Catalogue,
+    fault::Faults,
+    http::{self, Admin},
+    jobs,
+    locks::{Locks, LocksUrl},
+    shop::{Shop, ShopConfig, ShopError},
+    store::{DatabaseUrl, Store, StoreError},
+    strategy::{RedisStock, Strategy},
+};
+use lock_core::LockError;
+use lock_cron::CronError;
+use lock_fred::fred;
+use serde::{Deserialize, Serialize};
+use std::{
+    io::{self, Read, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    process,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, time::timeout};
+
+/// How long requests may take to end.
+const DRAIN: Duration = Duration::from_secs(20);
+
+/// The settings of a shop process.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The address to listen on. Port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// The database; a file of SQLite in a temporary directory if there is none.
+    pub database: Option<DatabaseUrl>,
+    /// Where the locks are.
+    pub locks: LocksUrl,
+    /// The products of an empty database: a CSV file, or the built-in catalogue.
+    pub catalogue: Option<PathBuf>,
+    /// Whether the routes under `/admin` exist. They need a loopback address.
+    pub admin: Admin,
+    /// The shop.
+    pub shop: ShopConfig,
+}
+
+impl Default for Config {
+    /// A free port on loopback, a temporary SQLite, locks in memory, the built-in catalogue, and no `/admin`.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            database: None,
+            locks: LocksUrl::MEMORY,
+            catalogue: None,
+            admin: Admin::Closed,
+            shop: ShopConfig::default(),
+        }
+    }
+}
+
+/// The line on stdout that says that the shop is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// The address.
+    pub listening: SocketAddr,
+    /// The process.
+    pub pid: u32,
+    /// The name of the shop.
+    pub shop: String,
+}
+
+/// A shop that is open: it serves when [`run`](Self::run) is called.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    ready: Ready,
+    admin: Admin,
+    shop: Arc<Shop>,
+    cron: lock_cron::Scheduler,
+    _directory: Option<TempDir>,
+}
+
+impl Server {
+    /// Connects to database and locks, and binds the address.
+    ///
+    /// # Errors
+    /// [`ServeError`] that names what is missing.
+    ///
+    /// # Cancel safety
+    /// Dropping this closes what was opened.
+    pub async fn open(config: Config) -> Result<Self, ServeError> {
+        let Config { listen, database, locks, catalogue, admin, shop } = config;
+        if admin == Admin::Open && !listen.ip().is_loopback() {
+            return Err(ServeError::AdminNotLocal { listen });
+        }
+        let catalogue = read(catalogue)?;
+        let (database, directory) = match database {
+            Some(database) => (database, None),
+            None => {
+                let directory = tempfile::tempdir().map_err(ServeError::Directory)?;
+                (DatabaseUrl::sqlite(&directory.path().join("shop.sqlite"))?, Some(directory))
+            }
+        };
+        let redis = match (shop.strategy.needs_redis(), locks.reveal()) {
+            (true, None) => return Err(ServeError::NeedsRedis { strategy: shop.strategy }),
+            (_, None) => None,
+            (_, Some(url)) => Some(RedisStock::connect(url, &shop.prefix).await.map_err(ServeError::Redis)?),
+        };
+        let lock_store = Locks::connect(&locks).await.map_err(ServeError::Locks)?;
+        let store = Store::open(&database).await?;
+        store.set_up(&catalogue).await?;
+        let shop = Shop::open(shop, store, lock_store, redis, Faults::default()).await?;
+        let cron = jobs::schedule(&shop)?;
+        let bound = async { TcpListener::bind(listen).await.and_then(|l| Ok((l.local_addr()?, l))) };
+        let (listening, listener) = bound.await.map_err(|source| ServeError::Listen { listen, source })?;
+        let ready = Ready { listening, pid: process::id(), shop: shop.config.name.clone() };
+        Ok(Self { listener, ready, admin, shop, cron, _directory: directory })
+    }
+
+    /// Returns where it listens.
+    #[must_use]
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// Returns the shop.
+    #[must_use]
+    pub fn shop(&self) -> &Arc<Shop> {
+        &self.shop
+    }
+
+    /// Serves until `stop` completes, then ends in this order: it accepts no more connections, the jobs go to another shop,
+    /// requests end, the locks are given back, the database is closed.
+    ///
+    /// # Errors
+    /// [`ServeError`] if the server or the scheduler failed, or something did not end in time.
+    ///
+    /// # Cancel safety
+    /// Dropping this ends requests where they are: prefer `stop`.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
+        let Self { listener, admin, shop, cron, _directory, .. } = self;
+        let (stop_jobs, jobs_stop) = oneshot::channel::<()>();
+        let jobs = tokio::spawn({
+            let cron = cron.clone();
+            async move { cron.run_until(async { drop(jobs_stop.await) }).await }
+        });
+        let (stopping, stopped) = oneshot::channel::<()>();
+        let accepting = async move {
+            stop.await;
+            drop(stopping);
+        };
+        let serving =
+            axum::serve(listener, http::router(shop.clone(), admin)).with_graceful_shutdown(accepting);
+        let mut serving = tokio::spawn(async move { serving.await });
+        let early = tokio::select! {
+            _ = stopped => None,
+            ended = &mut serving => Some(ended),
+        };
+        // From here on it accepts nothing. Streams end, so that their connections do.
+        shop.begin_closing();
+        drop(stop_jobs);
+        let jobs = jobs.await;
+        let served = match early {
+            Some(ended) => Ok(ended),
+            None => timeout(DRAIN, serving).await,
+        };
+        let drained = shop.drain(DRAIN).await;
+        shop.store().close().await;
+        jobs.map_err(ServeError::Task)??;
+        match served {
+            Ok(served) => served.map_err(ServeError::Task)?.map_err(ServeError::Serve)?,
+            Err(_) => return Err(ServeError::Shop(ShopError::StillBusy { within: DRAIN })),
+        }
+        Ok(drained?)
+    }
+}
+
+/// Opens a shop, says on stdout where it listens, and serves until `stop` completes.
+///
+/// # Errors
+/// [`ServeError`].
+///
+/// # Cancel safety
+/// Dropping this ends requests where they are: prefer `stop`.
+pub async fn run(config: Config, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
+    let server = Server::open(config).await?;
+    announce(server.ready()).map_err(ServeError::Announce)?;
+    server.run(stop).await
+}
+
+fn announce(ready: &Ready) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, ready)?;
+    writeln!(out)?;
+    out.flush()
+}
+
+fn read(catalogue: Option<PathBuf>) -> Result<Catalogue, CatalogueError> {
+    match catalogue {
+        Some(path) => catalogue::read(&path),
+        None => catalogue::parse(catalogue::DEFAULT.as_bytes()),
+    }
+}
+
+/// Completes when this process is asked to end: by SIGTERM, SIGINT, or the end of stdin if `until_stdin_ends`.
+///
+/// # Errors
+/// [`io::Error`] if signals cannot be received.
+pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+    let (ended, stdin) = oneshot::channel::<()>();
+    // A parent that is killed sends no signal, but its end of the pipe closes. A thread of its own: tokio's stdin would keep
+    // the runtime from ending.
+    let keep = match until_stdin_ends {
+        true => {
+            thread::spawn(move || {
+                let _ = io::stdin().read_to_end(&mut Vec::new());
+                drop(ended);
+            });
+            None
+        }
+        false => Some(ended),
+    };
+    #[cfg(unix)]
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    #[cfg(unix)]
+    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    Ok(async move {
+        let _keep = keep;
+        #[cfg(unix)]
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = stdin => {}
+        }
+        #[cfg(not(unix))]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = stdin => {}
+        }
+    })
+}
+
+/// A shop process could not serve.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The catalogue is not usable.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// There is no directory for the database.
+    #[error("could not create a temporary directory: give the address of a database to --database")]
+    Directory(#[source] io::Error),
+    /// The database is not usable.
+    #[error("the database is not usable")]
+    Store(#[from] StoreError),
+    /// The strategy needs Redis.
+    #[error("the strategy `{strategy}` keeps its data in Redis: give the address of one to --locks")]
+    NeedsRedis {
+        /// The strategy.
+        strategy: Strategy,
+    },
+    /// The Redis of the strategy did not let us in.
+    #[error("Redis could not be reached for commands of the strategy")]
+    Redis(#[source] fred::error::Error),
+    /// The store of the locks did not let us in.
+    #[error("the locks could not be reached")]
+    Locks(#[source] LockError),
+    /// The shop could not be opened, or not closed.
+    #[error(transparent)]
+    Shop(#[from] ShopError),
+    /// The jobs failed.
+    #[error("the jobs of the shop failed")]
+    Jobs(#[from] CronError),
+    /// The routes under `/admin` would be open to others.
+    #[error(
+        "--admin needs no password, so it needs an address that only this machine reaches: listen on 127.0.0.1 instead of {listen}"
+    )]
+    AdminNotLocal {
+        /// The address.
+        listen: SocketAddr,
+    },
+    /// The address is not free.
+    #[error("could not listen on {listen}: choose another address, or port 0 for a free one")]
+    Listen {
+        /// The address.
+        listen: SocketAddr,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The server failed.
+    #[error("the server failed")]
+    Serve(#[source] io::Error),
+    /// A task panicked.
+    #[error("a task of the shop panicked: its message is above")]
+    Task(#[source] tokio::task::JoinError),
+    /// Nobody reads stdout.
+    #[error("could not write to stdout")]
+    Announce(#[source] io::Error),
+}

@@ -1,0 +1,72 @@
+//! What a shop has done since it opened.
+
+use crate::domain::Outcome;
+use lock_tower::{
+    RejectReason,
+    observer::{LayerEvent, LayerObserver},
+};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The counters of a shop.
+#[derive(Debug, Default)]
+pub struct Counters {
+    orders: AtomicU64,
+    sold_out: AtomicU64,
+    stale: AtomicU64,
+    lock_timeouts: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The values of the counters at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// Orders accepted; a repetition is not counted again.
+    pub orders: u64,
+    /// Orders refused since there were too few pieces.
+    pub sold_out: u64,
+    /// Orders refused since the store had seen a newer holder.
+    pub stale: u64,
+    /// Requests that did not get their lock in time.
+    pub lock_timeouts: u64,
+    /// Requests whose lock was lost before they ended.
+    pub lost: u64,
+}
+
+impl Counters {
+    /// Counts an outcome.
+    pub(crate) fn count(&self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Accepted(_) => self.orders.fetch_add(1, Relaxed),
+            Outcome::SoldOut => self.sold_out.fetch_add(1, Relaxed),
+            Outcome::Stale(_) => self.stale.fetch_add(1, Relaxed),
+            _ => return,
+        };
+    }
+
+    /// Returns the values now.
+    #[must_use]
+    pub fn now(&self) -> Counts {
+        Counts {
+            orders: self.orders.load(Relaxed),
+            sold_out: self.sold_out.load(Relaxed),
+            stale: self.stale.load(Relaxed),
+            lock_timeouts: self.lock_timeouts.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+        }
+    }
+}
+
+impl LayerObserver for Counters {
+    fn on_event(&self, event: &LayerEvent<'_>) {
+        match event {
+            LayerEvent::NotAcquired { reason: RejectReason::Timeout | RejectReason::Contended, .. } => {
+                self.lock_timeouts.fetch_add(1, Relaxed);
+            }
+            LayerEvent::Lost { .. } => {
+                self.lost.fetch_add(1, Relaxed);
+            }
+            _ => {}
+        }
+    }
+}

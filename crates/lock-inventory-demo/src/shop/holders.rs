@@ -1,0 +1,61 @@
+//! The products whose locks this process holds or waits for, from the events of its factory: no request to the store.
+
+use lock_core::{
+    FencingToken,
+    observer::{LockEvent, LockObserver},
+};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// A product's lock as this process sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalLock {
+    /// The token of the hold of this process, if it has one.
+    pub token: Option<FencingToken>,
+    /// The requests of this process that wait.
+    pub waiters: usize,
+}
+
+/// The locks in use, by the code of the product.
+#[derive(Debug)]
+pub(crate) struct Holders {
+    prefix: String,
+    locks: Mutex<HashMap<String, LocalLock>>,
+}
+
+impl Holders {
+    pub(super) fn new(prefix: String) -> Self {
+        Self { prefix, locks: Mutex::default() }
+    }
+
+    /// Returns all locks in use.
+    pub(crate) fn now(&self) -> HashMap<String, LocalLock> {
+        self.locks().clone()
+    }
+
+    fn locks(&self) -> MutexGuard<'_, HashMap<String, LocalLock>> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LockObserver for Holders {
+    fn on_event(&self, event: &LockEvent<'_>) {
+        // The leadership of the jobs is a lock of another kind.
+        let Some(sku) = event.name().as_str().strip_prefix(&self.prefix) else { return };
+        let mut locks = self.locks();
+        let lock = locks.entry(sku.to_owned()).or_default();
+        match event {
+            LockEvent::WaitStarted { .. } => lock.waiters += 1,
+            LockEvent::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
+            LockEvent::Granted { token, .. } => lock.token = Some(*token),
+            // The end of a hold may be told after the grant of the next one.
+            LockEvent::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
+            _ => {}
+        }
+        if *lock == LocalLock::default() {
+            locks.remove(sku);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! One shop: what its routes and its jobs share.
+
+mod counters;
+mod holders;
+mod metrics;
+mod reserving;
+mod snapshot;
+
+pub use counters::{Counters, Counts};
+pub use holders::LocalLock;
+pub use metrics::MetricsError;
+
+use crate::{
+    domain::{Cents, Sku},
+    fault::Faults,
+    locks::Locks,
+    payment::Payments,
+    store::{Store, StoreError},
+    strategy::{RedisStock, Seller, Strategy},
+};
+use holders::Holders;
+use lock_core::{Lock, LockError, LockFactory, LockOptions, observer::OtelObserver};
+use lock_cron::Scheduler;
+use lock_tower::{DetachedTasks, observer::LayerObserver};
+use metrics::Metrics;
+use snapshot::Board;
+pub(crate) use snapshot::FRESH;
+use std::{
+    collections::HashMap,
+    process,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+/// The settings of a shop.
+#[derive(Debug, Clone)]
+pub struct ShopConfig {
+    /// Its name, in the ledger and in the header `x-shop`.
+    pub name: String,
+    /// The way in which it sells at first.
+    pub strategy: Strategy,
+    /// The beginning of the names of all its locks and of its keys in Redis. Shops over one stock need the same one.
+    pub prefix: String,
+    /// The terms of its locks.
+    pub options: LockOptions,
+    /// How long a request waits for its lock.
+    pub wait: Duration,
+    /// The seed of the payments' delays.
+    pub seed: u64,
+    /// An observer of the routes that take locks, beside the metrics.
+    pub observer: Option<Arc<dyn LayerObserver>>,
+    /// The stock below which the job fills a product up to its initial stock. With 0 it never does.
+    pub restock_below: u32,
+}
+
+impl Default for ShopConfig {
+    /// A lease of 10 s, a wait of 1 s, the strategy [`Fenced`](Strategy::Fenced), and no restock.
+    fn default() -> Self {
+        Self {
+            name: "shop-1".into(),
+            strategy: Strategy::Fenced,
+            prefix: String::new(),
+            options: LockOptions::new().lease(Duration::from_secs(10)),
+            wait: Duration::from_secs(1),
+            seed: 42,
+            observer: None,
+            restock_below: 0,
+        }
+    }
+}
+
+/// One shop. Several of them, in one process or in many, share nothing but the database and the store of the locks.
+#[derive(Debug)]
+pub struct Shop {
+    pub(crate) config: ShopConfig,
+    pub(crate) seller: Seller,
+    pub(crate) prices: HashMap<Sku, Cents>,
+    pub(crate) locks: LockFactory,
+    pub(crate) lock_store: Locks,
+    pub(crate) faults: Faults,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) holders: Arc<Holders>,
+    pub(crate) metrics: Metrics,
+    /// The handlers that hold a lock.
+    pub(crate) detached: DetachedTasks,
+    /// The handlers that sell without one.
+    pub(crate) tasks: TaskTracker,
+    pub(crate) board: Board,
+    strategy: Mutex<Strategy>,
+    cron: OnceLock<Scheduler>,
+    closing: watch::Sender<bool>,
+}
+
+impl Shop {
+    /// Opens a shop over a database that is [set up](Store::set_up).
+    ///
+    /// # Errors
+    /// [`ShopError`] if the database fails or an option of the locks is not usable.
+    ///
+    /// # Cancel safety
+    /// Dropping this leaves nothing behind.
+    pub async fn open(
+        config: ShopConfig,
+        store: Store,
+        lock_store: Locks,
+        redis: Option<RedisStock>,
+        faults: Faults,
+    ) -> Result<Arc<Self>, ShopError> {
+        let mut prices = HashMap::new();
+        for product in store.products().await? {
+            if let (Ok(sku), Ok(cents)) = (Sku::parse(&product.sku), u32::try_from(product.price_cents)) {
+                prices.insert(sku, Cents::new(cents));
+            }
+        }
+        let counters = Arc::new(Counters::default());
+        let metrics = Metrics::new(&config.name, &counters)?;
+        let holders = Arc::new(Holders::new(format!("{}stock:", config.prefix)));
+        let locks = LockFactory::builder(lock_store.store())
+            .options(config.options)
+            .observer(OtelObserver::new(metrics.meter()))
+            .observer(holders.clone())
+            .build()?;
+        let payments = Payments::new(config.seed, faults.clone());
+        Ok(Arc::new(Self {
+            seller: Seller::new(&config.name, store, payments, redis),
+            strategy: Mutex::new(config.strategy),
+            config,
+            prices,
+            locks,
+            lock_store,
+            faults,
+            counters,
+            holders,
+            metrics,
+            detached: DetachedTasks::new(),
+            tasks: TaskTracker::new(),
+            board: Board::default(),
+            cron: OnceLock::new(),
+            closing: watch::Sender::new(false),
+        }))
+    }
+
+    /// Returns the name and the process, as in the header `x-shop`.
+    #[must_use]
+    pub fn instance(&self) -> String {
+        format!("{}/{}", self.config.name, process::id())
+    }
+
+    /// Returns what it sells with.
+    #[must_use]
+    pub fn seller(&self) -> &Seller {
+        &self.seller
+    }
+
+    /// Returns its store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        self.seller.store()
+    }
+
+    /// Returns its counters.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counters.now()
+    }
+
+    /// Returns the way in which it sells now.
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_strategy(&self, strategy: Strategy) {
+        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = strategy;
+    }
+
+    /// Returns the lock of a product, by the name that the layer gives it.
+    pub(crate) fn lock(&self, sku: &Sku) -> Result<Lock, LockError> {
+        self.locks.named(format!("{}stock:{sku}", self.config.prefix))
+    }
+
+    /// Gives the shop its scheduler.
+    pub(crate) fn set_cron(&self, cron: Scheduler) {
+        let _ = self.cron.set(cron);
+    }
+
+    pub(crate) fn cron(&self) -> Option<&Scheduler> {
+        self.cron.get()
+    }
+
+    /// Ends streams that would go on for ever, when the server begins to drain.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.send_replace(true);
+    }
+
+    /// Completes when the server drains.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut closing = self.closing.subscribe();
+        async move {
+            let _ = closing.wait_for(|closing| *closing).await;
+        }
+    }
+
+    /// Waits for the handlers that still run, whether or not their clients are there, and gives the locks back.
+    ///
+    /// # Errors
+    /// [`ShopError::StillBusy`] if handlers still run after `within`, [`ShopError::LeftLocked`] if the release of a lock was not
+    /// confirmed. The lock then ends with its lease.
+    pub async fn drain(&self, within: Duration) -> Result<(), ShopError> {
+        self.tasks.close();
+        let drained = async { tokio::join!(self.detached.drain(within), self.tasks.wait()).0 };
+        let drained = tokio::time::timeout(within, drained).await.is_ok_and(|drained| drained.is_ok());
+        let report = self.locks.shutdown().await;
+        if !drained {
+            return Err(ShopError::StillBusy { within });
+        }
+        match report.unconfirmed.into_iter().next() {
+            Some(name) => Err(ShopError::LeftLocked { name }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A shop could not be opened or closed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShopError {
+    /// The database failed.
+    #[error("the database of the shop failed")]
+    Store(#[from] StoreError),
+    /// The locks are not usable.
+    #[error("the locks of the shop are not usable")]
+    Locks(#[from] LockError),
+    /// The metrics could not be set up.
+    #[error("the metrics of the shop could not be set up")]
+    Metrics(#[from] MetricsError),
+    /// Handlers still ran at the end.
+    #[error("orders still ran {within:?} after the shop had closed: look for a call without a time-out")]
+    StillBusy {
+        /// How long it waited.
+        within: Duration,
+    },
+    /// A lock was left.
+    #[error("the shop closed and left {name} locked: it is free when its lease is over")]
+    LeftLocked {
+        /// Its name.
+        name: lock_core::LockName,
+    },
+}

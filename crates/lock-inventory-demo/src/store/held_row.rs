@@ -1,0 +1,63 @@
+//! `select … for update`: the transaction stays open while the holder calls other systems.
+
+use super::{
+    Store, StoreError, Tx,
+    orders::{Entry, Written, record, set_stock},
+    products::quantity,
+};
+use crate::domain::{Quantity, Sku};
+
+/// The row of a product, locked by an open transaction. Dropping it rolls back.
+#[derive(Debug)]
+pub struct HeldRow {
+    tx: Tx,
+    /// The stock.
+    pub stock: Quantity,
+}
+
+impl Store {
+    /// Locks the row of a product, and reads its stock. It takes a connection for as long as the row is held. On SQLite
+    /// it locks the database.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    ///
+    /// # Cancel safety
+    /// Dropping this, or its result, rolls back.
+    pub async fn hold_row(&self, sku: &Sku) -> Result<HeldRow, StoreError> {
+        let read = async {
+            let mut tx = self.begin().await?;
+            let stock: Option<i64> = sqlx::query_scalar(self.dialect.select_for_update())
+                .bind(sku.as_str())
+                .fetch_optional(&mut *tx)
+                .await?;
+            Ok((tx, stock))
+        };
+        let (tx, stock) = read.await.map_err(StoreError::of::<sqlx::Error>("lock the stock"))?;
+        let stock = stock.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })?;
+        Ok(HeldRow { tx, stock: quantity(stock)? })
+    }
+}
+
+impl HeldRow {
+    /// Writes the stock that is `left` after the order, and the order, and commits.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub async fn write(self, entry: Entry<'_>, left: Quantity) -> Result<Written, StoreError> {
+        let mut tx = self.tx;
+        let write = async {
+            set_stock(&mut tx, entry.order, left).await?;
+            record(tx, entry).await
+        };
+        write.await.map_err(StoreError::of("write the order"))
+    }
+
+    /// Gives the row back unchanged.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub async fn give_back(self) -> Result<(), StoreError> {
+        self.tx.rollback().await.map_err(StoreError::of("unlock the stock"))
+    }
+}

@@ -1,0 +1,110 @@
+//! The ledger of orders.
+
+use super::{Store, StoreError, Tx, products::quantity};
+use crate::domain::{IdempotencyKey, Order, Quantity, Receipt, Sku, Stale};
+use lock_core::FencingToken;
+
+/// An order as it is to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// The order.
+    pub order: &'a Order,
+    /// The name of the shop.
+    pub shop: &'a str,
+    /// The token of the hold under which it is sold.
+    pub token: Option<FencingToken>,
+}
+
+/// The result of a write. Unless it is recorded, nothing is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// Stock and order are committed.
+    Recorded,
+    /// The ledger has an order with this key already.
+    KeyTaken,
+    /// The store has seen a newer holder.
+    Stale(Stale),
+}
+
+impl Store {
+    /// Returns the order with this key, if the ledger has it.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::Invalid`].
+    pub async fn receipt(&self, key: &IdempotencyKey) -> Result<Option<Receipt>, StoreError> {
+        let row: Option<(String, i64, Option<i64>)> =
+            sqlx::query_as("select sku, quantity, token from orders where key = $1")
+                .bind(key.as_str())
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(StoreError::of("look an order up"))?;
+        let Some((sku, pieces, token)) = row else { return Ok(None) };
+        let sku = Sku::parse(&sku).map_err(|_| StoreError::invalid("orders.sku", sku))?;
+        let token = token.map(self::token);
+        Ok(Some(Receipt { key: key.clone(), sku, quantity: quantity(pieces)?, token }))
+    }
+
+    /// Writes an order whose pieces were counted elsewhere, and takes them off the counter here.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub async fn record_sale(&self, entry: Entry<'_>) -> Result<Written, StoreError> {
+        let write = async {
+            let mut tx = self.begin().await?;
+            take_off(&mut tx, entry.order).await?;
+            record(tx, entry).await
+        };
+        write.await.map_err(StoreError::of("write the order"))
+    }
+}
+
+/// Takes the pieces of an order off the counter, relative to what it is.
+pub(super) async fn take_off(tx: &mut Tx, order: &Order) -> Result<(), sqlx::Error> {
+    sqlx::query("update sku set stock = stock - $1, sold = sold + $1 where id = $2")
+        .bind(i64::from(order.quantity.get()))
+        .bind(order.sku.as_str())
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Sets the counter to what is `left` after an order.
+pub(super) async fn set_stock(tx: &mut Tx, order: &Order, left: Quantity) -> Result<(), sqlx::Error> {
+    sqlx::query("update sku set stock = $1, sold = sold + $2 where id = $3")
+        .bind(i64::from(left.get()))
+        .bind(i64::from(order.quantity.get()))
+        .bind(order.sku.as_str())
+        .execute(&mut **tx)
+        .await?;
+    Ok(())
+}
+
+/// Reads a stored token.
+pub(super) fn token(number: i64) -> FencingToken {
+    FencingToken::new(u64::try_from(number).unwrap_or_default())
+}
+
+/// Writes an order, and ends the transaction: without it, nothing else of the transaction stays.
+///
+/// The row of the product has to be written before: its lock keeps `seq` in the order of the commits.
+pub(super) async fn record(mut tx: Tx, entry: Entry<'_>) -> Result<Written, sqlx::Error> {
+    let Entry { order, shop, token } = entry;
+    let recorded = sqlx::query(
+        "insert into orders (key, sku, quantity, cents, shop, token) values ($1, $2, $3, $4, $5, $6) \
+         on conflict (key) do nothing",
+    )
+    .bind(order.key.as_str())
+    .bind(order.sku.as_str())
+    .bind(i64::from(order.quantity.get()))
+    .bind(i64::try_from(order.cents).unwrap_or(i64::MAX))
+    .bind(shop)
+    .bind(token.map(FencingToken::as_i64))
+    .execute(&mut *tx)
+    .await?;
+    if recorded.rows_affected() == 0 {
+        tx.rollback().await?;
+        return Ok(Written::KeyTaken);
+    }
+    tx.commit().await?;
+    Ok(Written::Recorded)
+}

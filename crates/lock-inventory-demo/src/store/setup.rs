@@ -1,0 +1,55 @@
+//! Tables and the first stock. Any number of shops may start over one empty database.
+
+use super::{Store, StoreError, dialect::Dialect};
+use crate::domain::{Catalogue, Product};
+use sqlx::AnyConnection;
+
+/// The number of the advisory lock under which one shop at a time sets a PostgreSQL up.
+const SETUP_LOCK: &str = "select pg_advisory_xact_lock(5070212)::text";
+
+impl Store {
+    /// Creates the tables, and fills an empty stock with the catalogue. A database that has products keeps them.
+    ///
+    /// # Errors
+    /// [`StoreError::Migrate`] for a database of another version, [`StoreError::Database`] if it fails.
+    ///
+    /// # Cancel safety
+    /// A dropped call changes nothing.
+    pub async fn set_up(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
+        let failed = || StoreError::of("fill the stock");
+        // In one transaction. SQLite's excludes other shops by itself; sqlx's migrations alone would not.
+        let mut tx = self.begin().await.map_err(StoreError::of("set the database up"))?;
+        if self.dialect == Dialect::Postgres {
+            sqlx::query(SETUP_LOCK).execute(&mut *tx).await.map_err(StoreError::of("set the database up"))?;
+        }
+        self.dialect.migrator().run_direct(None, &mut *tx, false).await?;
+        let products: i64 =
+            sqlx::query_scalar("select count(*) from sku").fetch_one(&mut *tx).await.map_err(failed())?;
+        if products == 0 {
+            for product in catalogue.products() {
+                insert(&mut tx, product).await.map_err(failed())?;
+            }
+            if self.dialect == Dialect::Postgres {
+                sqlx::query("insert into units (sku) select id from sku, generate_series(1, initial)")
+                    .execute(&mut *tx)
+                    .await
+                    .map_err(failed())?;
+            }
+        }
+        tx.commit().await.map_err(failed())
+    }
+}
+
+async fn insert(connection: &mut AnyConnection, product: &Product) -> Result<(), sqlx::Error> {
+    sqlx::query(
+        "insert into sku (id, title, category, price_cents, initial, stock) values ($1, $2, $3, $4, $5, $5)",
+    )
+    .bind(product.sku.as_str())
+    .bind(&product.title)
+    .bind(&product.category)
+    .bind(i64::from(product.price.get()))
+    .bind(i64::from(product.stock.get()))
+    .execute(connection)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! One row per piece, taken with `skip locked`: buyers of one product do not wait for one another. PostgreSQL only.
+
+use super::{
+    Store, StoreError, Tx,
+    dialect::Dialect,
+    orders::{Entry, Written, record, take_off},
+};
+use crate::domain::Order;
+
+/// The rows of some pieces, locked by an open transaction. Dropping it rolls back.
+#[derive(Debug)]
+pub struct HeldUnits {
+    tx: Tx,
+}
+
+impl Store {
+    /// Locks as many free pieces as the order needs, and marks them with its key; `None` if there are too few that no other
+    /// transaction has locked.
+    ///
+    /// # Errors
+    /// [`StoreError::NeedsPostgres`], [`StoreError::Database`].
+    ///
+    /// # Cancel safety
+    /// Dropping this, or its result, rolls back.
+    pub async fn hold_units(&self, order: &Order) -> Result<Option<HeldUnits>, StoreError> {
+        if self.dialect != Dialect::Postgres {
+            return Err(StoreError::NeedsPostgres);
+        }
+        let take = async {
+            let mut tx = self.begin().await?;
+            let taken = sqlx::query(
+                "update units set order_key = $1 where id in (select id from units where sku = $2 and order_key is \
+                 null order by id limit $3 for update skip locked)",
+            )
+            .bind(order.key.as_str())
+            .bind(order.sku.as_str())
+            .bind(i64::from(order.quantity.get()))
+            .execute(&mut *tx)
+            .await?;
+            match taken.rows_affected() == u64::from(order.quantity.get()) {
+                true => Ok(Some(HeldUnits { tx })),
+                false => tx.rollback().await.map(|()| None),
+            }
+        };
+        take.await.map_err(StoreError::of::<sqlx::Error>("lock the pieces"))
+    }
+}
+
+impl HeldUnits {
+    /// Takes the pieces off the counter, writes the order, and commits. The row of the product is locked for this
+    /// moment alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub async fn write(self, entry: Entry<'_>) -> Result<Written, StoreError> {
+        let mut tx = self.tx;
+        let write = async {
+            take_off(&mut tx, entry.order).await?;
+            record(tx, entry).await
+        };
+        write.await.map_err(StoreError::of("write the order"))
+    }
+
+    /// Gives the pieces back.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`].
+    pub async fn give_back(self) -> Result<(), StoreError> {
+        self.tx.rollback().await.map_err(StoreError::of("unlock the pieces"))
+    }
+}

@@ -1,0 +1,19 @@
+//! No lock: a transaction locks the row, and stays open for the time of the payment. Every waiter takes a connection of the
+//! database; on SQLite, every other write waits.
+
+use super::seller::{SellError, Seller};
+use crate::domain::{Order, Outcome};
+
+pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, SellError> {
+    let row = seller.store.hold_row(&order.sku).await?;
+    let Some(left) = row.stock.take(order.quantity) else {
+        row.give_back().await?;
+        return Ok(Outcome::SoldOut);
+    };
+    let Ok(payment) = seller.payments.charge(order).await else {
+        row.give_back().await?;
+        return Ok(Outcome::Declined);
+    };
+    let written = row.write(seller.entry(order, None), left).await?;
+    seller.conclude(order, None, payment, written).await
+}

@@ -1,0 +1,23 @@
+//! The ways to sell an order, one file each. [`fenced`] is the one to copy; several others are wrong on purpose.
+//!
+//! All of them do the same work: read the stock, call the payment service, write the stock and the order. The written stock
+//! is absolute, computed from the read: a relative `stock - 1` would hide a lost update.
+
+mod conditional;
+mod fenced;
+mod for_update;
+mod kind;
+mod lock;
+mod mutex;
+mod none;
+mod redis_lua;
+mod sections;
+mod seller;
+mod setnx;
+mod units;
+mod write_fence;
+
+pub use kind::{Strategy, UnknownStrategy};
+pub use redis_lua::RedisStock;
+pub use seller::{SellError, Seller};
+pub use setnx::SETNX_TTL;

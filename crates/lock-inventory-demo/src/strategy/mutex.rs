@@ -1,0 +1,28 @@
+//! A mutex of the process for each product: right on one server, and on a laptop.
+
+use super::{
+    sections,
+    seller::{SellError, Seller},
+};
+use crate::domain::{Order, Outcome, Sku};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The mutexes of a process. There is at most one for each product of the catalogue.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Mutexes(Arc<Mutex<HashMap<Sku, Arc<tokio::sync::Mutex<()>>>>>);
+
+impl Mutexes {
+    pub(super) async fn sell(&self, seller: &Seller, order: &Order) -> Result<Outcome, SellError> {
+        let mutex = self.of(&order.sku);
+        let _guard = mutex.lock().await;
+        sections::unfenced(seller, order, None).await
+    }
+
+    fn of(&self, sku: &Sku) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(sku.clone()).or_default().clone()
+    }
+}
