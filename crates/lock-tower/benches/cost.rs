@@ -1,4 +1,4 @@
-//! What the layer costs: `cargo bench -p lock-tower`. Prints a table, and fails if a row is above its bound.
+//! The cost of the layer: `cargo bench -p lock-tower`. Prints a table, and fails if a row is above its bound.
 
 use allocation_counter::measure;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceExt};
 
 type Answer = Response<Full<Bytes>>;
 
-/// The handler: ready at once.
+/// A handler that is ready at once.
 fn handler(request: Request<Full<Bytes>>) -> Ready<Result<Answer, Infallible>> {
     black_box(request);
     ready(Ok(Response::new(Full::new(Bytes::from_static(b"sold")))))
@@ -83,12 +83,12 @@ async fn redis(table: &mut Table, server: &RedisServer) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-/// Something that is done again and again.
+/// A repeated operation.
 trait Work {
     async fn once(&mut self);
 }
 
-/// A request and its whole body.
+/// A request, including its whole body.
 struct Requests<S> {
     service: S,
     method: Method,
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// What lock-core alone costs.
+/// The cost of lock-core alone.
 struct Pairs(lock_core::Lock);
 
 impl Pairs {
@@ -138,7 +138,7 @@ struct Table {
 }
 
 impl Table {
-    /// The median of samples of as many runs as fill some milliseconds each.
+    /// Returns the median of several samples, each with as many runs as fit into some milliseconds.
     async fn row(
         &mut self,
         name: &str,
@@ -190,7 +190,7 @@ impl Table {
     }
 }
 
-/// How many runs fill this time.
+/// Returns the number of runs that fit into this time.
 async fn fill(work: &mut impl Work, time: Duration) -> u32 {
     let (began, mut runs) = (Instant::now(), 0);
     while began.elapsed() < time {

@@ -1,4 +1,4 @@
-//! The body of a response, and the lock with it.
+//! The body of a response, with its lock.
 
 use crate::{error::BoxError, handle::Watch, reject::RejectionBody};
 use bytes::Bytes;
@@ -16,8 +16,8 @@ pin_project! {
     #[project = LockedBodyProj]
     /// The body of the handler with the lock that it needs, or the ready-made body of a rejection.
     ///
-    /// It releases once: when the handler's body has ended or failed, as soon as it says that nothing will
-    /// follow, and when it is dropped.
+    /// It releases the lock once: when the handler's body has ended or failed, as soon as the body reports its end,
+    /// or when it is dropped.
     pub struct LockedBody<B> {
         // Dropped before the lock.
         #[pin]
@@ -31,7 +31,7 @@ pin_project! {
     enum Source<B> {
         Handler { #[pin] body: B },
         ReadyMade { body: RejectionBody },
-        /// At its end, or cut; what the handler's body held was dropped before the lock.
+        /// Ended or cut; the contents of the handler's body were dropped before the lock.
         Ended,
     }
 }
@@ -90,12 +90,12 @@ where
             }
             SourceProj::Ended => (None, true),
         };
-        // The end must not look like a success if the lock was lost just now.
+        // The end must not look like a success if the lock was lost meanwhile.
         let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
         if let Some(reason) = lost {
             return Poll::Ready(Some(Err(this.cut(reason))));
         }
-        // Hyper may not ask again after the last frame.
+        // Hyper may not poll again after the last frame.
         if ended && let Some(watch) = this.watch.take() {
             this.source.set(Source::Ended);
             watch.release();
@@ -126,7 +126,7 @@ impl<B> fmt::Debug for LockedBody<B> {
     }
 }
 
-/// The error that ends a body whose lock was lost: the bytes before it are not all.
+/// The error that ends a body whose lock was lost: the bytes before it are incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the lock of the response was lost")]
 pub struct LockLost(#[source] pub LostReason);

@@ -1,4 +1,4 @@
-//! The settings and limits that the clones of a layer share.
+//! The settings and limits shared by the clones of a layer.
 
 use crate::{
     detach::DetachedTasks,
@@ -31,7 +31,7 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-/// The maximum duration of a hold. It replaces the one of the options.
+/// The maximum duration of a hold, which replaces the one of the options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MaxHold {
     Default,
@@ -61,7 +61,8 @@ pub(crate) struct Config {
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
-    /// A lock with the options of the layer, made by the first request: to check them costs more than the rest.
+    /// A lock with the options of the layer, made by the first request: checking the options would be the largest
+    /// part of the cost.
     template: OnceLock<Lock>,
 }
 
@@ -110,7 +111,7 @@ impl Config {
         }
     }
 
-    /// Returns where handlers outlive their clients. A layer in shadow mode detaches none.
+    /// Returns the tasks of detached handlers. A layer in shadow mode detaches none.
     pub(crate) fn tasks(&self) -> Option<&DetachedTasks> {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
@@ -132,7 +133,7 @@ impl Config {
         self.template = OnceLock::new();
     }
 
-    /// Returns an error if the options, `max_hold` and the limits of the factory do not fit together.
+    /// Returns an error if the options, `max_hold` and the limits of the factory contradict each other.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         self.locks.check_options(&self.lock_options())
     }
@@ -140,7 +141,7 @@ impl Config {
     fn lock_options(&self) -> LockOptions {
         let options = self.options.unwrap_or_else(|| self.locks.options());
         match self.max_hold {
-            // A stricter choice stays. An operation timeout of that length does not fit the default.
+            // A stricter choice is kept. An operation timeout of that length contradicts the default.
             MaxHold::Default => {
                 let chosen = options.chosen_max_hold();
                 let limited =
@@ -170,7 +171,7 @@ impl Config {
     }
 }
 
-/// Returns whether the methods include the one of the request. HEAD runs the handler of GET in axum and most
+/// Returns `true` if the methods include the one of the request. HEAD runs the handler of GET in axum and most
 /// routers, and must not run it without the lock.
 fn covers(methods: &[Method], asked: &Method) -> bool {
     methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
@@ -195,24 +196,24 @@ impl Waiters {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Returns a permit to wait, unless too many requests wait already.
+    /// Returns a permit to wait, unless too many requests are already waiting.
     pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
         self.0.clone().try_acquire_owned().ok()
     }
 }
 
-/// The routes whose template error was logged. There are at most as many as the application has routes.
+/// The routes whose template error was logged; at most as many as the application has routes.
 #[derive(Clone, Default)]
 pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Box<str>>>>>);
 
 impl LoggedRoutes {
-    /// Returns whether the route was not logged before.
+    /// Returns `true` if the route was not logged before.
     pub(crate) fn is_new(&self, route: Option<&str>) -> bool {
         lock(&self.0).insert(route.map(Box::from))
     }
 }
 
-/// The way that a request takes: with a lock, or directly to the service inside.
+/// The path of a request: with a lock, or directly to the inner service.
 pub(crate) enum Routing<B> {
     NeedsLock(Parts, B),
     NeedsNoLock(Request<B>),

@@ -1,4 +1,4 @@
-//! The layer: its key, the terms of its locks, and the answers to requests that do not acquire them.
+//! The layer: its key, the options of its locks, and the answers to requests that do not acquire them.
 
 use crate::{
     config::{Config, LoggedRoutes, MaxHold, Mode, Waiters},
@@ -17,11 +17,11 @@ use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
-/// A layer that serves one request per key at a time, over all processes that share the store.
+/// A layer that serves one request per key at a time, across all processes that share the store.
 ///
 /// | option | default |
 /// | --- | --- |
-/// | [`key`](Self::key), [`try_key`](Self::try_key) | none: without a key this is no `Layer` |
+/// | [`key`](Self::key), [`try_key`](Self::try_key) | none: a `LockLayer` without a key does not implement `Layer` |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
 /// | [`options`](Self::options) | those of the factory |
@@ -87,7 +87,7 @@ impl<D> LockLayer<NoKey, D> {
         }
     }
 
-    /// As [`key`](Self::key), for templates that are not known before run time.
+    /// Like [`key`](Self::key), for templates that are not known before run time.
     ///
     /// # Errors
     /// An [`InvalidKey`] that says what to change.
@@ -106,9 +106,9 @@ impl<K> LockLayer<K, Cancel> {
     /// Runs each handler in a task, to the end of its body, even if its client leaves. The handler keeps the
     /// lock until then. Use it for handlers that write.
     ///
-    /// A handler that loses its lock is still dropped, also at [`max_hold`](Self::max_hold), 30 s by default.
-    /// A handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after
-    /// its client has left. A request that waits for its lock ends with its client: its handler was not
+    /// A handler that loses its lock is still dropped, also at [`max_hold`](Self::max_hold), 30 s by default. A
+    /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
+    /// has left. A request that waits for its lock ends with its client, since its handler was not called yet.
     /// called yet.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
@@ -117,7 +117,7 @@ impl<K> LockLayer<K, Cancel> {
 }
 
 impl<K, D> LockLayer<K, D> {
-    /// Sets how long a request waits for its lock. With zero it tries once.
+    /// Sets the maximum time a request waits for its lock. With zero it tries once.
     ///
     /// # Panics
     /// Above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
@@ -130,7 +130,7 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// As [`wait`](Self::wait), for a time that is not known before run time.
+    /// Like [`wait`](Self::wait), for a time that is not known before run time.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
@@ -157,13 +157,13 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// Sets the terms of the locks: lease, renewals, time-outs. They replace all terms of the factory. A
-    /// `max_hold` in them that is shorter than the layer's default stays; a longer one needs
+    /// Sets the options of the locks: lease, renewals, timeouts. They replace all options of the factory. A
+    /// `max_hold` in them that is shorter than the layer's default is kept; a longer one needs
     /// [`no_max_hold`](Self::no_max_hold).
     ///
     /// # Panics
-    /// If they do not fit together, or exceed the limits of the factory; [`try_options`](Self::try_options)
-    /// returns the error.
+    /// If they contradict each other, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
+    /// the error.
     #[track_caller]
     pub fn options(self, options: LockOptions) -> Self {
         match self.try_options(options) {
@@ -172,7 +172,7 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// As [`options`](Self::options), for terms that are not known before run time.
+    /// Like [`options`](Self::options), for options that are not known before run time.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
@@ -180,15 +180,15 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.options = Some(options)).checked()
     }
 
-    /// Ends a hold that lasts longer than this, because the handler hangs, the upload stalls or the client
-    /// reads slowly. The handler is dropped or the body cut, and the lock is released. With
-    /// [`OnLost::Signal`] the handler continues without the lock. All other terms stay.
+    /// Sets the maximum duration of a hold, for handlers that hang, uploads that stall and clients that read slowly.
+    /// After it the handler is dropped or the body cut, and the lock is released. With [`OnLost::Signal`] the handler
+    /// continues without the lock. All other options are kept.
     ///
-    /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s
-    /// or more was set.
+    /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more
+    /// was set.
     ///
     /// # Panics
-    /// If it is below a millisecond, or does not fit the other terms.
+    /// If it is below a millisecond, or contradicts the other options.
     #[track_caller]
     pub fn max_hold(self, limit: Duration) -> Self {
         match self.with(|config| config.max_hold = MaxHold::Set(limit)).checked() {
@@ -197,10 +197,9 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// Leaves the longest hold to the lock options, which have none by default. A stalled client then keeps
-    /// its lock until its connection ends: use it only with a
-    /// [`BufferRequestLayer`](crate::BufferRequestLayer) and responses that do not wait for the client, or
-    /// for streams that clients may keep open.
+    /// Leaves the maximum duration of a hold to the lock options, which have none by default. A stalled client then
+    /// keeps its lock until its connection ends. Use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer)
+    /// and responses that do not wait for the client, or for streams that clients may keep open.
     pub fn no_max_hold(self) -> Self {
         self.with(|config| config.max_hold = MaxHold::FromOptions)
     }
@@ -210,23 +209,23 @@ impl<K, D> LockLayer<K, D> {
         Ok(self)
     }
 
-    /// Sets when the lock is released.
+    /// Sets the time at which the lock is released.
     pub fn release_on(self, when: ReleaseOn) -> Self {
         self.with(|config| config.release_on = when)
     }
 
-    /// Sets what happens to a handler whose lock is lost.
+    /// Sets the treatment of a handler whose lock is lost.
     pub fn on_lost(self, then: OnLost) -> Self {
         self.with(|config| config.on_lost = then)
     }
 
-    /// Sets what happens to requests while the store does not answer.
+    /// Sets the treatment of requests while the store does not answer.
     pub fn on_unavailable(self, then: OnUnavailable) -> Self {
         self.with(|config| config.on_unavailable = then)
     }
 
-    /// Sets what happens to requests that lack the client's part of the key. A key that is malformed, or
-    /// missing because the server is misconfigured, is always rejected.
+    /// Sets the treatment of requests that lack the client's part of the key. A key that is malformed, or missing
+    /// because the server is misconfigured, is always rejected.
     pub fn on_bad_key(self, then: OnBadKey) -> Self {
         self.with(|config| config.on_bad_key = then)
     }
@@ -238,8 +237,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.timeout_status = status)
     }
 
-    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a
-    /// starting point.
+    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a starting
+    /// point.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -268,9 +267,9 @@ impl<K, D> LockLayer<K, D> {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that
-    /// share it have the same hash for a key, in every version. With the secret, names can be tested against
-    /// a hash. The default is a random secret of the process.
+    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it
+    /// compute the same hash for a key, in every version. The secret allows testing names against a hash. The default
+    /// is a random secret of the process.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -284,22 +283,21 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.key_hash_secret = Some(secret))
     }
 
-    /// Sets how many requests of this layer, all its keys and clones together, may wait at once, for a
-    /// look-up of their key or for their lock; the next is rejected with 503. The default is 1,000. The
-    /// factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    /// Sets the maximum number of requests of this layer that wait at once, for a look-up of their key or for their
+    /// lock, over all its keys and clones; the next is rejected with 503. The default is 1,000. The factory's
+    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     pub fn max_waiters(self, limit: usize) -> Self {
         self.with(|config| config.waiters = Waiters::new(limit))
     }
 
-    /// Runs the layer in shadow mode, to see what it would do. It acquires and measures, but never rejects,
-    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits as long as
-    /// it would, and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or
-    /// `Option<LockHandle>`.
+    /// Runs the layer in shadow mode, to see its effect in advance. It acquires and measures, but never rejects,
+    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits for the same time
+    /// and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
     pub fn shadow(self) -> Self {
         self.with(|config| config.mode = Mode::Shadow)
     }
 
-    /// Sets the route of the events and the span, where axum does not know it.
+    /// Sets the route in events and the span, where axum does not provide it.
     pub fn route(self, template: impl Into<Arc<str>>) -> Self {
         self.with(|config| config.route = Some(template.into()))
     }

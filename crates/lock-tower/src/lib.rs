@@ -1,5 +1,5 @@
-//! A distributed lock as a [`tower`](https://docs.rs/tower) layer: requests of one key run one at a time,
-//! over all processes that share the store.
+//! A distributed lock as a [`tower`](https://docs.rs/tower) layer: requests with the same key run one at a time,
+//! across all processes that share the store.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -20,12 +20,11 @@
 //! # }
 //! ```
 //!
-//! The lock is acquired before the handler is called, and kept until the body of the response has ended, was
-//! dropped, or failed. Requests that do not acquire the lock receive a response; the service's error type is
-//! unchanged.
+//! The lock is acquired before the handler is called, and kept until the body of the response has ended, was dropped,
+//! or failed. Requests that do not acquire the lock receive a response; the service's error type is unchanged.
 //!
 //! # Answers
-//! | event | answer by default | to choose otherwise |
+//! | event | default answer | setting |
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
 //! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
@@ -39,34 +38,34 @@
 //! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
 //! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
 //! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
-//! | the handler panics | the lock is released, the panic goes on | |
+//! | the handler panics | the lock is released, the panic continues | |
 //! | the key cannot be read from the request | 400 if the client can fix it, 503 if it may pass, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
-//! The 409 and every 503 have `Retry-After`, except that of a lost lease: its handler may have written a part.
+//! The 409 and every 503 have `Retry-After`, except for a lost lease, whose handler may have applied a part of its
+//! work.
 //!
 //! Rejections are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
-//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The hash is
-//! under a secret of the process, or under a [`key_hash_secret`](LockLayer::key_hash_secret) of all replicas.
-//! [`grpc`](LockLayer::grpc) makes `grpc-status` of them.
+//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The secret of the hash
+//! belongs to the process, or is a [`key_hash_secret`](LockLayer::key_hash_secret) shared by all replicas.
+//! [`grpc`](LockLayer::grpc) turns rejections into a `grpc-status`.
 //!
-//! # What a lock is not
-//! - **A lock is not idempotency.** It lets two requests run one after the other; a client that repeats a
-//!   request because the answer was lost still orders twice. Under the lock, store an `Idempotency-Key` before
-//!   the work and the result after it, and send the same key to services that you call
-//!   (`examples/idempotency.rs`).
-//! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a
-//!   commit in a spawned task, or after the body, comes after the release.
-//! - **A lock can be lost while the handler runs.** Give
-//!   [`LockHandle::fencing_token`](lock_core::Hold::fencing_token) to the store that you write to, and let it
-//!   refuse older ones.
-//! - **It ends with the response.** A task that the handler spawns, or a connection that it upgrades (a
-//!   WebSocket), is not covered: let such work take a lock of its own.
+//! # Limits of a lock
+//! - **A lock is not idempotency.** It makes two requests run one after the other; a client that repeats a request
+//!   because the answer was lost still orders twice. Under the lock, store an `Idempotency-Key` before the work and
+//!   the result after it, and send the same key to the services that you call (`examples/idempotency.rs`).
+//! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a commit in a
+//!   spawned task, or after the body, comes after the release.
+//! - **A lock can be lost while the handler runs.** Pass
+//!   [`LockHandle::fencing_token`](lock_core::Hold::fencing_token) to the store that you write to, and let it reject
+//!   older ones.
+//! - **It ends with the response.** A task that the handler spawns, or a connection that it upgrades (a WebSocket),
+//!   is not covered: such work needs its own lock.
 //! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
 //!   [detached](LockLayer::detach), so that a client who leaves does not stop it halfway.
 //!
 //! # Slow clients
-//! The lock is held while the handler reads the request body and while the client reads the response. A
-//! client that sends a byte a minute keeps the key from all others for that long. Two settings bound this:
+//! The lock is held while the handler reads the request body and while the client reads the response. A client that
+//! sends one byte per minute blocks the key for everyone else. Two settings bound this:
 //! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the
 //!   request answered with 503, or the body is cut. Set it a little above the slowest handler. Streams that
 //!   clients keep open need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
@@ -76,12 +75,11 @@
 //!   503.
 //!
 //! # Outside of the lock
-//! A request that is rejected before the lock costs the others nothing. These belong outside:
-//! - **Authentication and authorisation.** Otherwise any client can keep a key, and fill the queue of
-//!   waiters.
-//! - **Rate limits and limits of concurrency**, per client and not per key.
-//! - **The check that the thing exists.** Each name that is locked once leaves a fencing counter in the
-//!   store, for an hour by default. A flood of made-up names is answered with 404 before it gets there.
+//! A request that is rejected before the lock does not affect other requests. These belong outside:
+//! - **Authentication and authorisation.** Otherwise any client can hold a key, and fill the queue of waiters.
+//! - **Rate limits and concurrency limits**, per client and not per key.
+//! - **The check that the resource exists.** Each name that is locked once leaves a fencing counter in the store, for
+//!   an hour by default. A flood of made-up names is answered with 404 before it gets there.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -102,38 +100,38 @@
 //! # }
 //! ```
 //!
-//! # Where to put it
-//! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for
-//! the handler alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers
-//! of other methods: a GET that is to be answered with 405, and the OPTIONS of a CORS preflight, then wait
-//! for the lock and are answered with 503 while it is held. Reads of the same path stay without a lock in
+//! # Placement
+//! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for the
+//! handler alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other
+//! methods: a GET that would be answered with 405, and the OPTIONS of a CORS preflight, then wait for the lock and
+//! are answered with 503 while it is held. Reads of the same path stay without a lock in
 //! `get(list).merge(post(create).route_layer(lock))`.
 //!
-//! Path templates read axum's path parameters. They are there in all of these places, but not in a service
-//! that wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is answered
-//! with 500 and takes no lock; the log says once per route which parameters there are.
+//! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
+//! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is answered with 500 and
+//! takes no lock; the existing parameters are logged once per route.
 //!
-//! Put limits of concurrency and time-outs outside of this layer; a time-out inside of it does not count the
-//! wait. The release is sent when the body ends, in the background: a client that asks again at once may have
-//! to wait for it for a round trip, so prefer a short wait to none.
+//! Put concurrency limits and timeouts outside of this layer; a timeout inside of it does not include the wait. The
+//! release is sent in the background when the body ends: a client that sends its next request at once may have to
+//! wait for a round trip, so prefer a short wait to none.
 //!
 //! # Two layers around one handler
 //! <div class="warning">
 //!
-//! Two stacked layers acquire one after the other. Where `/transfer/1/2` takes account 1 and then 2, and
-//! `/transfer/2/1` takes 2 and then 1, each holds what the other waits for, and both are answered with 503
-//! after the [`wait`](LockLayer::wait). Under load nearly all of them are.
+//! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then 2, and
+//! `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are answered with 503 after the
+//! [`wait`](LockLayer::wait). Under load nearly all of them are.
 //!
 //! </div>
 //!
-//! Stack layers only if all requests that share a key take the keys in one order, for example the tenant
-//! before the account. Otherwise take one lock for both, or acquire in the handler, in sorted order. Of two
-//! layers with the same key, the inner one waits for the outer one until its wait is over.
+//! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant
+//! before the account. Otherwise take one lock for both, or acquire in the handler, in sorted order. With two layers
+//! of the same key, the inner one waits for the outer one until its wait is over.
 //!
 //! # Behind a proxy
-//! Proxies can repeat a request that was answered with 503 at another server. That is right for most
-//! rejections, where nothing was done. After `lost`, the handler was dropped at an `.await` and may have
-//! written a part.
+//! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,
+//! where no work was done. After `lost`, the handler was dropped at an `.await` and may have applied a part of its
+//! work.
 //! - nginx repeats GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH with
 //!   `non_idempotent` (or before 1.9.13). Leave both out for locked routes.
 //!   `proxy_next_upstream error timeout`, the default, still repeats a PUT or DELETE whose answer took longer
@@ -153,11 +151,11 @@
 //!     _ => rejection.into_response(),
 //! });
 //! ```
-//! A handler that must not run twice needs an idempotency key whatever the proxy does.
+//! A handler that must not run twice needs an idempotency key, regardless of the proxy.
 //!
 //! # Observability
-//! Each request that needs a lock has a `tracing` span with the route, a hash of its key, the outcome and the
-//! wait. An [`observer`] gets the same as events; with the feature `otel` there are metrics by route.
+//! Each request that needs a lock has a `tracing` span with the route, a hash of its key, the outcome and the wait.
+//! An [`observer`] receives the same as events; with the feature `otel` there are metrics by route.
 //!
 //! # Features
 //! | feature | default | gives |

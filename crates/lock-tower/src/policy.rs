@@ -1,4 +1,4 @@
-//! The choices of a layer, each with its default.
+//! The policies of a layer, each with its default.
 
 use http::{Method, StatusCode};
 
@@ -13,14 +13,13 @@ pub enum ReleaseOn {
 }
 
 impl ReleaseOn {
-    /// Returns whether nothing is left to protect after this head: a body that will not be sent is not waited
-    /// for.
+    /// Returns `true` if nothing is left to protect after this head: a body that will not be sent is not awaited.
     pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
         self == Self::Head || is_bodiless(head, asked)
     }
 }
 
-/// Returns whether the body of this response will not be sent.
+/// Returns `true` if the body of this response will not be sent.
 pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
     *asked == Method::HEAD
         || head.is_informational()
@@ -33,15 +32,14 @@ pub enum OnLost {
     /// Drops the handler and answers with 503. A body that has begun ends with an error.
     #[default]
     Stop,
-    /// Lets the handler continue. It can ask its [`LockHandle`](crate::LockHandle).
+    /// Lets the handler continue. It can check its [`LockHandle`](crate::LockHandle).
     Signal,
 }
 
 /// The treatment of requests while the store does not answer.
 ///
-/// It applies to outages only. A store that answers with an error, because rights are missing or a key has
-/// another type, is not passed by: that does not heal by itself, and requests would run without locks for
-/// ever.
+/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has
+/// another type, is never bypassed: that does not heal by itself, and requests would run without locks forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
     /// Rejects them: fail closed.
@@ -52,11 +50,11 @@ pub enum OnUnavailable {
     Allow,
 }
 
-/// The treatment of requests that lack the client's part of the key: the header or the parameter is missing,
-/// or the function of the key returns [`KeyError::missing`](crate::KeyError::missing).
+/// The treatment of requests that lack the client's part of the key: the header or the parameter is missing, or the
+/// function of the key returns [`KeyError::missing`](crate::KeyError::missing).
 ///
-/// A part that is empty, given more than once, or too long is rejected in any case. A handler might read a
-/// value in it, and a client could choose to run without the lock.
+/// A part that is empty, given more than once, or too long is always rejected. Otherwise a handler might still read a
+/// value from it, and a client could choose to run without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnBadKey {
     /// Rejects them.

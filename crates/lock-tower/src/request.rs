@@ -1,4 +1,4 @@
-//! One request that needs a lock, from its arrival to the decision about it.
+//! A request that needs a lock, from its arrival to the decision about it.
 
 use crate::{
     config::{Config, Mode},
@@ -29,7 +29,7 @@ pub(crate) struct LockRequest {
     arrived: Option<Instant>,
     waiter_permit: Option<OwnedSemaphorePermit>,
     task_slot: Option<TaskSlot>,
-    /// The observers were not notified of an outcome yet.
+    /// Set until the observers are notified of an outcome.
     undecided: bool,
 }
 
@@ -90,7 +90,7 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Returns what the detaching service needs to keep the lock, if the layer detaches handlers.
+    /// Returns the data that the detaching service needs to keep the lock, if the layer detaches handlers.
     pub(crate) fn keep_lock(&mut self, held: Option<&Arc<Held>>) -> Option<KeepLock> {
         let slot = self.task_slot.take()?;
         let tasks = self.config.tasks()?;
@@ -111,7 +111,7 @@ impl LockRequest {
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
     }
 
-    /// Decides what happens to the request without its lock, and notifies the observers.
+    /// Decides the treatment of the request without its lock, and notifies the observers.
     pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: &Extensions) -> Fallback {
         let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
         let (reason, unlocked) = match passes {
@@ -166,7 +166,7 @@ impl LockRequest {
         (self.config.on_reject)(rejection)
     }
 
-    /// A request that waited too long or came too often is the ordinary case: the metrics count it.
+    /// Logs the reason. Timeouts and full queues are normal: they are logged at debug level, and counted by metrics.
     fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: &Extensions) {
         let outcome = reason.as_str();
         match reason {

@@ -1,6 +1,6 @@
 //! The states of a [`LockLayer`](crate::LockLayer) under construction.
 
-/// The key is not chosen yet.
+/// No key is set yet.
 #[derive(Debug, Clone, Copy)]
 pub struct NoKey(pub(crate) ());
 

@@ -30,7 +30,7 @@ impl Budget {
     }
 }
 
-/// The bytes of one upload; given back when it is dropped.
+/// The bytes of one upload; returned to the budget when it is dropped.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: Budget,
@@ -38,12 +38,12 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// All of it; nothing is left here.
+    /// Takes the whole reservation and leaves an empty one.
     pub(super) fn take(&mut self) -> Self {
         Self { bytes: std::mem::take(&mut self.bytes), budget: self.budget.clone() }
     }
 
-    /// Adds to it, unless the budget would be exceeded.
+    /// Enlarges the reservation, unless the budget would be exceeded.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Exceeded> {
         let Shared { total, used } = &*self.budget.0;
         let add = |used: usize| used.checked_add(bytes).filter(|used| used <= total);
@@ -52,7 +52,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// These bytes count until their last clone is dropped.
+    /// Counts these bytes until their last clone is dropped.
     pub(super) fn keep_for(self, data: Bytes) -> Bytes {
         match data.is_empty() {
             true => data,
@@ -67,7 +67,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The budget has no room for so many bytes.
+/// The error of a budget that has not enough bytes left.
 pub(super) struct Exceeded;
 
 /// Bytes and their share of the budget; the bytes are dropped first.

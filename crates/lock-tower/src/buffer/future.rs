@@ -1,4 +1,4 @@
-//! First the upload, then the service.
+//! The future that reads the upload and then calls the service.
 
 use super::{
     body::BufferedBody,
@@ -21,7 +21,7 @@ pin_project! {
     /// The future of a [`BufferRequest`](super::BufferRequest).
     ///
     /// # Cancel safety
-    /// Dropping it drops the upload, or the call of the service inside.
+    /// Dropping the future drops the upload, or the call of the inner service.
     #[must_use = "futures do nothing unless polled"]
     pub struct BufferRequestFuture<S, B>
     where

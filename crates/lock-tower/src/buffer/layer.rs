@@ -1,4 +1,4 @@
-//! The layer, and the service that it makes.
+//! The buffering layer and its service.
 
 use super::{body::BufferedBody, budget::Budget, future::BufferRequestFuture, upload::Upload};
 use crate::{body::LockedBody, error::BoxError};
@@ -12,8 +12,8 @@ use std::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Reads the body of each request into memory, and then calls the service inside, so that a slow upload does
-/// not keep others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
+/// A layer that reads the body of each request into memory before it calls the inner service, so that a slow upload
+/// does not keep others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
 ///
 /// | option | default | answer above it |
 /// | --- | --- | --- |
@@ -21,9 +21,9 @@ use tower_service::Service;
 /// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |
 /// | [`timeout`](Self::timeout): the time of one upload | 30 s | 408 |
 ///
-/// Requests that wait for their lock keep their bodies in memory, so a layer without a budget would let the
-/// waiters of one key take as much memory as they like. Rejections are `application/problem+json`; the
-/// `reason` of an exceeded budget is `buffer_full`.
+/// Requests that wait for their lock keep their bodies in memory, so without a budget the waiters of one key could
+/// use unlimited memory. Rejections are `application/problem+json`; the `reason` of an exceeded budget is
+/// `buffer_full`.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -47,7 +47,7 @@ pub struct BufferRequestLayer {
 }
 
 impl BufferRequestLayer {
-    /// A layer with the defaults.
+    /// Creates a layer with the defaults.
     pub fn new() -> Self {
         Self {
             limit: 2 * 1024 * 1024,
@@ -56,21 +56,21 @@ impl BufferRequestLayer {
         }
     }
 
-    /// Sets the longest body, in bytes. Above it, a request is answered with 413.
+    /// Sets the maximum length of a body, in bytes. A longer one is answered with 413.
     pub fn limit(self, bytes: usize) -> Self {
         Self { limit: bytes, ..self }
     }
 
-    /// Sets how many bytes all requests of this layer and its clones may keep in memory, while they arrive,
-    /// wait for their lock, and until the handler has dropped them. Above it, a request is answered with 503
-    /// and `Retry-After`. A body that is longer than the whole budget is answered with 413.
+    /// Sets the maximum number of bytes that all requests of this layer and its clones keep in memory: while they
+    /// arrive, while they wait for their lock, and until the handler has dropped them. A request above it is answered
+    /// with 503 and `Retry-After`. A body that is longer than the whole budget is answered with 413.
     ///
     /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
     pub fn budget(self, bytes: usize) -> Self {
         Self { budget: Budget::new(bytes), ..self }
     }
 
-    /// Sets how long an upload may take. Above it, a request is answered with 408.
+    /// Sets the maximum duration of an upload. A longer one is answered with 408.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
@@ -90,7 +90,7 @@ impl<S> Layer<S> for BufferRequestLayer {
     }
 }
 
-/// A service whose requests have been read; made by [`BufferRequestLayer`].
+/// A service that receives requests with their whole body; made by [`BufferRequestLayer`].
 #[derive(Debug, Clone)]
 pub struct BufferRequest<S> {
     inner: S,
@@ -98,7 +98,7 @@ pub struct BufferRequest<S> {
 }
 
 impl<S> BufferRequest<S> {
-    /// The service inside.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -119,7 +119,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> BufferRequestFuture<S, B> {
-        // The one that is ready is taken along; its clone is not, and will be asked before the next call.
+        // The call takes the service that is ready. Its clone is not, and is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let BufferRequestLayer { limit, budget, timeout } = &self.layer;

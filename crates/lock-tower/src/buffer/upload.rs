@@ -1,4 +1,4 @@
-//! The upload of one request: it arrives within its limit and the budget, or fails.
+//! The upload of one request, within its limit and the budget.
 
 use super::{
     body::BufferedBody,
@@ -21,15 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// A body that is always ready lets other tasks run, and its time-out fire, after so many frames.
+/// The number of frames after which a body that is always ready lets other tasks run and its timeout fire.
 const FRAMES_PER_POLL: usize = 128;
 
 /// The budget is probably free again after this time, since other requests are served meanwhile.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {
-    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer
-    // of kilobytes alive, which the budget would not see: the bytes are copied instead.
+    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer of
+    // kilobytes alive, which the budget would not count, so the bytes are copied.
     pub(super) struct Upload<B> {
         #[pin]
         body: Limited<B>,
@@ -63,7 +63,7 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<BufferedBody, Failure>> {
         let mut this = self.project();
-        // Not polled: that would ask the client to send it.
+        // Not polled: that would make the client send the body.
         if *this.too_large {
             return Poll::Ready(Err(Failure::TooLarge));
         }
@@ -100,7 +100,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// A body that is limited outside of this layer fails with the same error, perhaps inside another one.
+    /// Converts the error of a body. A limit outside of this layer fails with the same error, possibly inside another
+    /// one.
     fn of(error: &(dyn Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |&error| error.source());
         if causes.any(|error| error.is::<LengthLimitError>()) {

@@ -1,4 +1,4 @@
-//! The service that runs each handler in a task of its own.
+//! The service that runs each handler in its own task.
 
 use super::{
     body::DetachedBody,
@@ -21,8 +21,8 @@ use tokio::{
 use tower_service::Service;
 use tracing::Instrument;
 
-/// A service that runs handlers in tasks. It stands between a [`LockService`](crate::service::LockService)
-/// and the service inside.
+/// A service that runs handlers in tasks, between a [`LockService`](crate::service::LockService) and the inner
+/// service.
 #[derive(Debug, Clone)]
 pub struct DetachService<S> {
     inner: S,
@@ -33,7 +33,7 @@ impl<S> DetachService<S> {
         Self { inner }
     }
 
-    /// Returns the service inside.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -89,7 +89,7 @@ pin_project! {
     /// The future of a [`DetachService`].
     ///
     /// # Cancel safety
-    /// The handler continues to run when this is dropped.
+    /// The handler continues to run when the future is dropped.
     #[must_use = "futures do nothing unless polled"]
     pub struct DetachFuture<F, R, E> where R: Body {
         #[pin]
@@ -138,7 +138,7 @@ where
             }
         }
         ready!(poll_panic(task, cx));
-        // The handler was stopped: the lock is lost, and the layer answers, or the runtime ends.
+        // The handler was stopped: either the lock is lost and the layer answers, or the runtime is ending.
         Poll::Pending
     }
 }

@@ -34,14 +34,14 @@ pub(crate) struct KeepLock {
     pub(crate) method: Method,
 }
 
-/// The head of a response, and what the body says of itself before its first frame.
+/// The head of a response, with the size and end of the body as known before its first frame.
 pub(super) struct Head {
     pub(super) parts: response::Parts,
     pub(super) size: SizeHint,
     pub(super) ended: bool,
 }
 
-/// A frame of the body, and whether it is the last.
+/// A frame of the body, marked if it is the last.
 pub(super) struct BodyFrame<D> {
     pub(super) frame: Option<Result<Frame<D>, BoxError>>,
     pub(super) last: bool,
@@ -49,14 +49,14 @@ pub(super) struct BodyFrame<D> {
 
 pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 
-/// Completes when the client left longer ago than a handler may run without it.
+/// Completes when the client has been gone for longer than a handler may run without it.
 pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
     frames.closed().await;
     tokio::time::sleep(max_orphan_time).await;
     tracing::warn!(?max_orphan_time, "detached handler dropped: it ran too long after its client left");
 }
 
-/// Runs the handler. Senders that are dropped without a message mean that it was stopped, or panicked.
+/// Runs the handler. If the senders are dropped without a message, the handler was stopped or panicked.
 pub(super) async fn run_to_end<F, R, E>(
     handler: F,
     keep: KeepLock,
@@ -72,7 +72,7 @@ pub(super) async fn run_to_end<F, R, E>(
     let mut handler = Box::pin(handler);
     let response = tokio::select! {
         biased;
-        // The layer notices the loss as well, and answers.
+        // The layer also notices the loss, and answers.
         () = lost(&mut watch) => return,
         response = &mut handler => response,
     };
@@ -102,23 +102,22 @@ where
     R::Error: Into<BoxError>,
 {
     loop {
-        // A body that is always ready and has no client to wait for would starve the other tasks of its
-        // thread.
+        // A body that is always ready and has no client to wait for would starve the other tasks of its thread.
         tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;
-            // The layer notices the loss as well, and cuts the body.
+            // The layer also notices the loss, and cuts the body.
             () = lost(watch) => return,
             frame = poll_fn(|cx| body.as_mut().poll_frame(cx)) => frame.map(|frame| frame.map_err(Into::into)),
         };
         let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
         if last {
-            // Only the way to the client is left to protect: that is the share of the layer.
+            // Only the transport to the client is left to protect, which the layer's share of the lock does.
             release(watch);
         }
         tokio::select! {
             biased;
-            // A client that reads slowly holds the handler up, but not beyond the end of the lock.
+            // A client that reads slowly delays the handler, but not beyond the end of the lock.
             () = lost(watch) => return,
             _ = frames.send(BodyFrame { frame, last }) => {}
         }

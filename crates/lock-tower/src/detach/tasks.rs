@@ -40,23 +40,23 @@ impl DetachedTasks {
         Self::with_limit(10_000)
     }
 
-    /// Creates a set of at most `limit` tasks at once. While so many run, requests are rejected with 503,
-    /// also those that waited for their lock and those that would be passed through without it.
+    /// Creates a set of at most `limit` tasks at once. While that many run, requests are rejected with 503, including
+    /// those that already waited for their lock and those that would be passed through without it.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
     }
 
-    /// Sets how long a handler, or the rest of its body, may run after its client has left. Then it is
-    /// dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its client is
-    /// connected, a handler is bounded by [`max_hold`](crate::LockLayer::max_hold) alone.
+    /// Sets the maximum time that a handler, or the rest of its body, may run after its client has left. After it the
+    /// handler is dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its client
+    /// is connected, a handler is only bounded by [`max_hold`](crate::LockLayer::max_hold).
     #[must_use]
     pub fn max_orphan_time(self, limit: Duration) -> Self {
         Self { max_orphan_time: limit, ..self }
     }
 
-    /// Returns the number of handlers that run now, with a client or without.
+    /// Returns the number of running handlers, with or without a client.
     #[must_use]
     pub fn running(&self) -> usize {
         self.tracker.len()
@@ -65,9 +65,8 @@ impl DetachedTasks {
     /// Waits until all handlers have ended. Stop accepting requests first.
     ///
     /// # Errors
-    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the
-    /// handlers that hold a lock. The others, which released it early or run without one, end with their
-    /// runtime.
+    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the handlers that
+    /// hold a lock. The others, which released it early or run without one, end with their runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: the handlers continue to run.
@@ -100,7 +99,7 @@ impl Default for DetachedTasks {
     }
 }
 
-/// Detached handlers still ran when [`DetachedTasks::drain`] stopped waiting for them.
+/// Detached handlers were still running when [`DetachedTasks::drain`] timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{handlers} detached handlers still run: wait longer, or shut the lock factory down to stop them")]
 pub struct DrainTimeout {

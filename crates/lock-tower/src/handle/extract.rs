@@ -1,4 +1,4 @@
-//! The handle and the status as axum's extractors.
+//! The handle and the status as axum extractors.
 
 use super::{lock_handle::LockHandle, status::LockStatus};
 use crate::reject::{Details, kind};
@@ -9,7 +9,7 @@ use axum::{
 use http::{StatusCode, request::Parts};
 use std::convert::Infallible;
 
-/// The reason why a handler cannot have its [`LockHandle`].
+/// The reason why a handler cannot extract its [`LockHandle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockMissing {
@@ -39,7 +39,7 @@ impl LockMissing {
 
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
-        // The client does not learn how the server is set up: that is for the log.
+        // The client does not learn the configuration of the server; it is logged instead.
         let (kind, detail) = match self {
             Self::NoLayer => (kind::MISCONFIGURED, "the server is misconfigured"),
             Self::Unlocked => (kind::BACKEND_ERROR, "the lock service is not available"),
@@ -79,7 +79,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for LockHandle {
     }
 }
 
-/// The log has the route and not the path: keys are in it.
+/// The route is logged, not the path, which contains keys.
 fn no_layer(parts: &Parts) -> LockMissing {
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     tracing::error!(http.route = route, "{}", LockMissing::NoLayer);

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The guard of a request. The response, later its body, has one share, a detached handler another. The guard
-/// is released when the last share is dropped, or earlier by the handler, whose
-/// [`LockHandle`](super::LockHandle) has a weak reference.
+/// The guard of a request. The response, and later its body, has one share; a detached handler has another. The guard
+/// is released when the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has
+/// a weak reference.
 pub(crate) struct Held {
     guard: Mutex<Option<LockGuard>>,
     hold: Hold,
@@ -26,7 +26,7 @@ impl Held {
         &self.hold
     }
 
-    /// The span of the request.
+    /// Returns the span of the request.
     pub(crate) fn span(&self) -> &Span {
         self.observers.span()
     }
@@ -43,15 +43,15 @@ impl Held {
         Some(guard)
     }
 
-    /// Gives a share up, and releases the lock if it was the last.
+    /// Drops a share, and releases the lock if it was the last.
     pub(crate) fn release(share: Arc<Self>) {
         if let Some(guard) = Arc::into_inner(share).and_then(|held| held.take_guard()) {
-            // From its first poll on, a release goes on without its future.
+            // From its first poll on, a release continues without its future.
             drop(guard.release().now_or_never());
         }
     }
 
-    /// Returns why the lock is lost, if it is. It compares the clock, since a timer may fire late.
+    /// Returns the reason of the loss, if the lock is lost. It compares the clock, since a timer may fire late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         self.hold.lost_reason()
     }

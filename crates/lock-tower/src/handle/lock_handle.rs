@@ -1,4 +1,4 @@
-//! The lock of a request, as its handler sees it.
+//! The lock of a request, for its handler.
 
 use super::held::Held;
 use lock_core::{Hold, LockError, ReleaseOutcome};
@@ -8,20 +8,19 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The lock of this request, as its handler sees it: a [`Hold`] that can be released early.
+/// The lock of this request, for its handler: a [`Hold`] that can be released early.
 ///
-/// With axum it is an extractor; elsewhere it is found in the request's extensions, as
-/// [`LockStatus`](crate::LockStatus): `request.extensions().get::<LockStatus>()`.
+/// With axum it is an extractor. Otherwise it is in the request's extensions, as [`LockStatus`](crate::LockStatus):
+/// `request.extensions().get::<LockStatus>()`.
 ///
 /// | as an extractor | held | passed through ([`Unlocked`](crate::Unlocked)) | passed the filter, or there is no layer |
 /// | --- | --- | --- | --- |
-/// | `LockHandle` | the handle | 503 | 500, with a sentence that says so |
+/// | `LockHandle` | the handle | 503 | 500, with an explanation in the log |
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
 /// | [`LockStatus`](crate::LockStatus) | `Held` | `Unlocked` | 500 |
 ///
-/// It does not keep the lock: the layer does, until the body has ended, whether or not a clone of this is
-/// still around. Of [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of
-/// the inner one.
+/// It does not keep the lock. The layer keeps it until the body has ended, regardless of clones of this handle. With
+/// [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,
@@ -33,21 +32,21 @@ impl LockHandle {
         Self { hold: held.hold().clone(), held: Arc::downgrade(held) }
     }
 
-    /// A view of the hold, for tasks that outlive the request.
+    /// Returns a view of the hold, for tasks that outlive the request.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Gives the lock back now, before the response, and says whether it was still held. Released already, it
-    /// answers [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    /// Releases the lock now, before the response, and reports whether it was still held. If it is already released,
+    /// the result is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
     /// [`LockErrorKind::Unconfirmed`](lock_core::LockErrorKind::Unconfirmed) if the store did not confirm the release
     /// in time.
     ///
     /// # Cancel safety
-    /// Cancel safe: from the first poll on the lock is released, in the background if need be.
+    /// Cancel safe: from the first poll on the lock is released, in the background if necessary.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(guard) => guard.release().await,

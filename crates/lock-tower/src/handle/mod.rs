@@ -1,4 +1,4 @@
-//! The lock of a request, as its handler sees it and as the layer keeps it.
+//! The lock of a request, for its handler and for the layer.
 
 #[cfg(feature = "axum")]
 mod extract;

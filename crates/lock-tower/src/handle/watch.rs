@@ -1,4 +1,4 @@
-//! A share of a lock that notices when the lock is lost.
+//! A share of a lock that notices a loss of the lock.
 
 use super::held::Held;
 use crate::policy::OnLost;
@@ -10,11 +10,11 @@ use std::{
 };
 use tracing::Span;
 
-/// A share of a lock; dropping it gives the share up.
+/// A share of a lock, which is released with the last share.
 pub(crate) struct Watch {
     held: Arc<Held>,
     on_lost: OnLost,
-    /// Completes when the lock is lost. Made when somebody waits for it: most handlers are never pending for long.
+    /// Completes when the lock is lost. Created on demand: most handlers are never pending for long.
     lost: Option<BoxFuture<'static, LostReason>>,
 }
 
@@ -23,13 +23,13 @@ impl Watch {
         Self { held, on_lost, lost: None }
     }
 
-    /// The span of the request.
+    /// Returns the span of the request.
     pub(crate) fn span(&self) -> Span {
         self.held.span().clone()
     }
 
-    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is no
-    /// loss. Must not be polled after completion.
+    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is not a loss.
+    /// Must not be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
         match self.on_lost {
             OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost().boxed()).poll_unpin(cx),
@@ -37,15 +37,15 @@ impl Watch {
         }
     }
 
-    /// Polls `work`, unless the lock is lost. While `work` is pending, it completes when the lock is lost. A loss that comes
-    /// while `work` runs is for [`lost_now`](Self::lost_now).
+    /// Polls `work`, unless the lock is lost. While `work` is pending, it completes when the lock is lost. A loss
+    /// while `work` runs is reported by [`lost_now`](Self::lost_now).
     pub(crate) fn poll_under<T>(
         watch: &mut Option<Self>,
         cx: &mut Context<'_>,
         work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, LostReason>> {
         let Some(watch) = watch else { return work(cx).map(Ok) };
-        // Also at the first poll of a body, which may come long after the head.
+        // Checked at the first poll of a body as well, which may come long after the head.
         if let Some(reason) = watch.lost_now() {
             return Poll::Ready(Err(reason));
         }
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// Returns why the lock is lost now, if it is: an answer that was made after the lease must not be sent.
+    /// Returns the reason of a loss, if the lock is lost now: an answer made after the lease must not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
         match self.on_lost {
             OnLost::Stop => self.held.lost(),
@@ -63,8 +63,8 @@ impl Watch {
         }
     }
 
-    /// Gives the share up, and releases the lock here if it was the last. Dropping it would leave the release to a task of
-    /// the factory.
+    /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the release to a task
+    /// of the factory.
     pub(crate) fn release(self) {
         drop(self.lost);
         Held::release(self.held);

@@ -1,9 +1,9 @@
-//! The errors of keys: of the rule, when the layer is built, and of one request.
+//! The errors of key rules, found when the layer is built, and of the keys of requests.
 
 use lock_core::{LockName, NameError};
 use std::{borrow::Cow, fmt};
 
-/// The reason why a text or a set of parts cannot be a key. It is found when the layer is built.
+/// The reason why a text or a set of parts cannot be a key, found when the layer is built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
@@ -13,7 +13,7 @@ pub enum InvalidKey {
         /// The byte offset of the brace.
         at: usize,
     },
-    /// The name of a parameter is missing, or cannot be one.
+    /// The name of a parameter is missing or invalid.
     #[error(
         "the key has a bad parameter at byte {at}: name it as the route does, such as `{{sku}}`, without `*`"
     )]
@@ -21,7 +21,7 @@ pub enum InvalidKey {
         /// The byte offset of the parameter.
         at: usize,
     },
-    /// Nothing between two parameters marks where one ends and the next begins.
+    /// Two parameters are not separated, so that the end of the first is ambiguous.
     #[error(
         "nothing separates the key's parameter at byte {at} from the one before: put a character such as `:` or `/` \
          between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
@@ -30,10 +30,10 @@ pub enum InvalidKey {
         /// The byte offset of the second parameter.
         at: usize,
     },
-    /// A type was given for a parameter that the template does not have.
+    /// A type was given for a parameter that is not in the template.
     #[error("the template has no parameter `{name}` to be typed: name one that it has")]
     UnknownParameter {
-        /// The name that was given.
+        /// The given name.
         name: String,
     },
     /// The key has a path parameter, and the feature `axum` is off.
@@ -41,12 +41,12 @@ pub enum InvalidKey {
         "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
     )]
     NeedsAxum,
-    /// The name of a path parameter cannot be one.
+    /// The name of a path parameter is invalid.
     #[error(
         "`{name}` is not the name of a path parameter: name it as the route does, such as `sku`, without `*`"
     )]
     PathParameter {
-        /// The name that was given.
+        /// The given name.
         name: String,
     },
     /// The name of a query parameter is empty.
@@ -55,15 +55,15 @@ pub enum InvalidKey {
     /// The name of a header is malformed.
     #[error("`{name}` is not the name of a header: use letters, digits and `-`")]
     Header {
-        /// The name that was given.
+        /// The given name.
         name: String,
     },
-    /// The fixed parts do not make a lock name.
+    /// The fixed parts are not a valid lock name.
     #[error(fmt = with_cause)]
     Name(#[source] NameError),
 }
 
-/// The cause is written with `{:#}`.
+/// The cause is only written with `{:#}`.
 fn with_cause(cause: &NameError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("the fixed parts of the key do not make a lock name")?;
     if f.alternate() { write!(f, ": {cause}") } else { Ok(()) }
@@ -81,11 +81,11 @@ impl From<std::convert::Infallible> for InvalidKey {
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
-    /// Every request of the route fails in the same way: it is logged once.
+    /// Set if every request of the route fails in the same way; it is logged once.
     of_template: bool,
 }
 
-/// The kinds of [`KeyError`], by who can fix them.
+/// The kinds of [`KeyError`], by the party that can fix them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
@@ -94,8 +94,7 @@ pub enum KeyErrorKind {
     Missing,
     /// A part of the key is malformed, ambiguous or too long; the client can fix it. Answered with 400.
     BadRequest,
-    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with
-    /// 500.
+    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with 500.
     Misconfigured,
     /// The source of the key did not answer. Answered with 503.
     Unavailable,
@@ -107,8 +106,7 @@ impl KeyError {
         Self::new(KeyErrorKind::Missing, detail)
     }
 
-    /// Creates an error for a part of the key that is wrong and that the client can fix. `detail` is shown to
-    /// the client.
+    /// Creates an error for a malformed part of the key that the client can fix. `detail` is shown to the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::BadRequest, detail)
     }
@@ -138,13 +136,13 @@ impl KeyError {
         self.of_template
     }
 
-    /// Returns who can fix it.
+    /// Returns the kind of the error.
     #[must_use]
     pub fn kind(&self) -> KeyErrorKind {
         self.kind
     }
 
-    /// Returns the description of what is wrong.
+    /// Returns the description of the problem.
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail

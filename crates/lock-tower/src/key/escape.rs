@@ -4,11 +4,11 @@ use super::{error::KeyError, source::Source};
 use lock_core::LockName;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// All but the unreserved characters of RFC 3986. A separator between two values has at least one character
-/// of these, so it is found again: the name can be taken apart in one way only.
+/// Every character but the unreserved ones of RFC 3986. A separator between two values has at least one of these
+/// characters, so a name can be split in only one way.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Returns whether an escaped value may contain this character.
+/// Returns `true` if an escaped value may contain this character.
 pub(super) fn may_stand_in_a_value(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.~%".contains(c)
 }
@@ -21,7 +21,7 @@ pub(super) fn push(name: &mut String, value: &[u8], source: &Source) -> Result<(
     if value.is_empty() {
         return Err(KeyError::bad_request(format!("the {source} is empty")));
     }
-    // Before it is escaped: a long value must not cost three times its length.
+    // Checked before escaping: a long value must not cost three times its length.
     if value.len() > LockName::MAX_BYTES {
         return Err(KeyError::bad_request(format!("the {source} is too long")));
     }

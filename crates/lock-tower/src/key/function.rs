@@ -1,4 +1,4 @@
-//! Keys that a function of the user makes, at once or in a future.
+//! Keys from a function of the user, synchronous or async.
 
 use super::error::{self, KeyError};
 use futures_util::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! Which lock a request needs: a name made of its path, headers, query, or by a function.
+//! The lock name of a request, made from its path, headers, query, or by a function.
 
 mod error;
 mod escape;

@@ -37,7 +37,7 @@ fn is_value(piece: &Piece) -> bool {
     piece.literal().is_none()
 }
 
-/// Returns whether a literal marks where the value before it ends.
+/// Returns `true` if a literal marks the end of the value before it.
 fn separates(literal: &str) -> bool {
     !literal.chars().all(super::escape::may_stand_in_a_value)
 }

@@ -29,7 +29,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 pub struct KeyParts(Result<Vec<Piece>, InvalidKey>);
 
 impl KeyParts {
-    /// A prefix or template that is empty would leave a hole where the name begins.
+    /// Rejects an empty prefix or template, which would leave a gap at the beginning of the name.
     pub(super) fn new(pieces: Result<Vec<Piece>, InvalidKey>) -> Self {
         Self(pieces.and_then(|pieces| match &*pieces {
             [Piece::Literal(text)] if text.is_empty() => Err(InvalidKey::Name(NameError::Empty)),
@@ -37,8 +37,8 @@ impl KeyParts {
         }))
     }
 
-    /// Adds the value of a header, which must be there once. Make sure that the client may not choose it
-    /// freely, or that this does no harm.
+    /// Adds the value of a header, which must be present once. Make sure that the client cannot choose it freely, or
+    /// that this does no harm.
     pub fn header(self, name: &str) -> Self {
         self.with(Source::header(name), None)
     }
@@ -48,7 +48,7 @@ impl KeyParts {
         self.with(Source::header(name), Some(canonical::<T>))
     }
 
-    /// Adds the value of a query parameter, which must be there once.
+    /// Adds the value of a query parameter, which must be present once.
     pub fn query(self, name: impl Into<String>) -> Self {
         self.with(Source::query(name.into()), None)
     }
@@ -58,7 +58,7 @@ impl KeyParts {
         self.with(Source::query(name.into()), Some(canonical::<T>))
     }
 
-    /// Adds the value of a path parameter of the route, which must be there once.
+    /// Adds the value of a path parameter of the route, which must be present once.
     #[cfg(feature = "axum")]
     pub fn path(self, name: impl Into<String>) -> Self {
         self.with(Source::path(name.into()), None)
@@ -70,7 +70,7 @@ impl KeyParts {
         self.with(Source::path(name.into()), Some(canonical::<T>))
     }
 
-    /// Adds what `read` makes of the head of the request. It is escaped like any value.
+    /// Adds the value that `read` returns for the head of the request. It is escaped like any other value.
     pub fn part<F>(self, read: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
@@ -78,7 +78,7 @@ impl KeyParts {
         self.with(Ok(Source::Function(Arc::new(read))), None)
     }
 
-    /// Parses the path parameter of that name as a `T`, wherever the template has it.
+    /// Parses the path parameter of that name as a `T`, wherever it occurs in the template.
     ///
     /// If the template has no such parameter, [`LockLayer::key`](crate::LockLayer::key) panics and
     /// [`LockLayer::try_key`](crate::LockLayer::try_key) returns [`InvalidKey::UnknownParameter`].

@@ -5,7 +5,7 @@ use super::source::{Canonical, Source};
 #[derive(Clone)]
 pub(super) enum Piece {
     Literal(String),
-    /// With a type, it is parsed.
+    /// A value; with a type, it is parsed.
     Value(Source, Option<Canonical>),
 }
 

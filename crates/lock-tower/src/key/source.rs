@@ -1,4 +1,4 @@
-//! The sources of the values of a key: their reading and parsing.
+//! The sources of the values of a key.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -41,13 +41,13 @@ impl Source {
     }
 }
 
-/// Returns whether a route can have a parameter of this name. A lock under any other would answer every
-/// request with 500.
+/// Returns `true` if a route can have a parameter of this name. With any other name, every request would be answered
+/// with 500.
 pub(super) fn is_path_parameter(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())
 }
 
-/// Parses a value and writes it as its type does; `None` if it is malformed.
+/// Parses a value and formats it with its type; returns `None` if it is malformed.
 pub(super) type Canonical = fn(&[u8]) -> Option<String>;
 
 pub(super) fn canonical<T: FromStr + fmt::Display>(value: &[u8]) -> Option<String> {
@@ -55,7 +55,7 @@ pub(super) fn canonical<T: FromStr + fmt::Display>(value: &[u8]) -> Option<Strin
     Some(value.to_string())
 }
 
-/// As a client may read it.
+/// The description for clients.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value as the client wrote it, or parsed and written by its type.
+    /// Returns the value as the client wrote it, or parsed and formatted by its type.
     pub(super) fn value(
         &mut self,
         source: &Source,
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
                 let pairs = form_urlencoded::parse(query.as_bytes());
                 let value =
                     once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
-                // Bytes that are not UTF-8 were replaced: all such values would be one.
+                // Bytes that are not UTF-8 were replaced: all such values would be the same.
                 match value.windows(REPLACEMENT.len()).any(|bytes| bytes == REPLACEMENT) {
                     true => Err(KeyError::bad_request(format!("the {source} is not UTF-8"))),
                     false => Ok(value),
@@ -127,7 +127,8 @@ impl<'a> Reader<'a> {
         };
         let params = self.path.insert(params);
         let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
-        // Not the client's fault: the route has no such parameter, or a nested route has another of its name.
+        // Not an error of the client: the route has no such parameter, or a nested route has another one of that
+        // name.
         let value = values.next().ok_or_else(|| {
             KeyError::template(format!("the route has no {source}: it has {}", names(params)))
         })?;
@@ -161,7 +162,7 @@ fn names(params: &axum::extract::RawPathParams) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Given twice, the handler might read the one and the lock the other.
+/// Returns the only value. If it were given twice, the handler might read one value and the lock the other.
 fn once<'a>(
     mut values: impl Iterator<Item = Cow<'a, [u8]>>,
     source: &Source,

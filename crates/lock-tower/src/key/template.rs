@@ -16,26 +16,26 @@ use std::{fmt, future::Future, sync::Arc};
 
 /// The rule that turns a request into the name of its lock.
 ///
-/// | made by | the name |
+/// | constructor | name |
 /// | --- | --- |
-/// | `"report"` | always that one |
+/// | `"report"` | a fixed name |
 /// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
 /// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
 /// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
 /// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
 ///
 /// # Values from the client
-/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` give another name than `a` and
-/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name above
-/// [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). Nothing is ever locked under a name with a hole in it.
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` make another name than `a` and `b:c`.
+/// A value that is missing, empty, or given more than once is rejected, and so is a name above
+/// [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never built with a missing value.
 ///
 /// # Text keys and typed keys
 /// <div class="warning">
 ///
 /// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one
-/// `Path<u64>` for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode
-/// normalisation are spellings too. Wherever the handler parses or compares in another way than byte by byte,
-/// give the part the type that the handler uses.
+/// `Path<u64>` for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation
+/// are spellings too. If the handler parses or compares a value in any other way than byte by byte, give the part the
+/// same type.
 ///
 /// </div>
 ///
@@ -53,7 +53,7 @@ use std::{fmt, future::Future, sync::Arc};
 /// # }
 /// ```
 ///
-/// Parts of several kinds make one key:
+/// Parts of several kinds can form one key:
 /// ```
 /// use lock_tower::{KeyTemplate, LockLayer};
 /// # use lock_core::{LockFactory, MemoryBackend};
@@ -77,21 +77,21 @@ pub(crate) enum Read {
 }
 
 impl KeyTemplate {
-    /// A name of parts, joined by `:`. Without parts it is the prefix alone.
+    /// Creates a name from parts, joined by `:`. Without parts it is the prefix alone.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
     }
 
-    /// A path template such as `"stock:{sku}"`, to give types to its parameters (`typed`), or to add parts.
-    /// Without either, the text alone is a key as well.
+    /// Parses a path template such as `"stock:{sku}"`, to set types for its parameters (`typed`), or to add parts.
+    /// Without either, the text alone is sufficient as a key.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn template(template: &str) -> KeyParts {
         KeyParts::new(parse::pieces(template))
     }
 
-    /// The name that `read` makes of the head of the request. It is taken as it is: [escape](Self::escape)
-    /// what came from a client, or use [`KeyParts::part`], which escapes.
+    /// Creates a key from a function of the head of the request. The name is used as it is: [escape](Self::escape)
+    /// values from a client, or use [`KeyParts::part`], which escapes.
     ///
     /// ```
     /// use lock_tower::{KeyError, KeyTemplate};
@@ -109,8 +109,8 @@ impl KeyTemplate {
         Self::new(Kind::Function(Arc::new(read)))
     }
 
-    /// The name that a future makes of the head of the request, taken as it is. It is dropped if it takes
-    /// longer than 5 seconds.
+    /// Creates a key from an async function of the head of the request. The name is used as it is. The future is
+    /// dropped if it takes longer than 5 seconds.
     ///
     /// ```
     /// use lock_tower::{KeyTemplate, KeyError};
@@ -129,8 +129,8 @@ impl KeyTemplate {
         Self::new(Kind::AsyncFunction(function::boxed(read)))
     }
 
-    /// Percent-encodes a value for a name, as the parts of a template are: all bytes but
-    /// `A–Z a–z 0–9 - _ . ~`. Escaped values that are joined by `:` never make the name of other values.
+    /// Percent-encodes a value for a name, as for the parts of a template: all bytes but `A–Z a–z 0–9 - _ . ~`.
+    /// Escaped values that are joined by `:` never make the name of other values.
     #[must_use]
     pub fn escape(value: impl AsRef<[u8]>) -> String {
         escape::escape(value.as_ref())
@@ -140,9 +140,9 @@ impl KeyTemplate {
         Self(Arc::new(kind))
     }
 
-    /// A literal and nothing else is a fixed name, checked now.
+    /// Builds a key of pieces. Literals alone are a fixed name, which is checked now.
     fn of_pieces(pieces: Vec<Piece>) -> Result<Self, InvalidKey> {
-        // The literals are ours and must be right now; a stand-in is as good as any value.
+        // The literals must be valid now; any value will do for the rest.
         let sample: String = pieces.iter().map(|piece| piece.literal().unwrap_or("x")).collect();
         let name = LockName::new(sample).map_err(InvalidKey::Name)?;
         let fixed = pieces.iter().all(|piece| piece.literal().is_some());

@@ -120,7 +120,7 @@ fn bad_templates_are_refused_with_a_remedy() {
     ];
     for (template, says) in cases {
         let error = KeyTemplate::try_from(template).unwrap_err().to_string();
-        // Without the feature, each path parameter is refused first.
+        // Without the feature, path parameters are refused first.
         assert!(error.contains(says) || cfg!(not(feature = "axum")), "`{template}`: {error}");
     }
     let error = KeyTemplate::try_from(KeyTemplate::of("k").header("not a header")).unwrap_err().to_string();

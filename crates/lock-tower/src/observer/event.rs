@@ -1,4 +1,4 @@
-//! The events of a layer, and the trait of those who observe them.
+//! The events of a layer, and the trait of their observers.
 
 use crate::reject::RejectReason;
 use lock_core::LostReason;
@@ -6,9 +6,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes the requests of a layer that need a lock. Requests that need none are not counted.
 ///
-/// It is called in the task of the request, also from Drop: return quickly and do not block. A panic is
-/// caught and ends this call alone. For events of the locks themselves, see
-/// [`LockObserver`](lock_core::observer::LockObserver).
+/// It is called in the task of the request, including in Drop: return quickly and do not block. A panic is caught and
+/// ends this call alone. For events of the locks themselves, see [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -65,8 +64,8 @@ pub enum LayerEvent<'a> {
         /// The treatment of the request.
         disposition: Disposition,
     },
-    /// The request was dropped before the outcome was known: its client left, or a time-out outside of the
-    /// layer passed.
+    /// The request was dropped before the outcome was known: its client left, or a timeout outside of the layer
+    /// passed.
     Cancelled {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
@@ -80,7 +79,7 @@ pub enum LayerEvent<'a> {
         /// The reason.
         reason: LostReason,
     },
-    /// The layer gave the lock up. There is one for each [`Acquired`](Self::Acquired).
+    /// The layer released the lock. There is one for each [`Acquired`](Self::Acquired).
     Ended {
         /// The template of the route.
         route: Option<&'a Arc<str>>,

@@ -1,4 +1,4 @@
-//! Events of a layer: for observers of your own, as OpenTelemetry metrics, and as `tracing` spans.
+//! Events of a layer: for custom observers, as OpenTelemetry metrics, and as `tracing` spans.
 //!
 //! Each request that needs a lock has a span `lock.request`, in which its handler runs and its body is read:
 //!
@@ -6,11 +6,11 @@
 //! | --- | --- |
 //! | `http.route` | the template of the route, never the path |
 //! | `lock.key_hash` | the [`KeyHash`](crate::KeyHash) of the key, once it is known |
-//! | `lock.outcome` | `acquired`, `cancelled`, or the word of the [`RejectReason`](crate::RejectReason) |
+//! | `lock.outcome` | `acquired`, `cancelled`, or the metric value of the [`RejectReason`](crate::RejectReason) |
 //! | `lock.waited` | seconds from the arrival of the request to this outcome |
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //!
-//! The loss of a lock is a warning in this span. The key itself is in no event and no field.
+//! The loss of a lock is a warning in this span. The key itself is not in any event or field.
 
 mod event;
 mod observers;

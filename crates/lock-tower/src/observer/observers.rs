@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The observers of a layer, and what the events of one request have in common.
+/// The observers of a layer, with the data that the events of one request share.
 #[derive(Debug, Clone)]
 pub(crate) struct Observers {
     observers: Arc<[Arc<dyn LayerObserver>]>,
@@ -27,12 +27,12 @@ impl Observers {
         Self { observers, route, span }
     }
 
-    /// The span of the request.
+    /// Returns the span of the request.
     pub(crate) fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Reads the clock, if somebody is notified of the time that has passed since.
+    /// Reads the clock, if an observer or the span will use the elapsed time.
     pub(crate) fn now(&self) -> Option<Instant> {
         let nobody = self.observers.is_empty() && self.span.is_disabled();
         (!nobody).then(Instant::now)
@@ -50,7 +50,7 @@ impl Observers {
         self.span.record("lock.token", token.get());
     }
 
-    /// Notifies of an event that `make` makes with the route.
+    /// Builds an event with the route and dispatches it.
     pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(Option<&'a Arc<str>>) -> LayerEvent<'a>) {
         let event = make(self.route.as_ref());
         let log = || trace::event(&self.span, &event);
@@ -58,7 +58,7 @@ impl Observers {
     }
 }
 
-/// The time since [`Observers::now`]; zero if nobody is notified of it.
+/// Returns the time since [`Observers::now`]; zero if it is not used.
 pub(crate) fn elapsed(since: Option<Instant>) -> Duration {
     since.as_ref().map_or(Duration::ZERO, Instant::elapsed)
 }

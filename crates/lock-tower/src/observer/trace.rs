@@ -1,4 +1,4 @@
-//! The span of a request that needs a lock, and what its events write into it.
+//! The span of a request that needs a lock, and the fields that its events record.
 
 use super::event::LayerEvent;
 use lock_core::LostReason;

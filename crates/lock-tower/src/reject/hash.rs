@@ -1,4 +1,4 @@
-//! A hash in place of a key, for those who must not see the key.
+//! A hash in place of a key, for readers who must not see the key.
 
 use lock_core::LockName;
 use siphasher::sip::SipHasher24;
@@ -10,28 +10,26 @@ use std::{
 
 /// A hash of a lock's name under a secret: 64 bits of SipHash-2-4.
 ///
-/// By default the secret is random and belongs to the process, so that the next process has other hashes.
-/// Processes with one [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every
-/// version.
+/// By default the secret is random and belongs to the process, so each process has different hashes. Processes that
+/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version.
 ///
-/// A client sees whether two rejections were about one lock. Without the secret it cannot find the name by
-/// hashing all possible names.
-// SipHash is made for this: a keyed function with a short result, fixed by its specification. The hasher of
-// std may change with each version, and a plain digest would have to be keyed by a construction of its own.
+/// A client can tell that two rejections concern the same lock. Without the secret it cannot find the name by hashing
+/// all possible names.
+// SipHash is designed for this: a keyed function with a short result, fixed by its specification. The hasher of std
+// may change with each version, and a plain digest would need a construction for the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Returns the hash of a name under the secret of this process. Log it beside the name to find the
-    /// rejections that clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret)
-    /// have other hashes.
+    /// Returns the hash of a name under the secret of this process. Log it beside the name to find the rejections
+    /// that clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
         Self::with_secret(secret(), name)
     }
 
-    /// Returns the hash of a name under a secret that processes share. On a command line, OpenSSL prints the
-    /// same in upper case:
+    /// Returns the hash of a name under a secret that processes share. On a command line, OpenSSL prints the same
+    /// hash in upper case:
     ///
     /// ```text
     /// printf %s "$NAME" | openssl mac -macopt size:8 -macopt "hexkey:$SECRET" SIPHASH

@@ -1,8 +1,8 @@
-//! The types of problems, as RFC 9457 has them: what clients and metrics switch on.
+//! The problem types of RFC 9457, for clients and metrics.
 
 use std::fmt;
 
-/// A word, which also ends the URI of the type, and a title. Both are stable.
+/// A name, which also ends the URI of the type, and a title. Both are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProblemType {
     pub(crate) word: &'static str,
@@ -27,7 +27,7 @@ pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request bod
 pub(crate) const UPLOAD_FAILED: ProblemType = of("upload_failed", "Request body could not be read");
 pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many bytes of requests wait");
 
-/// The URI. It identifies and does not resolve: this library owns no domain, and `about:blank` would say no
+/// The URI. It identifies the type and does not resolve: this library has no domain, and `about:blank` would say no
 /// more than the status.
 impl fmt::Display for ProblemType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,12 +21,12 @@ impl<'a> Details<'a> {
         Self { status, kind, detail, retry_after: None, key: None }
     }
 
-    /// Adds the lock, and when to try again.
+    /// Adds the hash of the key, and the time until a retry.
     pub(super) fn about(self, key: Option<KeyHash>, retry_after: Option<Duration>) -> Self {
         Self { key, retry_after, ..self }
     }
 
-    /// Invites to try again, after one to two times this duration.
+    /// Suggests a retry after one to two times this duration.
     pub(crate) fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(retry::after(wait)), ..self }
     }
@@ -36,7 +36,7 @@ impl<'a> Details<'a> {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        // A rejection is about this moment.
+        // A rejection is only valid at this moment.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());

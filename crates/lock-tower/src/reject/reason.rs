@@ -17,7 +17,7 @@ pub enum RejectReason {
     Contended,
     /// Others held the lock for the whole [`wait`](crate::LockLayer::wait).
     Timeout,
-    /// Too many requests wait already: for this key, in this process, or in this layer.
+    /// Too many requests are already waiting: for this key, in this process, or in this layer.
     TooManyWaiters,
     /// Too many detached handlers are still running; see [`DetachedTasks`](crate::DetachedTasks).
     TooManyDetached,
@@ -68,8 +68,8 @@ impl RejectReason {
         }
     }
 
-    /// Returns one word for metrics and programs. It is stable, like the [problem
-    /// type](crate::Rejection::problem_type) that ends with it.
+    /// Returns a short name for metrics and programs. It is stable, like the
+    /// [problem type](crate::Rejection::problem_type) that ends with it.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         self.problem_type().word
@@ -92,13 +92,13 @@ impl RejectReason {
         }
     }
 
-    /// The default answer to a client, with this status.
+    /// Returns the default answer to a client, with this status.
     pub(super) fn details(&self, status: StatusCode) -> Details<'_> {
         Details::new(status, self.problem_type(), self.detail())
     }
 
-    /// Returns whether the same request may succeed later, and nothing of it was done yet. Clients, and gRPC
-    /// libraries on their own, must not repeat work that was done in part.
+    /// Returns `true` if the same request may succeed later and none of its work was done. Clients, and gRPC
+    /// libraries that retry automatically, must not repeat work that was partly done.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Contended => true,

@@ -1,4 +1,4 @@
-//! A rejected request, and the answers that can be made of it.
+//! A rejected request, and its possible answers.
 
 use super::{
     body::{RejectionBody, boxed},
@@ -30,16 +30,15 @@ impl Rejection {
         Self { reason, status, key, retry_after }
     }
 
-    /// Returns the reason. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not
-    /// for clients.
+    /// Returns the reason. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for
+    /// clients.
     #[must_use]
     pub fn reason(&self) -> &RejectReason {
         &self.reason
     }
 
-    /// Returns the URI of the problem's type, such as `urn:problem-type:distlock:contended`. It ends with the
-    /// word of the [reason](RejectReason::as_str). Clients can switch on it: it is stable. It does not
-    /// resolve.
+    /// Returns the URI of the problem's type, such as `urn:problem-type:distlock:contended`. It ends with the name of
+    /// the [reason](RejectReason::as_str). It is stable, so that clients can branch on it. It does not resolve.
     #[must_use]
     pub fn problem_type(&self) -> String {
         self.reason.problem_type().to_string()
@@ -63,24 +62,21 @@ impl Rejection {
         Self { status, ..self }
     }
 
-    /// Returns a hash of the key, if the key was known. It shows that two rejections of this process were
-    /// about one lock, or, with a [`key_hash_secret`](crate::LockLayer::key_hash_secret), two rejections of
-    /// several processes.
+    /// Returns a hash of the key, if the key was known. It shows that two rejections of this process concern the same
+    /// lock, or, with a [`key_hash_secret`](crate::LockLayer::key_hash_secret), two rejections of several processes.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.key
     }
 
-    /// Returns the time after which to try again, if that may help: one to two times the wait of the layer,
-    /// at least a second. It is random, so that requests that were rejected together do not come back
-    /// together.
+    /// Returns the time after which to retry, if that may help: one to two times the wait of the layer, at least a
+    /// second. It is random, so that requests that were rejected together are not retried together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Returns the default answer: `application/problem+json`, with `Retry-After` if it may help to try
-    /// again.
+    /// Returns the default answer: `application/problem+json`, with `Retry-After` if a retry may help.
     ///
     /// ```json
     /// {
@@ -99,8 +95,8 @@ impl Rejection {
         reason.details(*status).about(*key, *retry_after).into_response().map(boxed)
     }
 
-    /// Returns a trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no
-    /// body, and `grpc-retry-pushback-ms` if it may help to try again.
+    /// Returns a trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
+    /// `grpc-retry-pushback-ms` if a retry may help.
     #[must_use]
     pub fn into_grpc_response(self) -> Response<RejectionBody> {
         grpc::trailers_only(&self.reason, self.retry_after)

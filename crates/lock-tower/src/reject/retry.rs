@@ -1,15 +1,15 @@
-//! The time after which a rejected request may be tried again.
+//! The delay after which a rejected request may be retried.
 
 use std::time::Duration;
 
 const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Returns one to two times the wait of the layer, evenly spread, in whole milliseconds: `Retry-After` and
-/// `retry_after_ms` say the same.
+/// Returns one to two times the wait of the layer, evenly distributed, in whole milliseconds, so that `Retry-After`
+/// and `retry_after_ms` agree.
 pub(super) fn after(wait: Duration) -> Duration {
     let base = wait.clamp(MIN_DELAY, MAX_DELAY);
-    // Without a source of randomness all requests come back in the middle.
+    // Without a source of randomness all requests are retried in the middle.
     let share = getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX));
     let after = base + base.mul_f64(share);
     Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))

@@ -31,7 +31,7 @@ fn own_status_is_in_head_and_body() {
     assert_eq!((json["status"].as_u64(), json["title"].as_str()), (Some(423), Some("Lock is held")));
 }
 
-/// Clients switch on these: a change is a breaking one.
+/// Clients branch on these: a change is a breaking one.
 #[test]
 fn problem_types_and_titles_are_stable() {
     let lock_error = || {
@@ -88,7 +88,7 @@ fn grpc_rejections_are_trailers_only() {
         (RejectReason::Timeout, "14", true),
         (RejectReason::TooManyWaiters, "8", true),
         (RejectReason::TooManyDetached, "8", true),
-        // Done in part: not to be repeated without thinking.
+        // Partly done: not to be repeated blindly.
         (RejectReason::Lost(lock_core::LostReason::Gone), "10", false),
         (RejectReason::ShutDown, "14", true),
         (RejectReason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
@@ -127,7 +127,7 @@ fn hash_is_under_the_secret_of_the_process() {
     );
 }
 
-/// Replicas of different versions must agree. OpenSSL gives the same:
+/// Replicas of different versions must agree. OpenSSL prints the same hash:
 /// `printf account:4711 | openssl mac -macopt size:8 -macopt hexkey:000102030405060708090a0b0c0d0e0f SIPHASH`
 #[test]
 fn hash_is_siphash_2_4() {

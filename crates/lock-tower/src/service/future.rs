@@ -26,7 +26,7 @@ pin_project! {
     /// The future of a [`LockService`](crate::LockService).
     ///
     /// # Cancel safety
-    /// Dropping it drops the handler and releases the lock in the background. A request that waits leaves the
+    /// Dropping the future drops the handler and releases the lock in the background. A waiting request leaves the
     /// queue.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<S, B>
@@ -40,17 +40,17 @@ pin_project! {
 }
 
 pin_project! {
-    // The order of the fields is the order in which they are dropped: the handler before its lock.
+    // The fields are dropped in this order: the handler before its lock.
     #[project = StageProj]
     enum Stage<F, S, B> {
         NoLockNeeded { #[pin] handler: F },
-        /// A function of the user looks the key up.
+        /// A function of the user looks up the key.
         ResolvingKey { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// The request waits for its lock.
         Acquiring { acquire: AcquireFuture, waiting: Option<Waiting<S, B>> },
         /// The handler runs, with the lock or without.
         Running { #[pin] handler: F, watch: Option<Watch>, lock: LockRequest },
-        /// The layer answers, not the handler.
+        /// The layer answers instead of the handler.
         Rejected { response: Option<Response<RejectionBody>> },
     }
 }
@@ -84,7 +84,7 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// A look-up counts as a waiter, too.
+    /// Starts a look-up, which also counts as a waiter.
     fn look_up(mut self, name: BoxFuture<'static, Result<LockName, KeyError>>) -> Stage<S::Future, S, B> {
         match self.lock.enter_queue() {
             Ok(()) => Stage::ResolvingKey { name, waiting: Some(self) },
@@ -163,7 +163,7 @@ where
                 StageProj::Running { handler, watch, lock } => {
                     let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
                         Err(reason) => reason,
-                        // A response that was made after the lease must not look like a success.
+                        // A response made after the lease must not look like a success.
                         Ok(response) => {
                             let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
                             let Some(reason) = lost else {
@@ -186,7 +186,7 @@ where
     }
 }
 
-/// Hands the lock to the body, unless nothing is left to protect.
+/// Passes the lock to the body, unless nothing is left to protect.
 fn keep_until_end<R: Body>(
     response: Response<R>,
     watch: Option<Watch>,
@@ -203,7 +203,7 @@ fn keep_until_end<R: Body>(
     response.map(LockedBody::unlocked)
 }
 
-/// Takes the value that the stage before left.
+/// Takes the value left by the previous stage.
 #[track_caller]
 fn take<T>(slot: &mut Option<T>) -> T {
     match slot.take() {

@@ -1,4 +1,4 @@
-//! The service that acquires the lock of each request before it calls the service inside.
+//! The service that acquires the lock of each request before it calls the inner service.
 
 use super::future::ResponseFuture;
 use crate::{
@@ -28,17 +28,17 @@ impl<S> LockService<S> {
         Self { inner, config, key }
     }
 
-    /// Returns the service inside.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Returns the service inside.
+    /// Returns the inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// Returns the service inside, without the lock.
+    /// Returns the inner service, without the lock.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -53,7 +53,7 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<S, B>;
 
-    /// The lock depends on the request, so nothing is acquired here.
+    /// Polls the inner service. The lock depends on the request, so it is not acquired here.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }

@@ -1,4 +1,4 @@
-//! The services, futures and bodies that the layers make. They are named only in the types of functions.
+//! The services, futures and bodies of the layers, for signatures that name them.
 
 mod future;
 mod lock_service;

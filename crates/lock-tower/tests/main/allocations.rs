@@ -1,4 +1,4 @@
-//! What a request costs that needs no lock: nothing that must be allocated. `cargo bench -p lock-tower` has the times.
+//! A request that needs no lock costs no allocation. `cargo bench -p lock-tower` has the times.
 
 use crate::support::World;
 use allocation_counter::measure;
@@ -13,7 +13,7 @@ use tower::{Layer, Service, service_fn};
 #[tokio::test(start_paused = true)]
 async fn request_without_a_lock_allocates_nothing() {
     let world = World::new();
-    // A body that is taken from the text that is there anyway.
+    // A body that borrows a static text.
     let bare = service_fn(|_: Request<()>| {
         ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hi")))))
     });

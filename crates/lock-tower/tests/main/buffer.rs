@@ -23,7 +23,7 @@ fn upload(body: Body) -> Request<Body> {
     Request::put("/").body(body).unwrap()
 }
 
-/// So many chunks of ten bytes, a second before each.
+/// Creates a body of this many chunks of ten bytes, one per second.
 fn slow_upload(chunks: usize) -> Body {
     Body::from_stream(stream::unfold(0, move |at| async move {
         tokio::time::sleep(secs(1)).await;
@@ -67,7 +67,7 @@ async fn large_slow_and_broken_uploads_take_no_lock() {
     assert_eq!(text(ask(&app, upload(Body::from("x".repeat(25)))).await).await, "25", "the limit itself");
 }
 
-/// As `RequestBodyLimitLayer` of tower-http does it, with the error of axum's body around.
+/// Like `RequestBodyLimitLayer` of tower-http, whose error is wrapped by axum's body.
 #[tokio::test(start_paused = true)]
 async fn limit_outside_of_the_layer_is_413() {
     let app = app(&World::new(), BufferRequestLayer::new());
@@ -155,7 +155,7 @@ async fn reads(body: String) -> String {
     body.len().to_string()
 }
 
-/// Empty frames are below any limit.
+/// Empty frames do not count against any limit.
 #[tokio::test(start_paused = true)]
 async fn always_ready_upload_yields_and_times_out() {
     let app = app(&World::new(), BufferRequestLayer::new().timeout(secs(10)));
@@ -166,7 +166,7 @@ async fn always_ready_upload_yields_and_times_out() {
     problem(asking.await, StatusCode::REQUEST_TIMEOUT).await;
 }
 
-/// Says how long it is, and must not be read: the client would be told to send it.
+/// A body that announces its length and must not be read: reading would make the client send it.
 struct Announced(u64);
 
 impl http_body::Body for Announced {

@@ -1,4 +1,4 @@
-//! Handlers that outlive their clients, and how a shutdown waits for them.
+//! Handlers that outlive their clients, and shutdowns that wait for them.
 
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
@@ -26,7 +26,7 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("one")
 }
 
-/// Takes 500 ms, and counts when it is done.
+/// A handler that takes 500 ms and counts its completions.
 fn slow(done: &Arc<AtomicUsize>) -> Router {
     let done = done.clone();
     let handler = async move |lock: LockHandle| {
@@ -161,7 +161,7 @@ async fn panic_without_a_client_releases() {
     world.assert_released(1);
 }
 
-/// Stops a thread that unwinds at the end of its span: its handler is gone, its task has not ended yet.
+/// Blocks a thread that unwinds at the end of its span: its handler is dropped, its task has not ended yet.
 struct StopsUnwinding(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
@@ -169,7 +169,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
         if std::thread::panicking() {
             let ends = self.0.lock().unwrap();
             ends.0.send(()).unwrap();
-            // Until the test lets go of the other end.
+            // Until the test drops the other end.
             let _ = ends.1.recv();
         }
     }

@@ -1,4 +1,4 @@
-//! What the handler sees of its lock.
+//! The lock as seen by the handler.
 
 use crate::support::{World, ask, get, millis, problem, text};
 use axum::{Router, routing::get as on_get};
@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 async fn handle_has_name_token_deadline_and_owner() {
     async fn handler(locks: LockFactory, lock: LockHandle) -> String {
         assert!(lock.is_held() && lock.remaining() > millis(2_000));
-        // Re-entry further down, by value.
+        // Re-entry in a nested call, with an explicit owner.
         let inner = locks.named("one").unwrap().with_owner(lock.owner()).unwrap().acquire().await.unwrap();
         assert_eq!(inner.fencing_token(), lock.fencing_token());
         inner.release().await.unwrap();
@@ -41,7 +41,7 @@ async fn handle_releases_early_and_once() {
         assert!(store.held().is_empty(), "free before the response");
         assert_eq!(lock.clone().release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
         assert_eq!(lock.ended().await, HoldEnd::Released);
-        tokio::time::sleep(millis(10_000)).await; // longer than the lease: that is no loss
+        tokio::time::sleep(millis(10_000)).await; // longer than the lease, which is not a loss
         "done"
     };
     let app = Router::new().route("/", on_get(handler)).route_layer(world.layer().key("one"));

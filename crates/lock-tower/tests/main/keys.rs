@@ -1,4 +1,4 @@
-//! Where a key is read, and that a request without one is refused wherever the layer stands.
+//! The sources of keys. A request without a key is refused, wherever the layer is placed.
 
 use crate::support::{World, ask, get, post, problem, text};
 use axum::{
@@ -14,7 +14,7 @@ use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tracing::level_filters::LevelFilter;
 
-/// Says under which name it is locked.
+/// Returns the name of its lock.
 async fn which(lock: LockHandle) -> String {
     lock.name().to_string()
 }
@@ -23,7 +23,7 @@ fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 
-/// Refused, and nothing was locked.
+/// Asserts that the request is refused and nothing was locked.
 async fn refused(world: &World, app: &Router, request: Request<Body>, status: StatusCode) -> String {
     let before = world.faulty.calls(Op::Acquire);
     let json = problem(ask(app, request).await, status).await;
@@ -73,7 +73,7 @@ async fn layer_outside_the_router_is_500() {
     let app = Router::new().fallback_service(wrapped);
     let said = refused(&world, &app, get("/skus/42"), StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(said, "the server is misconfigured", "the log says more");
-    // The same without another router around.
+    // The same without an outer router.
     let answer = stock(&world).layer(router.into_service::<Body>()).oneshot(get("/skus/42")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
@@ -89,7 +89,7 @@ async fn missing_and_ambiguous_parameters_are_500() {
         ),
         (Router::new().route("/report", any(which)).route_layer(stock(&world)), "/report"),
         (Router::new().route("/skus/{id}", any(which)).route_layer(stock(&world)), "/skus/42"),
-        // Which of the two is meant?
+        // It is ambiguous which of the two is meant.
         (
             Router::new().nest("/{sku}", Router::new().route("/{sku}", any(which))).layer(stock(&world)),
             "/a/b",
@@ -132,7 +132,7 @@ async fn wrong_template_is_logged_once_per_route() {
         refused(&world, &app, again, StatusCode::INTERNAL_SERVER_ERROR).await;
         assert_eq!(log.text(), "", "not again");
     }
-    // Another template on the same route is wrong in its own way.
+    // Another template on the same route fails separately.
     let other = Router::new().route("/health", on_get(which)).route_layer(stock(&world));
     refused(&world, &other, get("/health"), StatusCode::INTERNAL_SERVER_ERROR).await;
     assert!(log.text().contains("ERROR"));
@@ -273,7 +273,7 @@ async fn filter_for_get_covers_head() {
     assert_eq!(ask(&app, post("/")).await.status(), StatusCode::IM_A_TEAPOT);
 }
 
-/// The spellings of one value, as the handler parses it.
+/// Different spellings of the same value, as the handler parses it.
 #[tokio::test(start_paused = true)]
 async fn typed_parts_lock_the_value_and_not_its_spelling() {
     async fn by_id(lock: LockHandle, Path(id): Path<u64>) -> String {

@@ -1,4 +1,4 @@
-//! Leases that are lost on a real server, in real time: a key that is deleted, a server that is paused.
+//! Leases lost on a real server, in real time: a key that is deleted, a server that is paused.
 
 use crate::support::{Gauge, ask, get, millis, problem, secs};
 use axum::{Router, body::Body, routing::any};
@@ -16,13 +16,13 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// A renewal each second, also on a busy machine.
+/// One renewal per second, even on a busy machine.
 const LEASE: Duration = secs(3);
 const INTERVAL: Duration = secs(1);
-/// What the machine of the long tier may add.
+/// The tolerance of the machine of the long tier.
 const SLACK: Duration = millis(500);
 
-/// Asserts the bound in the long tier, whose machine does nothing else.
+/// Asserts the bound in the long tier, whose machine has no other load.
 fn within(took: Duration, bound: Duration) {
     assert!(std::env::var_os("LOCK_LONG").is_none() || took <= bound, "{took:?}, and {bound:?} is the bound");
 }
@@ -34,7 +34,7 @@ struct Site {
     entered: mpsc::UnboundedReceiver<LockHandle>,
 }
 
-/// `/head` hangs before the head, `/body` in its body; each says who entered.
+/// `/head` hangs before the head, `/body` in its body; each reports its entry.
 async fn site(tasks: Option<&DetachedTasks>) -> Site {
     let server = RedisServer::start();
     let backend = RedisBackend::connect(&server.url()).await.unwrap();
@@ -68,12 +68,12 @@ async fn site(tasks: Option<&DetachedTasks>) -> Site {
 }
 
 impl Site {
-    /// The handle of the handler that is inside.
+    /// Returns the handle of the handler that entered.
     async fn entered(&mut self) -> LockHandle {
         self.entered.recv().await.unwrap()
     }
 
-    /// A dropped handler of a task may need a moment.
+    /// Waits until no handler is left; a dropped handler of a task may need a moment.
     async fn is_empty(&self) {
         let began = Instant::now();
         while self.inside.inside() > 0 {
@@ -113,7 +113,7 @@ async fn paused_server_drops_the_handler_at_the_deadline() {
     });
     let lock = site.entered().await;
     site.server.pause();
-    // The deadline cannot move any more: nobody answers a renewal.
+    // The deadline cannot move any more: renewals are not answered.
     let (began, left) = (Instant::now(), lock.remaining());
     let json = problem(asking.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
     let took = began.elapsed();

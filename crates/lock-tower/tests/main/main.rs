@@ -1,5 +1,5 @@
-//! What the layer promises, shown on its own terms: virtual time and scripted faults where they do, real servers,
-//! connections and processes where those are the point.
+//! Tests of the layer's guarantees: with virtual time and scripted faults where possible, with real servers,
+//! connections and processes where necessary.
 
 #![allow(clippy::unwrap_used)]
 

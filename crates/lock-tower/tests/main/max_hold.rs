@@ -1,4 +1,4 @@
-//! The maximum duration of a hold, against slow clients and handlers that hang.
+//! The maximum duration of a hold, with slow clients and handlers that hang.
 
 use crate::support::{World, ask, get, millis, problem, secs, text};
 use axum::{
@@ -22,7 +22,7 @@ async fn reads(body: String) -> String {
     body.len().to_string()
 }
 
-/// Sends a byte a minute, and does not end.
+/// Creates a body that sends one byte per minute and does not end.
 fn dripping_upload() -> Body {
     Body::from_stream(stream::unfold((), async |()| {
         tokio::time::sleep(secs(60)).await;
@@ -109,7 +109,7 @@ async fn order_of_building_does_not_matter() {
     }
 }
 
-/// The default `max_hold` of 30 s does not fit these options, and an explicit one of that length is refused.
+/// The default `max_hold` of 30 s contradicts these options, and an explicit one of that length is refused.
 #[tokio::test(start_paused = true)]
 async fn default_max_hold_yields_to_slow_operations() {
     let slow = LockOptions::new().lease(secs(300)).operation_timeout(secs(30));

@@ -11,7 +11,7 @@ use opentelemetry_sdk::metrics::{
 };
 use std::collections::BTreeSet;
 
-/// The instrument with each set of attributes, as one line each, and how often.
+/// Returns each instrument and set of attributes as one line, with its count.
 fn exported(provider: &SdkMeterProvider, exporter: &InMemoryMetricExporter) -> BTreeSet<String> {
     provider.force_flush().unwrap();
     let mut lines = BTreeSet::new();

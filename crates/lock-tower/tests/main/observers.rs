@@ -1,4 +1,4 @@
-//! The events of a layer, as its observers get them.
+//! The events of a layer, as received by its observers.
 
 use crate::support::{Recorder, World, ask, get, millis, text};
 use axum::{Router, routing::any};
@@ -34,7 +34,7 @@ async fn events_have_the_template_of_the_route() {
     assert_eq!(events, expected);
 }
 
-/// A panic in an observer is the observer's alone.
+/// A panic of an observer affects only that observer.
 #[derive(Debug)]
 struct Panics;
 

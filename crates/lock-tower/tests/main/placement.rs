@@ -1,4 +1,4 @@
-//! Which requests of a route take the lock, by the place of the layer.
+//! The requests of a route that take the lock, by the place of the layer.
 
 use crate::support::{World, ask, get, post, text};
 use axum::{
@@ -20,7 +20,7 @@ fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 
-/// A preflight, as a browser sends it before the POST of another origin.
+/// A preflight, as a browser sends it before a cross-origin POST.
 fn preflight() -> Request<Body> {
     Request::options("/skus/42")
         .header("origin", "https://shop.example")

@@ -1,6 +1,6 @@
-//! Four server processes, two hundred clients, one key, a real Redis: nobody is inside together.
+//! Four server processes, two hundred clients, one key, a real Redis: handlers never overlap.
 //!
-//! The servers are this test executable, started again, and told by its environment to serve.
+//! The servers are this test executable, started again with an environment variable that makes it serve.
 
 use crate::support::{millis, secs};
 use axum::{Router, routing::post};
@@ -51,7 +51,7 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = lines.find_map(|line| line.unwrap().strip_prefix("serves ")?.parse().ok());
-        // What else it says is read, so that it never waits for us.
+        // Further output is read, so that the process never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, address: address.expect("the server says where it serves") }
     }
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// The part of a server, until its standard input ends: with the test, whatever becomes of that.
+/// Runs a server until its standard input ends, which happens with the test in any case.
 async fn serve(redis: &str) {
     let locks = LockFactory::new(RedisBackend::connect(redis).await.unwrap());
     let place = Arc::new(PathBuf::from(env::var_os(PLACE).unwrap()));
@@ -72,7 +72,7 @@ async fn serve(redis: &str) {
     let layer = LockLayer::new(locks).key("stock:{sku}").wait(secs(600));
     let app = Router::new().route("/skus/{sku}/orders", post(handler)).route_layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // On one core the test runner has begun a line with the name of this test.
+    // On one core the test runner has already printed a line with the name of this test.
     println!("\nserves {}", listener.local_addr().unwrap());
     let (end, ended) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
@@ -85,21 +85,21 @@ async fn serve(redis: &str) {
     }
 }
 
-/// Is anybody else inside? The kernel says: the file is made by one process alone.
+/// Detects overlapping handlers with the kernel's help: only one process can create the file.
 async fn overlap(place: &Path, lock: &LockHandle) -> StatusCode {
     let inside = place.join("inside");
     if File::create_new(&inside).is_err() {
         return StatusCode::IM_A_TEAPOT;
     }
     let mut tokens = OpenOptions::new().append(true).create(true).open(place.join("tokens")).unwrap();
-    // Time for somebody who thinks that it is their turn.
+    // Time for another handler to enter wrongly.
     tokio::time::sleep(millis(1)).await;
     writeln!(tokens, "{}", lock.fencing_token()).unwrap();
     fs::remove_file(inside).unwrap();
     StatusCode::OK
 }
 
-/// One client: a connection of its own, and one request after the other on it.
+/// One client: its own connection, with one request after the other.
 async fn client(server: SocketAddr) -> Vec<StatusCode> {
     let stream = TcpStream::connect(server).await.unwrap();
     let (mut sender, connection) =

@@ -1,4 +1,4 @@
-//! When a lock is given back: exactly once, and never by the end of its lease.
+//! The release of a lock: exactly once, and never by the expiry of its lease.
 
 use crate::support::{World, ask, get, millis};
 use axum::{Router, body::Body, response::Response, routing::any};
@@ -19,7 +19,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The same handler, cancelled with its client, and detached from it.
+/// Returns the same handler twice: cancelled with its client, and detached from it.
 fn both<H, T>(world: &World, handler: H) -> [Router; 2]
 where
     H: axum::handler::Handler<T, ()> + Clone,
@@ -35,7 +35,7 @@ fn chunks(number: usize) -> Body {
     Body::from_stream(stream::iter(0..number).then(chunk))
 }
 
-/// Runs `client` on each, and each must have released once, without the time of a lease passing.
+/// Runs `client` on each, and asserts that each released once, within less than a lease.
 async fn released_once<H, T, C>(handler: H, client: C)
 where
     H: axum::handler::Handler<T, ()> + Clone,
@@ -71,7 +71,7 @@ async fn whole_body_releases_at_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn last_frame_releases_without_another_poll() {
-    // Its length is known, so hyper does not ask again.
+    // Its length is known, so hyper does not poll again.
     released_once(
         async || "hello",
         async |world, app| {
@@ -228,7 +228,7 @@ async fn leaving_the_queue_leaves_nothing() {
     world.assert_nothing_left();
 }
 
-/// One frame, of which it is known that it is the last; writes down whether the lock was held when it was dropped.
+/// One frame that is known to be the last; records whether the lock was held when it was dropped.
 struct Transaction {
     frame: Option<Bytes>,
     lock: LockHandle,
@@ -275,7 +275,7 @@ async fn body_is_dropped_before_its_lock() {
     .await;
 }
 
-/// Writes down in which order things end.
+/// Records the order in which things end.
 #[derive(Debug, Clone, Default)]
 struct Order(Arc<Mutex<Vec<&'static str>>>);
 

@@ -1,4 +1,4 @@
-//! What each event is answered: one test for each row of the table in the documentation.
+//! The answer to each event: one test for each row of the table in the documentation.
 
 use crate::support::{World, ask, get, millis, post, problem, secs, text};
 use axum::{Router, response::Response, routing::any};
@@ -24,7 +24,7 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("k:{id}")
 }
 
-/// Asked under the secret key; the answer does not tell it.
+/// Sends a request with the secret key and asserts that the answer does not contain it.
 async fn refusal(app: &Router, status: StatusCode, reason: &str) -> serde_json::Value {
     let json = problem(ask(app, post(&format!("/{SECRET}"))).await, status).await;
     assert_eq!(json["reason"], reason, "{json}");
@@ -120,7 +120,7 @@ async fn unavailable_store_is_503_or_allowed() {
     }
 }
 
-/// The second waits behind the first, and asks nobody itself.
+/// The second waits behind the first, and sends no request itself.
 #[tokio::test(start_paused = true)]
 async fn unavailable_store_allows_every_waiter_of_a_name() {
     for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {

@@ -17,7 +17,7 @@ use std::{
 };
 use tower::{Layer, Service, ServiceExt};
 
-/// Insists on being ready, takes a moment to become so, and counts who is inside.
+/// Requires readiness, takes a moment to become ready, and counts concurrent calls.
 struct Strict {
     ready: Readiness,
     inside: Gauge,
@@ -74,7 +74,7 @@ impl Service<Request<Full<Bytes>>> for Strict {
     }
 }
 
-/// The same behind a body that has arrived.
+/// The same with a buffered body.
 #[derive(Clone)]
 struct Buffered(Strict);
 
@@ -110,7 +110,7 @@ async fn mixed_requests_call_only_ready_services() {
 
     let mut answers = Vec::new();
     for number in 0..500 {
-        // On one service, as a connection does; on clones, as a router does.
+        // On one service, as with a connection; on clones, as with a router.
         let mut shared = cancel.clone();
         answers.push(tokio::spawn(async move {
             let first = shared.ready().await.unwrap().call(request(number));
@@ -136,7 +136,7 @@ async fn mixed_requests_call_only_ready_services() {
     assert!(!world.is_held());
 }
 
-/// The head and the body: the lock is held until the end of it.
+/// Awaits the head and the body: the lock is held until the end of the body.
 async fn done<B>(answer: impl Future<Output = Result<Response<B>, Infallible>>)
 where
     B: http_body::Body<Data = Bytes, Error = lock_tower::BoxError>,

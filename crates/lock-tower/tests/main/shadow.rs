@@ -1,4 +1,4 @@
-//! Shadow mode: measures what it would do, and does nothing to anybody.
+//! Shadow mode: measures its effect without affecting any request.
 
 use crate::support::{Recorder, World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};

@@ -1,4 +1,4 @@
-//! The span of a request: what it says, and what happens inside of it.
+//! The span of a request: its fields, and the logs inside of it.
 
 use crate::support::{World, ask, get, millis, text};
 use axum::{Router, body::Body, routing::any};
@@ -12,7 +12,7 @@ use tracing::{Instrument, level_filters::LevelFilter};
 
 const KEY: &str = "account-4711";
 
-/// Says something in the handler, and again in its body.
+/// Logs in the handler, and again in its body.
 async fn handler() -> Body {
     tracing::info!("in the handler");
     Body::from_stream(stream::once(async {
@@ -25,7 +25,7 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("k:{id}")
 }
 
-/// The lines that the layer and the handler log for a request under an outer span. The key is in none of them.
+/// Returns the lines that the layer and the handler log for a request under an outer span. None contains the key.
 async fn logged(app: Router) -> Vec<String> {
     let log = ThreadLog::listen(LevelFilter::INFO);
     let asking = async { text(ask(&app, get(&format!("/{KEY}"))).await).await };

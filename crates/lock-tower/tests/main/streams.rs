@@ -19,7 +19,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 const CHUNKS: usize = 10;
 
-/// Ten chunks, 100 ms before each; counts those that were made.
+/// Streams ten chunks, one every 100 ms, and counts them.
 fn streaming(made: &Arc<AtomicUsize>) -> Router {
     let made = made.clone();
     let chunk = move |at: usize| {
@@ -33,7 +33,7 @@ fn streaming(made: &Arc<AtomicUsize>) -> Router {
     Router::new().route("/", get(async move || Body::from_stream(stream::iter(0..CHUNKS).then(chunk))))
 }
 
-/// A client of this application, by a connection of its own; the second one is the server's side.
+/// Connects a client to this application; the second value is the server's side.
 async fn connect(app: Router) -> (hyper::client::conn::http1::SendRequest<Empty<Bytes>>, JoinHandle<()>) {
     let (client, server) = tokio::io::duplex(16 * 1024);
     let service = hyper_util::service::TowerToHyperService::new(app);
@@ -75,7 +75,7 @@ async fn lock_is_free_after_the_last_chunk() {
     }
 }
 
-/// Leaves after the third chunk; how long the lock is held then, and how many chunks were made.
+/// Leaves after the third chunk. Returns how long the lock is still held, and the number of chunks made.
 async fn abort_at_the_third(world: &World, app: Router, made: &AtomicUsize) -> (u128, usize) {
     let (mut body, connection) = ask(app).await;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What the tests share: a store on a clock that follows tokio's, layers over it, and a client.
+//! Helpers of the tests: a store on a clock that follows tokio's, layers over it, and a client.
 
 use axum::{Router, body::Body, response::Response};
 use http::{Request, StatusCode};
@@ -49,7 +49,7 @@ impl World {
         LockLayer::new(self.locks.clone())
     }
 
-    /// Another process on the same store, with a connection that does not fail.
+    /// Creates another process on the same store, with a connection that does not fail.
     pub(crate) fn another_process(&self) -> LockFactory {
         LockFactory::builder(self.store.clone()).clock(self.clock.clone()).build().unwrap()
     }
@@ -58,21 +58,21 @@ impl World {
         !self.store.held().is_empty()
     }
 
-    /// Lets everything that can happen now happen, without time passing.
+    /// Runs everything that can run now, without advancing time.
     pub(crate) async fn settle(&self) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Everything was given back, by exactly so many releases, and at once.
+    /// Asserts that everything was released, by exactly this many releases, and at once.
     #[track_caller]
     pub(crate) fn assert_released(&self, times: usize) {
         assert_eq!(self.faulty.calls(Op::Release), times, "releases");
         assert!(!self.is_held(), "a lease is left");
     }
 
-    /// Nothing is left: no lease in the store, no subscription, no name in the process.
+    /// Asserts that nothing is left: no lease in the store, no subscription, no name in the process.
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
         assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
@@ -97,7 +97,7 @@ pub(crate) async fn text(response: Response) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// A refusal, checked for all that refusals have in common.
+/// Checks a refusal for everything that refusals have in common.
 pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     let (parts, body) = response.into_parts();
     let size = http_body::Body::size_hint(&body).exact();
@@ -121,7 +121,7 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     json
 }
 
-/// How many are inside, and how many were at most.
+/// The current and the maximum number of handlers inside.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 

@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-/// Goes on by an hour when it was asleep; no timer hears of it.
+/// A clock that jumps by an hour during a suspend; timers do not notice it.
 #[derive(Debug, Default)]
 struct Sleeper(TestClock, AtomicBool);
 

@@ -1,4 +1,4 @@
-//! More requests of one key than there is room for.
+//! More requests of one key than allowed.
 
 use crate::support::{World, ask, get, problem, secs};
 use axum::{Router, body::to_bytes, routing::any};
@@ -17,10 +17,10 @@ use tokio::{sync::Semaphore, task::JoinSet};
 const REQUESTS: usize = 12_000;
 /// The default of lock-core's `Limits`.
 const LIMIT: usize = 10_000;
-/// One is inside, and is no waiter.
+/// One request is served, and is not a waiter.
 const SERVED: usize = LIMIT + 1;
 
-/// In real time, on all cores: the refused ones must not wait behind the others.
+/// In real time, on all cores: refused requests must not wait behind the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     let backend = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
@@ -40,7 +40,7 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
             let mut asking = Box::pin(ask(&app, get("/")));
             let answer = match poll!(&mut asking) {
                 Poll::Ready(answer) => answer,
-                // What is not refused at once is served in the end.
+                // Requests that are not refused at once are eventually served.
                 Poll::Pending => {
                     let answer = asking.await;
                     assert_eq!(answer.status(), StatusCode::OK);
@@ -71,7 +71,7 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     );
     assert!(waiting == LIMIT, "{waiting} waited");
     assert_eq!((served, took.len()), (SERVED, REQUESTS - SERVED));
-    // Each was refused in its first poll. The long tier, whose machine does nothing else, bounds how long that takes.
+    // Each was refused in its first poll. The long tier, whose machine has no other load, bounds its duration.
     if std::env::var_os("LOCK_LONG").is_some() {
         assert!(most < Duration::from_millis(50), "refusals took {most:?}");
         assert!(slowest < Duration::from_secs(1), "a refusal took {slowest:?}");
@@ -84,7 +84,7 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     }
 }
 
-/// What waits is the request and a place in a queue, and nothing grows with the number of refusals.
+/// A waiter only costs its request and a slot in a queue, and nothing grows with the number of refusals.
 #[tokio::test(start_paused = true)]
 async fn cost_is_bounded() {
     let size = size_of::<lock_tower::service::ResponseFuture<Router, axum::body::Body>>();
