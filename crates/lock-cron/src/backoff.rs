@@ -1,8 +1,8 @@
-//! The back-off of this crate: waits that double up to a maximum.
+//! Back-off: waits that double up to a maximum.
 
 use std::time::Duration;
 
-/// The wait after a failure of the store before a repeated task asks it again.
+/// The wait of a repeated task after a failure of the store.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Waits that double from `initial` up to `max`.

@@ -1,4 +1,4 @@
-//! The body of an attempt: polled until it ends or has to.
+//! The body of an attempt: polled until it ends or has to end.
 
 use crate::{
     claim::ClaimedRun,
@@ -18,10 +18,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The longest text of an error that is recorded, in characters.
+/// The maximum length of a recorded error text, in characters.
 const MAX_DETAIL: usize = 300;
 
-/// The number of causes of an error that are recorded. An error may name itself as its cause.
+/// The maximum number of recorded causes of an error. An error may name itself as its cause.
 const MAX_CAUSES: usize = 16;
 
 /// The result of an attempt.
@@ -29,7 +29,7 @@ const MAX_CAUSES: usize = 16;
 pub(crate) struct AttemptResult {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    /// The reason for which the body was asked to end, if it was.
+    /// The reason why the body was asked to end, if it was.
     pub(crate) cancelled: Option<CancelReason>,
 }
 
@@ -40,7 +40,7 @@ impl AttemptResult {
     }
 }
 
-/// Runs the body of an attempt, until it ends or has to.
+/// Runs the body of an attempt until it ends or has to end.
 pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
     let (cancel_body, cancelled) = watch::channel(false);
     let context = RunContext {
@@ -54,7 +54,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         cancel: cancelled,
     };
     let body = async {
-        // Here, so that an error that panics is a body that panics.
+        // Converted here, so that an error that panics counts as a body that panics.
         (job.body)(context).await.map_err(|error| with_causes(&*error).into())
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
@@ -66,8 +66,8 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     result
 }
 
-/// Polls the body, and asks it to end when it has to. A body that then succeeds within the grace has succeeded, unless its lease
-/// was lost: work after that was not protected.
+/// Polls the body, and asks it to end when it has to. A body that then succeeds within the grace counts as succeeded,
+/// unless its lease was lost: work after that was not protected.
 async fn drive_body(
     job: &Job,
     hold: Option<&RunHold>,
@@ -116,7 +116,7 @@ fn outcome_of(done: std::thread::Result<RunResult>) -> AttemptResult {
     }
 }
 
-/// Returns the text of an error with its causes, each once: many an error repeats the text of its cause.
+/// Returns the text of an error with its causes, without repetitions: many errors repeat the text of their cause.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MAX_CAUSES) {

@@ -1,4 +1,4 @@
-//! Claims: of due runs, of retries, and of runs that other nodes have left; and the record of their ends.
+//! Claims of due runs, of retries, and of runs abandoned by other nodes; and the record of their ends.
 
 use crate::{
     hold::RunHold,
@@ -18,8 +18,8 @@ use lock_ledger::{
 };
 use std::time::Duration;
 
-/// The time that a record may take after the grace of a shutdown. With it and the default graces, a shutdown takes less than
-/// 30 s also while the store is down; the next leader finds what was not recorded.
+/// The time for a record after the grace of a shutdown. With it and the default graces, a shutdown takes less than
+/// 30 s even while the store is down; the next leader finds unrecorded runs.
 const LAST_RECORD: Duration = Duration::from_secs(3);
 
 /// One attempt of a run.
@@ -34,33 +34,33 @@ pub(crate) struct AttemptId {
 pub(crate) struct AttemptEnd {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    /// The state of the run after it. With `None`, no end is recorded: the run is left to the next leader.
+    /// The state of the run afterwards. With `None`, no end is recorded: the run is left to the next leader.
     pub(crate) then: Option<AfterAttempt>,
 }
 
 impl AttemptEnd {
-    /// The end of an attempt whose body does not begin, or that is not followed by another.
+    /// Creates the end of an attempt whose body does not start, or that is not followed by another.
     pub(crate) fn cancelled(detail: &str, then: AfterAttempt) -> Self {
         Self { outcome: RunOutcome::Cancelled, detail: detail.to_owned(), then: Some(then) }
     }
 }
 
-/// A run that is this node's to start.
+/// A run that this node may start.
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {
     pub(crate) id: AttemptId,
     pub(crate) token: FencingToken,
     pub(crate) attempt: u32,
-    /// The number of attempts before it that failed.
+    /// The number of failed attempts before it.
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
-    /// The lease of the claim; none in a job of each node.
+    /// The lease of the claim; `None` in a job of each node.
     pub(crate) hold: Option<RunHold>,
 }
 
 impl ClaimedRun {
-    /// A run of a job of each node, which needs no claim.
+    /// Creates a run of a job of each node, which needs no claim.
     pub(crate) fn local(run: RunId, catch_up: CatchUp, started: UtcTime) -> Self {
         Self {
             id: AttemptId { run, claim: ClaimId::random() },
@@ -73,7 +73,7 @@ impl ClaimedRun {
         }
     }
 
-    /// The run that a claim was granted. Its hold may be over already; then its body does not begin.
+    /// Creates the run of a granted claim. If its hold is already over, its body does not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
         let ClaimReply::Claimed { token, attempt, failures } = reply.outcome else { return None };
@@ -93,7 +93,7 @@ impl ClaimedRun {
     }
 }
 
-/// The rule of the ledger for a policy.
+/// Returns the rule of the ledger for a policy.
 fn rule(overlap: Overlap) -> OverlapRule {
     match overlap {
         Overlap::Skip => OverlapRule::Skip,
@@ -105,8 +105,8 @@ fn rule(overlap: Overlap) -> OverlapRule {
 
 /// Claims a due run, or has it skipped.
 pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<ClaimedRun>) {
-    // A request that was not answered may still be carried out. Asked with its id, the run is ours then. With another id, the run
-    // would be decided, and no node would start it.
+    // An unanswered request may still be applied. Sent again with the same id, the run is then ours. With another id,
+    // the run would be decided, and no node would start it.
     let before = due.in_doubt.take();
     let claim = before.unwrap_or_else(ClaimId::random);
     let request = ClaimRequest {
@@ -141,7 +141,7 @@ pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Opti
     }
 }
 
-/// The request for another attempt after this one.
+/// Creates the request for another attempt after this one.
 pub(crate) fn retry_request(node: &Node, job: &Job, before: AttemptId, catch_up: CatchUp) -> ClaimRequest {
     let orphanings = match job.terms.on_orphan {
         OnOrphan::Skip => 0,
@@ -171,7 +171,7 @@ pub(crate) enum RetryOutcome {
     /// The store did not answer.
     Failed {
         error: BackendError,
-        /// A request may still be carried out.
+        /// Set if a request may still be applied.
         in_doubt: bool,
     },
 }
@@ -195,7 +195,7 @@ pub(crate) async fn claim_retry(
     }
 }
 
-/// Continues a run that no node has any more, or abandons it: records that it was.
+/// Continues a run that its node has left, or records it as abandoned.
 pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<ClaimedRun> {
     let before = AttemptId { run: left.run, claim: left.claim };
     let request = retry_request(node, job, before, CatchUp::Yes);
@@ -209,7 +209,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
             }
             Some(claimed)
         }
-        // The attempts that it may have are used up.
+        // The allowed attempts are used up.
         RetryOutcome::Refused(ClaimReply::Gone) => {
             if abandon(node, job, before).await == Some(EndReply::Recorded) && orphaned {
                 orphaned_event(false);
@@ -227,8 +227,8 @@ async fn abandon(node: &Node, job: &Job, attempt: AttemptId) -> Option<EndReply>
     record_end(node, job, attempt, end).await
 }
 
-/// Records an end. Returns `None` if none is to be recorded, or the store did not answer for as long as the lease may last or a
-/// shutdown can wait.
+/// Records an end. Returns `None` if there is none to record, or if the store did not answer for as long as the lease
+/// may last or a shutdown can wait.
 pub(crate) async fn record_end(
     node: &Node,
     job: &Job,

@@ -1,4 +1,4 @@
-//! The run, as its body sees it.
+//! The context of a run, for its body.
 
 use crate::{
     hold::{self, RunHold},
@@ -9,10 +9,10 @@ use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, time::Duration};
 use tokio::sync::watch;
 
-/// A run, as its body sees it. Clones are the same run.
+/// The context of a run, for its body. Clones refer to the same run.
 ///
 /// # Guarantees
-/// A run is *started* once. That its effects happen once is up to the resource: it has to check
+/// A run is *started* once. Its effects happen once only if the resource checks
 /// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity, [`id`](Self::id).
 #[derive(Debug, Clone)]
 pub struct RunContext {
@@ -22,7 +22,7 @@ pub struct RunContext {
     pub(crate) attempt: u32,
     pub(crate) token: FencingToken,
     pub(crate) catch_up: CatchUp,
-    /// None in a job of each node.
+    /// `None` in a job of each node.
     pub(crate) hold: Option<RunHold>,
     pub(crate) cancel: watch::Receiver<bool>,
 }
@@ -34,15 +34,15 @@ impl RunContext {
         &self.job
     }
 
-    /// Returns the identity of the run, which all its attempts share. Store it beside the effects of the run, and a second attempt
-    /// finds it there.
+    /// Returns the identity of the run, which all its attempts share. Store it with the effects of the run, so that a
+    /// second attempt finds it.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.run
     }
 
-    /// Returns the instant for which the run was scheduled: the *nominal* time, however late it is. For a triggered run, it is the
-    /// time of the claim.
+    /// Returns the instant for which the run was scheduled: the *nominal* time, however late the run is. For a
+    /// triggered run, it is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
         self.run.scheduled().map_or(self.started, UtcTime::from)
@@ -60,33 +60,33 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the fencing token: greater than that of every earlier run and attempt of the job; 0 in a job of each node, which has
-    /// none.
+    /// Returns the fencing token, which is greater than that of every earlier run and attempt of the job. It is 0 in
+    /// a job of each node, which has none.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
     }
 
-    /// Returns whether the run makes up for a missed instant.
+    /// Returns `true` if the run makes up for a missed instant.
     #[must_use]
     pub fn is_catch_up(&self) -> bool {
         self.catch_up == CatchUp::Yes
     }
 
-    /// Returns whether the run was [triggered](crate::Scheduler::trigger).
+    /// Returns `true` if the run was [triggered](crate::Scheduler::trigger).
     #[must_use]
     pub fn is_triggered(&self) -> bool {
         matches!(self.run, RunId::Triggered(_))
     }
 
-    /// Returns whether the run is still this node's. It compares the clock and does no IO: after a pause of the process the first
-    /// call is already right. Always `true` in a job of each node.
+    /// Returns `true` if this node still holds the run. It compares the clock and does no IO, so the first call after
+    /// a pause of the process is already accurate. Always `true` in a job of each node.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.hold.as_ref().is_none_or(RunHold::is_held)
     }
 
-    /// Returns the time for which the run stays this node's without a further renewal; zero if it is lost. `None` in a job of
+    /// Returns the time this node holds the run without a further renewal; zero if it is lost. `None` in a job of
     /// each node.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
@@ -96,28 +96,29 @@ impl RunContext {
     /// Completes when the run is lost: from then on, another node may run it.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         let hold = self.hold.clone();
         async move { hold::lost(hold.as_ref()).await }
     }
 
-    /// Completes when the body is to end: its timeout passed, the scheduler shuts down, another run replaces it, or it is lost. A
-    /// body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace) is over.
+    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or
+    /// it is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace)
+    /// is over.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut cancel = self.cancel.clone();
         async move {
-            // The sender goes when the run is over; then the body is gone as well.
+            // The sender is dropped when the run is over; the body is then gone as well.
             if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Returns whether the body is to end.
+    /// Returns `true` if the body has to end.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()

@@ -11,41 +11,42 @@ use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, RunId};
 
 impl Scheduler {
-    /// Stops the scheduled runs of a job in the whole fleet, until it is [resumed](Self::resume), over restarts as well. It
-    /// holds when this returns, on all nodes. Runs under way go on; runs by hand are possible.
+    /// Stops the scheduled runs of a job in the whole fleet until it is [resumed](Self::resume), even across
+    /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
+    /// still be triggered.
     ///
-    /// A job that is removed from the program while it is paused is still paused when it returns. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it takes no commands of the fleet.
+    /// If a paused job is removed from the program and added again, it is still paused. A job of each node
+    /// ([`Scope::PerNode`]) cannot be paused: it accepts no commands of the fleet.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Pause).await
     }
 
-    /// Lets the scheduled runs of a job start again, from now on: those that were due meanwhile are not made up.
+    /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Resume).await
     }
 
-    /// Gives a job another schedule in the whole fleet, over restarts as well, until it is
-    /// [restored](Self::restore). An invalid one changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not stored: the
-    /// program's stays.
+    /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is
+    /// [restored](Self::restore). An invalid schedule changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not
+    /// stored: that of the program still applies.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let schedule = Schedule::cron(schedule)?;
         schedule.for_job(job)?;
@@ -58,33 +59,35 @@ impl Scheduler {
     /// As [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Restore).await
     }
 
-    /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the schedule is
-    /// not changed. A trigger that waits for longer than [its life](crate::SchedulerBuilder::trigger_life) is skipped as
-    /// [expired](crate::observer::SkipReason::Expired). Returns the id of the run, by which the history has it.
+    /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the
+    /// schedule is not changed. A trigger that waits longer than [its life](crate::SchedulerBuilder::trigger_life) is
+    /// skipped as [expired](crate::observer::SkipReason::Expired). Returns the id of the run, which identifies it in
+    /// the history.
     ///
     /// # Errors
-    /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job wait, or 1000 of the group.
+    /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job are waiting, or
+    /// 1000 of the group.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; repeated, it may trigger a second run.
+    /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
     pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
         self.command(job, JobCommand::Trigger { id, life: self.shared.node.terms.trigger_life }).await?;
         Ok(RunId::Triggered(id))
     }
 
-    /// Withdraws a trigger, and returns whether it was still waiting. A run that has started goes on.
+    /// Withdraws a trigger. Returns `true` if it was still waiting. A run that has started continues.
     ///
     /// # Errors
     /// [`CronErrorKind::Store`].
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn cancel_trigger(&self, run: RunId) -> Result<bool, CronError> {
         let ledger = &self.shared.node.ledger;
         let RunId::Triggered(id) = run else { return Ok(false) };
@@ -97,15 +100,15 @@ impl Scheduler {
         Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 
-    /// Sets the watermark of a job to the server's now, also if that lowers it. It ends the silence after the server's clock was
-    /// ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)): instants after now start again, also those that the clock had
-    /// run ahead of time.
+    /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it after the server's
+    /// clock was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), when the job starts nothing:
+    /// instants after now start again, including those that already ran ahead of time.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been carried out; it can be repeated.
+    /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Reset).await
     }

@@ -6,7 +6,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 /// An error of a scheduler. Branch on its [`kind`](CronError::kind).
 ///
-/// The text is one clause. The cause is in [`source`](Error::source), and `{error:#}` has both.
+/// The message is one clause. The cause is in [`source`](Error::source); `{error:#}` prints both.
 // Not made by `thiserror`: the kind is opaque behind a function, and `{:#}` differs from `{}`.
 #[derive(Debug, Clone)]
 pub struct CronError {
@@ -21,19 +21,19 @@ pub struct CronError {
 pub enum CronErrorKind {
     /// The name of a group or a job is not valid. The source, if there is one, is a [`NameError`].
     InvalidName,
-    /// An option is out of its range, or options do not fit together.
+    /// An option is out of its range, or options contradict each other.
     InvalidOptions,
-    /// The schedule cannot be read, or not for this job. The source is a [`ScheduleError`].
+    /// The schedule is invalid, or is invalid for this job. The source is a [`ScheduleError`].
     InvalidSchedule,
-    /// A job of that name was registered before.
+    /// A job of that name is already registered.
     DuplicateJob,
-    /// There is no job of that name: in the group, or on this node for a request that needs its own jobs.
+    /// There is no job of that name: in the group, or, for a request that needs the jobs of this node, on this node.
     UnknownJob,
-    /// The scheduler runs: register jobs before, and run it once.
+    /// The scheduler is running: register jobs before, and run it once.
     Running,
     /// The scheduler has ended: build another one.
     Ended,
-    /// Too many triggers wait to be started.
+    /// Too many triggers are waiting to be started.
     TooManyTriggers,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,
@@ -49,7 +49,7 @@ impl CronError {
         self
     }
 
-    /// Names the job that was refused.
+    /// Adds the name of the refused job.
     pub(crate) fn of_job(self, job: &str) -> Self {
         let about = match &self.about {
             Some(about) => format!("job `{job}`: {about}"),
@@ -69,7 +69,7 @@ impl CronError {
         self.kind
     }
 
-    /// Returns whether the same call may succeed later without a change of its arguments or of the setup.
+    /// Returns `true` if the same call may succeed later without a change of its arguments or of the setup.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let source = self.source.as_deref();
@@ -109,7 +109,8 @@ impl fmt::Display for CronError {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            // With all causes; the `#` of a schedule's error is a picture of several lines.
+            // With all causes. The alternate form of a schedule's error is a picture of several lines, so it is not
+            // used.
             Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
                 Some(lock) => write!(f, ": {lock:#}"),
                 None => write!(f, ": {source}"),

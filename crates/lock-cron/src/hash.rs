@@ -1,7 +1,7 @@
 //! The stable hash: SipHash-2-4 with a key of zeros, the same on every node and in every version.
 //!
-//! `DefaultHasher` promises neither. SipHash is fixed by its specification, and all of its bits are even, so that also its
-//! remainders are.
+//! `DefaultHasher` guarantees neither. SipHash is fixed by its specification, and all of its bits are evenly
+//! distributed, so that its remainders are, too.
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -19,7 +19,7 @@ impl StableHash {
         Self::new().text(text).finish()
     }
 
-    /// Adds a text and its length: `ab`, `c` is not `a`, `bc`.
+    /// Adds a text and its length: `ab`, `c` differs from `a`, `bc`.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.0.write(text.as_bytes());
         self.number(text.len() as i64)

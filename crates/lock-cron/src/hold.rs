@@ -6,8 +6,8 @@
 //!        └─renewed┘
 //! ```
 //!
-//! Invariants: lost stays lost; the deadline never falls; it is never later than the end of the lease in the store, since `sent`
-//! is the moment before the request that the store answered.
+//! Invariants: a lost hold stays lost; the deadline never decreases; it is never later than the end of the lease in
+//! the store, since `sent` is the moment before the request that the store answered.
 
 use lock_core::{
     LostReason,
@@ -22,10 +22,10 @@ use std::{
 };
 use tokio::{sync::watch, time::sleep};
 
-/// The longest sleep: a timer does not count the time for which the machine was suspended.
+/// The longest sleep: timers stop while the machine is suspended.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// The hold of one attempt of a run. Clones are the same hold.
+/// The hold of one attempt of a run. Clones refer to the same hold.
 #[derive(Debug, Clone)]
 pub(crate) struct RunHold {
     shared: Arc<Shared>,
@@ -45,13 +45,13 @@ enum State {
 }
 
 impl RunHold {
-    /// Makes the hold of a claim that was granted by the request sent at this moment.
+    /// Creates the hold of a claim that was granted by the request sent at this moment.
     pub(crate) fn new(clock: Arc<dyn Clock>, sent: Moment, lease: Duration) -> Self {
         let state = watch::Sender::new(State::Until(deadline(sent, lease)));
         Self { shared: Arc::new(Shared { clock, lease, state }) }
     }
 
-    /// Renews it by the request sent at this moment.
+    /// Extends the hold after a renewal that was sent at this moment.
     pub(crate) fn renewed(&self, sent: Moment) {
         if self.look().is_err() {
             return;
@@ -66,22 +66,22 @@ impl RunHold {
         });
     }
 
-    /// Loses it: the ledger no longer has the claim.
+    /// Ends the hold as lost: the ledger no longer has the claim.
     pub(crate) fn gone(&self) {
         self.lose(LostReason::Gone);
     }
 
-    /// Returns whether it is valid now. It compares the clock and does no IO.
+    /// Returns `true` if the hold is valid now. It compares the clock and does no IO.
     pub(crate) fn is_held(&self) -> bool {
         self.look().is_ok()
     }
 
-    /// Returns the time for which it is valid without a further renewal; zero if it is lost.
+    /// Returns the time the hold stays valid without a further renewal; zero if it is lost.
     pub(crate) fn remaining(&self) -> Duration {
         self.look().unwrap_or_default()
     }
 
-    /// Completes when it is lost. Compares the clock at every poll, and has a timer of its own.
+    /// Completes when the hold is lost. Compares the clock at every poll, and has its own timer.
     pub(crate) async fn lost(&self) -> LostReason {
         let mut changed = self.shared.state.subscribe();
         loop {
@@ -110,7 +110,7 @@ impl RunHold {
         }
     }
 
-    /// The first reason stays.
+    /// Marks the hold as lost. The first reason is kept.
     fn lose(&self, reason: LostReason) -> LostReason {
         let mut first = reason;
         self.shared.state.send_if_modified(|state| match *state {
@@ -127,7 +127,7 @@ impl RunHold {
     }
 }
 
-/// Completes when the hold is lost; never without one, as in a job of each node.
+/// Completes when the hold is lost. Never completes without a hold, as in a job of each node.
 pub(crate) async fn lost(hold: Option<&RunHold>) -> LostReason {
     match hold {
         Some(hold) => hold.lost().await,
@@ -135,7 +135,7 @@ pub(crate) async fn lost(hold: Option<&RunHold>) -> LostReason {
     }
 }
 
-/// As that of a lock: the margin is 1 % of the lease and 2 ms.
+/// Returns the local deadline, as for a lock: the margin is 1 % of the lease and 2 ms.
 fn deadline(sent: Moment, lease: Duration) -> Moment {
     sent + (lease - (lease / 100 + Duration::from_millis(2)).min(lease))
 }

@@ -1,17 +1,17 @@
-//! A job as it was registered, and its schedule under the controls of the fleet.
+//! A registered job, and its schedule under the controls of the fleet.
 
 use crate::{context::RunContext, plan::EffectiveControls, schedule::Schedule, terms::JobTerms};
 use lock_core::LockName;
 use lock_ledger::{JobControls, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc};
 
-/// The result of a body: nothing, or the error for which it failed.
+/// The result of a body: nothing, or the error with which it failed.
 pub type RunResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 pub(crate) type Body =
     Arc<dyn Fn(RunContext) -> Pin<Box<dyn Future<Output = RunResult> + Send>> + Send + Sync>;
 
-/// A job as it was registered.
+/// A registered job.
 #[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) name: LockName,
@@ -28,7 +28,7 @@ impl fmt::Debug for Job {
 }
 
 impl Job {
-    /// Returns the controls as they apply here: the schedule that replaced that of the program, if this node can read it.
+    /// Returns the controls that apply here, including the replacement schedule if this node can read it.
     pub(crate) fn effective(&self, controls: Option<&JobControls>) -> EffectiveControls {
         let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
         let replacement = controls.and_then(|controls| controls.schedule.as_deref());
@@ -48,7 +48,7 @@ impl Job {
         }
     }
 
-    /// Returns the job as the ledger knows it.
+    /// Returns the registration of the job in the ledger.
     pub(crate) fn registration(&self, controls: Option<&JobControls>) -> Registration {
         Registration { job: self.name.clone(), schedule: self.effective(controls).schedule.identity() }
     }

@@ -1,4 +1,4 @@
-//! The builder of a job, and the terms that it refuses.
+//! The builder of a job, and the validation of its terms.
 
 use crate::{
     context::RunContext,
@@ -14,13 +14,14 @@ use lock_core::LockName;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 impl Scheduler {
-    /// Describes a job; [`register`](JobBuilder::register) adds it. All nodes should register the same jobs. Nodes that know
-    /// the same jobs elect a leader of their own.
+    /// Creates a builder for a job; [`register`](JobBuilder::register) adds it. All nodes should register the same
+    /// jobs. Nodes with the same set of jobs elect their own leader.
     ///
     /// # Rolling deployments
-    /// While nodes of the old and the new program run side by side, a job whose schedule was changed runs at the instants of both
-    /// schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice in that night. A removed job
-    /// runs until the last node ends that has it, and a new job runs from the first one on.
+    /// While nodes of the old and the new program run side by side, a job with a changed schedule runs at the
+    /// instants of both schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice
+    /// in that night. A removed job runs until the last node that has it ends, and a new job runs from the first one
+    /// on.
     pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
@@ -77,14 +78,14 @@ impl JobBuilder {
         self
     }
 
-    /// Sets which missed instants are started: those that were not started within their [grace](Self::grace).
+    /// Sets the policy for missed instants: those that were not started within their [grace](Self::grace).
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.terms.misfire = misfire;
         self
     }
 
-    /// Sets how late a run may start before it is missed and the [misfire policy](Self::misfire) decides about it; at least a
-    /// second. An instant is also missed when a later one has come.
+    /// Sets the maximum lateness of a run, at least a second. Later, the run counts as missed and the
+    /// [misfire policy](Self::misfire) decides about it. An instant is also missed when a later one has come.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.terms.grace = Some(grace);
         self
@@ -96,45 +97,47 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the further attempts of a run that failed.
+    /// Sets the retries of a failed run.
     pub fn retries(mut self, retries: Retries) -> Self {
         self.terms.retries = retries;
         self
     }
 
-    /// Sets the timeout of an attempt. The body is asked to end by [`RunContext::cancelled`], and dropped after the
-    /// [grace](Self::cancel_grace) for that.
+    /// Sets the timeout of an attempt. The body is asked to end by [`RunContext::cancelled`], and dropped after its
+    /// [grace](Self::cancel_grace).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.terms.timeout = Some(timeout);
         self
     }
 
-    /// Sets the time that a body may take to end after it was asked to.
+    /// Sets the time a body may take to end after it was asked to.
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.terms.cancel_grace = grace;
         self
     }
 
-    /// Sets a wait before the body begins: at most a day, and at most the distance between two instants of the schedule.
+    /// Sets a delay before the body starts: at most a day, and at most the distance between two instants of the
+    /// schedule.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.terms.jitter = jitter;
         self
     }
 
-    /// Sets whether it runs once in the fleet or on every node.
+    /// Sets the scope of the job: once in the fleet, or on every node.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.terms.scope = scope;
         self
     }
 
-    /// Adds the job to this scheduler. It does no IO: the leader registers the job in the store, and from then on its instants
-    /// count. A new job, a job whose schedule was changed, and a job that comes back never run for the past. A job comes back if
-    /// no leader had it for 10 minutes while the group had a leader. A schedule without an instant left is logged as a warning.
+    /// Adds the job to this scheduler. It does no IO: the leader registers the job in the store, and from then on its
+    /// instants count. A new job, a job with a changed schedule, and a returning job never run for the past. A job is
+    /// returning if no leader had it for 10 minutes while the group had a leader. A schedule without further instants
+    /// is logged as a warning.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`InvalidOptions`](CronErrorKind::InvalidOptions),
-    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that fits no date with this name,
-    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
+    /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
     /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
     pub fn register(self) -> Result<(), CronError> {
         let Self { scheduler, name: text, schedule, terms, body: BodySlot(body) } = self;
@@ -165,7 +168,7 @@ const MAX_JITTER: Duration = Duration::from_secs(86_400);
 /// The number of instants of a schedule that are compared with the jitter.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Refuses a jitter that is longer than the distance between two instants: it would make the job skip instants.
+/// Refuses a jitter that is longer than the distance between two instants, since the job would skip instants.
 fn check_jitter(jitter: Jitter, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let (Jitter::Fixed(max) | Jitter::Random(max)) = jitter else { return Ok(()) };
     let instants: Vec<_> = schedule.after(now).take(COMPARED_INSTANTS).collect();

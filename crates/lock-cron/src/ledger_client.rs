@@ -1,4 +1,4 @@
-//! Requests to the run ledger of one group: each has a timeout, and some are repeated until the answer is certain.
+//! Requests to the run ledger of one group: each has a timeout, and some are repeated until the outcome is certain.
 
 use crate::{backoff::Backoff, hold::RunHold, time::UtcTime};
 use futures_util::FutureExt;
@@ -18,10 +18,10 @@ use std::{
     time::Duration,
 };
 
-/// The waits between requests that were not answered.
+/// The waits between unanswered requests.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// No revision of a group: the controls are read, whatever they are.
+/// A revision that no group has, so that the controls are always read.
 pub(crate) const NO_REVISION: u64 = u64::MAX;
 
 pub(crate) type Answer<T> = Result<T, BackendError>;
@@ -29,9 +29,9 @@ pub(crate) type Answer<T> = Result<T, BackendError>;
 /// The result of a claim.
 pub(crate) struct ClaimResult {
     pub(crate) answer: Answer<Reply<ClaimReply>>,
-    /// The moment before the request that was answered.
+    /// The moment before the answered request.
     pub(crate) sent: Moment,
-    /// A request of this claim id was not answered, and may still be carried out.
+    /// Set if a request with this claim id was not answered and may still be applied.
     pub(crate) in_doubt: bool,
 }
 
@@ -62,17 +62,17 @@ impl LedgerClient {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// Returns the server's time, as far as it is known, or else that of this node: it only decides when to ask.
+    /// Returns the server's time if it is known, or else that of this node: it only determines the time of requests.
     pub(crate) fn now(&self) -> UtcTime {
         self.server_now().unwrap_or_else(|| self.clock.wall()).into()
     }
 
-    /// Returns the moment now, by which leases are measured.
+    /// Returns the current moment, by which leases are measured.
     pub(crate) fn moment(&self) -> Moment {
         self.clock.now()
     }
 
-    /// Makes the hold of a run whose claim was granted by the request sent at this moment.
+    /// Creates the hold of a run whose claim was granted by the request sent at this moment.
     pub(crate) fn hold(&self, sent: Moment, lease: Duration) -> RunHold {
         RunHold::new(self.clock.clone(), sent, lease)
     }
@@ -84,7 +84,7 @@ impl LedgerClient {
         Some(wall.wrapping_sub(server).cast_signed() as f64 / 1e6)
     }
 
-    /// Returns the server's clock. A ledger that panics does not know it.
+    /// Returns the server's clock, or `None` if the ledger panics.
     fn server_now(&self) -> Option<ServerTime> {
         catch_unwind(AssertUnwindSafe(|| self.ledger.server_now(&self.group))).unwrap_or(None)
     }
@@ -121,9 +121,9 @@ impl LedgerClient {
         Ok(self.request(self.ledger.controls(self.group.clone(), known)).await?.outcome)
     }
 
-    /// Sends one request, which is answered or fails in time.
+    /// Sends one request, with a timeout.
     async fn request<T>(&self, call: impl Future<Output = Answer<Reply<T>>>) -> Answer<Reply<T>> {
-        // A ledger that panics must not take the answer with it: the scheduler would wait for it for ever.
+        // A panic of the ledger must not lose the answer: the scheduler would wait for it forever.
         let call = AssertUnwindSafe(call).catch_unwind();
         let message = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return answer,
@@ -133,8 +133,8 @@ impl LedgerClient {
         Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     }
 
-    /// Sends a claim, with the same claim id until it is known whether the run was claimed, or `give_up` completes. An error counts
-    /// as an answer only while none of the requests can have been carried out.
+    /// Sends a claim, with the same claim id, until it is known whether the run was claimed or `give_up` completes.
+    /// An error only counts as an answer if none of the requests can have been applied.
     pub(crate) async fn claim(
         &self,
         request: &ClaimRequest,
@@ -170,7 +170,8 @@ impl LedgerClient {
         ClaimResult { answer: Err(error), sent: self.moment(), in_doubt: true }
     }
 
-    /// Records an end, for at most the lease of the run: afterwards it is an orphan anyway. Returns `None` if it was not recorded.
+    /// Records an end, for at most the lease of the run, after which it is an orphan anyway. Returns `None` if it was
+    /// not recorded.
     pub(crate) async fn end(&self, request: EndRequest, lease: Duration) -> Option<EndReply> {
         let until_recorded = async {
             let mut backoff = WAITS;
@@ -190,7 +191,7 @@ impl LedgerClient {
     }
 }
 
-/// Refuses answers that are not one for each item of the request.
+/// Returns an error unless there is exactly one answer for each item of the request.
 fn one_each<T>(asked: usize, reply: Reply<Vec<T>>) -> Answer<Vec<T>> {
     let answers = reply.outcome;
     if answers.len() == asked {

@@ -1,15 +1,15 @@
 //! Cron jobs that start exactly once across a fleet.
 //!
-//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes. A [`Schedule`] has the
-//! same instants on every node.
+//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes. A
+//! [`Schedule`] has the same instants on every node.
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
 //! use lock_cron::{MemoryLedger, Schedule, Scheduler};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In production: `let redis = RedisBackend::connect(url).await?` of lock-fred in the place of both, the same Redis on
-//! // every node. Or `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
+//! // In production, replace both by `let redis = RedisBackend::connect(url).await?` of lock-fred, the same Redis on every
+//! // node. Or use `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
 //! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
@@ -35,13 +35,14 @@
 //! ```
 //!
 //! # Guarantees
-//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by the server's
-//!   clock. The elected leader is for efficiency alone: two leaders at once are harmless.
-//! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the [id](RunContext::id) of
-//!   the run.
-//! - When the leader dies, another node continues within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) and a
-//!   second. When it ends by the signal, another continues at once, also with the runs whose body had not begun.
-//! - A changed schedule, a new job and a job that comes back run from then on, never for the past.
+//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by
+//!   the server's clock. The elected leader only improves efficiency: two concurrent leaders are harmless.
+//! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
+//!   [id](RunContext::id) of the run.
+//! - When the leader dies, another node continues within the [leadership lease](SchedulerBuilder::leadership_lease)
+//!   (10 s) and a second. When the leader is shut down, another one continues at once, including the runs whose body
+//!   had not started.
+//! - A changed schedule, a new job and a returning job run from then on, never for the past.
 //!
 //! # Defaults
 //! - A run whose node died is not run again ([`on_orphan`](JobBuilder::on_orphan)).

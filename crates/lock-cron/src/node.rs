@@ -36,14 +36,14 @@ impl Node {
     }
 }
 
-/// The stage of a shutdown, as far as claims and runs that have not begun are concerned.
+/// The stage of a shutdown, for claims and for runs whose body has not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum ShutdownStage {
     #[default]
     None,
-    /// Runs whose body has not begun are requeued.
+    /// Runs whose body has not started are requeued.
     Draining,
-    /// Claims that are not answered are given up, and ends are recorded at once or not at all.
+    /// Unanswered claims are given up, and ends are recorded at once or not at all.
     GivingUp,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum ShutdownStage {
 pub(crate) struct ShutdownProgress(watch::Sender<ShutdownStage>);
 
 impl ShutdownProgress {
-    /// Goes on to this stage, never back.
+    /// Advances to this stage, never back.
     pub(crate) fn advance(&self, to: ShutdownStage) {
         self.0.send_if_modified(|stage| std::mem::replace(stage, to.max(*stage)) < to);
     }
@@ -64,7 +64,7 @@ impl ShutdownProgress {
     }
 }
 
-/// The attempts of jobs of each node, the newest first. They have no record in the ledger.
+/// The attempts of jobs of each node, newest first. They have no record in the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct LocalHistory(Mutex<BTreeMap<LockName, VecDeque<Attempt>>>);
 

@@ -7,30 +7,31 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It is skipped, and the history has the skip.
+    /// Skips the run, and records the skip in the history.
     #[default]
     Skip,
-    /// It waits for them. If another run comes due meanwhile, that one waits in its place. When the node of a waiting run dies, the
-    /// run is missed for the next leader: see [`Misfire`].
+    /// Queues the run. If another run comes due meanwhile, it replaces the waiting one. If the node of a waiting run
+    /// dies, the next leader treats the run as missed: see [`Misfire`].
     QueueOne,
-    /// They are asked to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and it starts when they have. A run on
-    /// another node is asked with the next renewal of its lease: within a third of
+    /// Asks the open runs to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and starts the run when
+    /// they have ended. A run on another node is asked with the next renewal of its lease: within a third of
     /// [`run_lease`](crate::SchedulerBuilder::run_lease), 10 s by default.
     CancelPrevious,
-    /// It starts beside them, while fewer than `max` are open.
+    /// Starts the run while fewer than `max` are open.
     Allow {
-        /// The number of runs that may be open at once; at least 1.
+        /// The maximum number of open runs; at least 1.
         max: u32,
     },
 }
 
 /// The policy for missed instants, after an outage or a change of the leader.
 ///
-/// The latest instant that has come is *late* while it is within its [grace](crate::JobBuilder::grace). It is started under every
-/// policy, and is no catch-up run. Every other instant that was not started is *missed*.
+/// The latest instant that has come is *late* while it is within its [grace](crate::JobBuilder::grace). It is started
+/// under every policy, and is not a catch-up run. Every other instant that was not started is *missed*.
 ///
-/// Catch-up runs of a job queue behind one another, whatever its [`Overlap`] policy. The first run that is on time queues behind
-/// them; later ones follow the policy. At most 1,000 instants are started, and at most 1,000 are counted as skipped.
+/// Catch-up runs of a job run one after another, regardless of its [`Overlap`] policy. The first run that is on time
+/// queues behind them; later ones follow the policy. At most 1,000 instants are started, and at most 1,000 are
+/// counted as skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Misfire {
@@ -41,7 +42,7 @@ pub enum Misfire {
     FireOnce,
     /// The latest `max` instants are started in ascending order, however late. A late one is the last of them.
     FireAll {
-        /// The number of instants that are started; at least 1.
+        /// The number of instants to start; at least 1.
         max: u32,
     },
 }
@@ -50,20 +51,20 @@ pub enum Misfire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOrphan {
-    /// It is recorded as abandoned: each body is started at most once. A run whose body had not begun, or that was waiting for its
-    /// next [attempt](Retries), continues elsewhere all the same.
+    /// Records the run as abandoned: each body is started at most once. A run whose body had not started, or that was
+    /// waiting for its next [attempt](Retries), still continues elsewhere.
     #[default]
     Skip,
-    /// It is run again, with a higher fencing token. A body that a shutdown cancels counts as orphaned too: the next leader runs it
-    /// again at once. Failures have a budget of their own, see [`Retries`].
+    /// Runs it again, with a higher fencing token. A body that a shutdown cancels also counts as orphaned: the next
+    /// leader runs it again at once. Failures have a separate budget, see [`Retries`].
     Retry {
         /// The number of further attempts.
         max: u32,
     },
 }
 
-/// The further attempts of a run that failed, panicked or timed out. The same node makes them, or the next leader if that node
-/// ends. A run that waits for its next attempt is open, and the overlap policy counts it.
+/// The retries of a run that failed, panicked or timed out. They are made by the same node, or by the next leader if
+/// that node ends. A run that waits for its next attempt is open, and the overlap policy counts it.
 ///
 /// | option | default |
 /// | --- | --- |
@@ -71,14 +72,14 @@ pub enum OnOrphan {
 /// | `initial_delay` | 1 s, before the second attempt; it doubles with each |
 /// | `max_delay` | 1 minute |
 ///
-/// Up to a quarter of a delay is taken off at random, so that jobs that failed together are not retried together.
+/// Each delay is reduced at random by up to a quarter, so that jobs that failed together are not retried together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Retries {
     /// The number of further attempts.
     pub max: u32,
     /// The delay before the first of them.
     pub initial_delay: Duration,
-    /// The longest delay.
+    /// The maximum delay.
     pub max_delay: Duration,
 }
 
@@ -95,22 +96,22 @@ impl Retries {
         Self { max, ..Self::default() }
     }
 
-    /// Returns the delay after this many attempts, `random` being a number from the whole range.
+    /// Returns the delay after this many attempts. `random` is a number from the whole range.
     pub(crate) fn delay(&self, attempts: u32, random: u64) -> Duration {
         let whole = Backoff::new(self.initial_delay, self.max_delay).after(attempts.saturating_sub(1));
         whole.saturating_sub(part(whole / 4, random))
     }
 }
 
-/// The delay between the claim of a run and its body, so that many jobs of one instant do not hit a resource together. It does not
-/// change the identity of the run.
+/// The delay between the claim of a run and its body, so that many jobs of the same instant do not hit a resource
+/// together. It does not change the identity of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Jitter {
     /// No delay.
     #[default]
     None,
-    /// A part of this time that depends on the job's name, the same for every run.
+    /// A part of this time that depends on the job's name and is the same for every run.
     Fixed(Duration),
     /// A random part of this time.
     Random(Duration),
@@ -126,7 +127,7 @@ impl Jitter {
     }
 }
 
-/// Returns the part of a duration for a number from the whole range, up to all of it.
+/// Returns the part of a duration that corresponds to a number from the whole range, at most all of it.
 fn part(whole: Duration, number: u64) -> Duration {
     let nanos = whole.as_nanos() * u128::from(number >> 32) / u128::from(u32::MAX);
     let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);

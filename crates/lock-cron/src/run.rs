@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Invariants:
-//! - a body begins only while the hold of its claim is valid;
+//! - a body starts only while the hold of its claim is valid;
 //! - a shutdown never ends a run that the death of the node would not end;
-//! - each attempt whose body began has one record, except one that was lost and that the next leader may retry.
+//! - each attempt whose body started has one record, except one that was lost and that the next leader may retry.
 
 use crate::{
     backoff::RETRY_PAUSE,
@@ -51,7 +51,7 @@ pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel:
     }
 }
 
-/// Waits for the jitter. Returns the end of an attempt whose body does not begin.
+/// Waits for the jitter. Returns the end of an attempt whose body does not start.
 async fn before_body(
     node: &Node,
     job: &Job,
@@ -73,7 +73,7 @@ async fn before_body(
     };
     let requeued = tokio::select! {
         biased;
-        // Also if the policy is not to retry: the body has not begun.
+        // Even if the policy is not to retry: the body has not started.
         _ = hold::lost(claimed.hold.as_ref()) => true,
         reason = cancel.cancelled() => match reason {
             CancelReason::Shutdown => true,
@@ -86,7 +86,7 @@ async fn before_body(
     requeued.then(|| AttemptEnd::cancelled("its body had not begun", AfterAttempt::Requeue))
 }
 
-/// Runs one attempt in a span of its own.
+/// Runs one attempt in its own span.
 async fn attempt(node: &Node, job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptEnd {
     let span =
         attempt_span(node.observers.group(), &job.name, claimed.id.run, claimed.attempt, claimed.token);
@@ -102,7 +102,7 @@ async fn attempt_in(
     cancel: CancelSignal,
 ) -> AttemptEnd {
     let (run, attempt) = (claimed.id.run, claimed.attempt);
-    // A later attempt waited for its turn, and that is not lateness.
+    // A later attempt had to wait and is not late.
     let instant = run.scheduled().filter(|_| attempt == 1);
     let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at.into()));
     let catch_up = claimed.catch_up == CatchUp::Yes;
@@ -147,14 +147,14 @@ fn after(
     }
 }
 
-/// Waits, and claims the next attempt; `None` if this node makes none.
+/// Waits, and claims the next attempt. Returns `None` if this node makes none.
 async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal) -> Option<ClaimedRun> {
     let hold = failed.hold.as_ref()?;
     let request = retry_request(node, job, failed.id, failed.catch_up);
     let give_up = async |detail: &str, then| {
         record_end(node, job, failed.id, AttemptEnd::cancelled(detail, then)).await;
     };
-    // A claim id is random, and fit to draw the jitter from.
+    // A claim id is random, so the jitter can be derived from it.
     let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));
     loop {
         tokio::select! {
@@ -187,18 +187,18 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 node.running.follow(&key, next.held()?);
                 return Some(next);
             }
-            // Another run of the job began meanwhile.
+            // Another run of the job started meanwhile.
             RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
                 give_up("another run began meanwhile", AfterAttempt::Finish).await;
                 return None;
             }
-            // Another node has this run, or it will be found by the next leader.
+            // Another node has this run, or the next leader will find it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
                 give_up("the store refused another attempt", AfterAttempt::Finish).await;
                 return None;
             }
-            // Nothing was claimed, and the run is still ours: a store that is away for a moment costs no attempt.
+            // Nothing was claimed, and the run is still ours: a short outage of the store costs no attempt.
             RetryOutcome::Failed { .. } => delay = RETRY_PAUSE,
         }
     }

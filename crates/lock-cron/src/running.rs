@@ -1,4 +1,4 @@
-//! The runs that are under way on this node.
+//! The runs in progress on this node.
 
 use crate::hold::RunHold;
 use lock_core::{__private::lock, LockName, clock::Moment};
@@ -13,21 +13,21 @@ pub(crate) struct RunKey {
     pub(crate) run: RunId,
 }
 
-/// The reason for which a body is to end.
+/// The reason why a body has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelReason {
-    /// The scheduler shuts down.
+    /// The scheduler is shutting down.
     Shutdown,
     /// A later run replaces it.
     Replaced,
 }
 
-/// Receives the reason for which a run is to end.
+/// Receives the reason why a run has to end.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelSignal(watch::Receiver<Option<CancelReason>>);
 
 impl CancelSignal {
-    /// Completes when the run is to end.
+    /// Completes when the run has to end.
     pub(crate) async fn cancelled(mut self) -> CancelReason {
         let reason = self.0.wait_for(Option::is_some).await.map(|reason| *reason);
         // Without a sender, the scheduler is gone.
@@ -57,7 +57,7 @@ pub(crate) struct RunningRuns {
 
 #[derive(Debug)]
 struct Entry {
-    /// The last attempt that was claimed; none in a job of each node.
+    /// The latest claimed attempt; `None` in a job of each node.
     held: Option<HeldClaim>,
     cancel: watch::Sender<Option<CancelReason>>,
 }
@@ -70,7 +70,7 @@ impl RunningRuns {
         CancelSignal(cancelled)
     }
 
-    /// Puts the next attempt of a run in the place of the one before.
+    /// Replaces the attempt of a run by the next one.
     pub(crate) fn follow(&self, key: &RunKey, held: HeldClaim) {
         if let Some(entry) = lock(&self.runs).get_mut(key) {
             entry.held = Some(held);
@@ -81,7 +81,7 @@ impl RunningRuns {
         lock(&self.runs).remove(key);
     }
 
-    /// Asks the bodies of some runs to end. The first reason stays.
+    /// Asks the bodies of some runs to end. The first reason is kept.
     pub(crate) fn cancel(&self, which: impl Fn(&RunKey) -> bool, reason: CancelReason) {
         for (_, entry) in lock(&self.runs).iter().filter(|(key, _)| which(key)) {
             entry.cancel.send_if_modified(|now| {
@@ -100,8 +100,8 @@ impl RunningRuns {
         runs.iter().filter_map(held).collect()
     }
 
-    /// Takes the answers to a request to renew these runs, sent at this moment. An attempt that was followed by another meanwhile
-    /// has a hold of its own, so that an answer about one does not touch the other.
+    /// Takes the answers to a request to renew these runs, sent at this moment. If an attempt was followed by another
+    /// meanwhile, each has its own hold, so an answer for one does not affect the other.
     pub(crate) fn renewed(&self, sent: Moment, runs: &[HeldRun], answers: &[RunRenewal]) {
         for (HeldRun { key, held }, answer) in runs.iter().zip(answers) {
             match answer {

@@ -1,4 +1,4 @@
-//! The scheduler of a node: run until a signal, and asked for its jobs.
+//! The scheduler of a node.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -22,9 +22,9 @@ use std::{
 
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
-/// Every node of a group registers its jobs and runs its scheduler. One of them is elected leader, and starts runs; when it dies,
-/// another continues. Leader election is for efficiency alone. The store decides by a claim of (job, scheduled instant) that each
-/// run is started once, so that two leaders at once are harmless.
+/// Every node of a group registers its jobs and runs its scheduler. One of them is elected leader and starts the
+/// runs; when it dies, another continues. Leader election only improves efficiency: the store decides by a claim of
+/// (job, scheduled instant) that each run is started once, so two concurrent leaders are harmless.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,20 +51,21 @@ use std::{
 /// ```
 ///
 /// # Guarantees
-/// Exactly one *start* per instant, as long as the store keeps its data; no start before the instant, by the server's clock. What a
-/// run *does* happens once only if the resource checks the [token](crate::RunContext::fencing_token) or the [id](crate::RunContext::id) of
-/// the run. The runs of a node that dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
+/// There is exactly one *start* per instant, as long as the store keeps its data, and no start before the instant by
+/// the server's clock. The *effects* of a run happen once only if the resource checks the
+/// [token](crate::RunContext::fencing_token) or the [id](crate::RunContext::id) of the run. The runs of a node that
+/// dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of every job name have no expiry, also after the job was removed.
+/// The watermark and the history of every job name do not expire, even after the job was removed.
 ///
-/// Clones are the same scheduler.
+/// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The state of a job, as this node sees it now.
+/// The current state of a job, as this node sees it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobInfo {
@@ -72,16 +73,16 @@ pub struct JobInfo {
     pub name: LockName,
     /// The schedule: that of the program, or the one that [replaced](Scheduler::replace) it.
     pub schedule: Schedule,
-    /// Whether the schedule is a replacement.
+    /// `true` if the schedule is a replacement.
     pub replaced: bool,
-    /// Whether its scheduled runs are paused.
+    /// `true` if its scheduled runs are paused.
     pub paused: bool,
     /// The scope in which it runs once.
     pub scope: Scope,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
-    /// The time for which nothing runs because its watermark is in the future; zero unless the server's clock was ahead.
-    /// [`Scheduler::reset`] ends it.
+    /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
+    /// ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
     /// The runs that have not ended, anywhere in the fleet.
     pub open: Vec<OpenRun>,
@@ -89,7 +90,7 @@ pub struct JobInfo {
 
 impl Scheduler {
     pub(crate) fn add(&self, job: Job) -> Result<(), CronError> {
-        // In one step: `run_until` takes the jobs when it begins.
+        // In one step: `run_until` takes the jobs when it starts.
         let mut registry = lock(&self.shared.registry);
         registry.check_new()?;
         if registry.jobs.contains_key(&job.name) {
@@ -99,18 +100,18 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Runs the jobs until `signal` completes, then ends in good order. It claims no further runs and resigns, so that another
-    /// node continues at once. Running bodies finish within the
+    /// Runs the jobs until `signal` completes, then shuts down gracefully. It claims no further runs and resigns, so
+    /// that another node continues at once. Running bodies finish within the
     /// [shutdown grace](crate::SchedulerBuilder::shutdown_grace), and are asked to end after it.
     ///
-    /// Outages of the store are waited out.
+    /// During outages of the store it waits and retries.
     ///
     /// # Errors
-    /// [`CronErrorKind::Running`] if it runs already, [`Ended`](CronErrorKind::Ended) if it did, and
-    /// [`Store`](CronErrorKind::Store) if the lock factory was shut down.
+    /// [`CronErrorKind::Running`] if it is already running, [`Ended`](CronErrorKind::Ended) if it has already ended,
+    /// and [`Store`](CronErrorKind::Store) if the lock factory was shut down.
     ///
     /// # Cancel safety
-    /// Dropping it drops every body where it stands, and their runs are orphans: prefer the signal.
+    /// Dropping the future drops every body at its current await, and their runs become orphans: prefer the signal.
     pub async fn run_until(&self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
         let jobs = {
             let mut registry = lock(&self.shared.registry);
@@ -121,13 +122,14 @@ impl Scheduler {
         RunLoop::new(self.shared.clone(), jobs).run(signal).await
     }
 
-    /// Returns whether this node is the leader now.
+    /// Returns `true` if this node is the leader now.
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.shared.leading.load(Ordering::SeqCst)
     }
 
-    /// Lists the jobs that this node registered, in the order of their names, with the controls of the fleet and their open runs.
+    /// Returns the jobs that this node registered, sorted by name, with the controls of the fleet and their open
+    /// runs.
     ///
     /// # Errors
     /// [`CronErrorKind::Store`].
@@ -162,8 +164,9 @@ impl Scheduler {
         Ok(jobs.into_iter().map(view).collect())
     }
 
-    /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet: the same on every node. Those of a
-    /// paused job are the ones that it would have. The schedule is the program's, so this node has to have registered the job.
+    /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet: the same on every
+    /// node. For a paused job, these are the runs that it would have. The schedule belongs to the program, so this
+    /// node must have registered the job.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it;
@@ -186,8 +189,9 @@ impl Scheduler {
         Ok(job.effective(controls).schedule.after(from).take(n).collect())
     }
 
-    /// Returns the last attempts of a job that have ended or were skipped, the newest first: at most `n` entries; for a job of
-    /// each node, those of this process. A job of another node is read from the store, so that a tool needs no jobs of its own.
+    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries; for a
+    /// job of each node, those of this process. A job of another node is read from the store, so that a tool needs no
+    /// registered jobs.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and the
@@ -220,7 +224,7 @@ impl Scheduler {
         Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?.into()))).collect())
     }
 
-    /// Reads the controls of the fleet, whatever this node knows of them.
+    /// Reads the controls of the fleet, regardless of the revision that this node has.
     async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
         match self.shared.node.ledger.controls(NO_REVISION).await? {
             FleetControls::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),

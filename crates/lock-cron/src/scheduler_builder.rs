@@ -1,4 +1,4 @@
-//! The options of a scheduler, and the combinations that it refuses.
+//! The options of a scheduler, and their validation.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -19,7 +19,8 @@ use std::{
 use tokio::sync::Notify;
 
 impl Scheduler {
-    /// Begins a scheduler that elects its leader with `locks` and records runs in `ledger`; see [`SchedulerBuilder`].
+    /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in `ledger`; see
+    /// [`SchedulerBuilder`].
     ///
     /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must
     /// use the same ledger, since it decides which runs start.
@@ -28,16 +29,16 @@ impl Scheduler {
     }
 }
 
-/// The options of a [`Scheduler`].
+/// Options of a [`Scheduler`].
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
 /// | [`group`](Self::group) | `default` | the schedulers of one group elect one leader |
 /// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
-/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the longest wait of runs after the death of the leader |
+/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the maximum delay of runs after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
 /// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies when the scheduler ends |
-/// | [`trigger_life`](Self::trigger_life) | 10 min | the longest wait of a trigger for a leader |
+/// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
 /// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
@@ -55,13 +56,13 @@ pub struct SchedulerBuilder {
     observers: Vec<Arc<dyn CronObserver>>,
 }
 
-/// The longest life of a trigger.
+/// The maximum life of a trigger.
 const MAX_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The longest timeout of a request to the run ledger; less for short leases.
+/// The maximum timeout of a request to the run ledger; less for short leases.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The longest name of a node, in characters.
+/// The maximum length of a node's name, in characters.
 const MAX_NODE_NAME: usize = 200;
 
 impl SchedulerBuilder {
@@ -86,7 +87,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the name of this process for people, for example its host name.
+    /// Sets a readable name of this process, for example its host name.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.node = Some(node.into());
         self
@@ -98,30 +99,32 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the lease of a run. A run whose node died is open until the lease ends: under `Overlap::Skip` the runs that are due
-    /// meanwhile are skipped, since it is unknown whether it is over.
+    /// Sets the lease of a run. A run whose node died is open until the lease ends: under `Overlap::Skip` the runs
+    /// that are due meanwhile are skipped, since it is unknown whether it is over.
     ///
-    /// A request to the run ledger may take a tenth of the shorter of the two leases, and at most 3 s.
+    /// The timeout of a request to the run ledger is a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {
         self.run_lease = lease;
         self
     }
 
-    /// Sets the time that the scheduler waits when it ends: for claims that the store has not answered and for running bodies,
-    /// together. Then bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace) for it. The defaults, 20 s
-    /// and 5 s, fit the 30 s after which Kubernetes kills a process. `Duration::MAX` waits for all.
+    /// Sets the time that the scheduler waits at shutdown, for unanswered claims and running bodies together. After
+    /// it, bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace). The
+    /// defaults, 20 s and 5 s, fit the 30 s after which Kubernetes kills a process. `Duration::MAX` waits for all.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
     }
 
-    /// Sets the time after which a [trigger](Scheduler::trigger) of this node is no longer started: from a second to a week.
+    /// Sets the time after which a [trigger](Scheduler::trigger) of this node is no longer started: from a second to
+    /// a week.
     pub fn trigger_life(mut self, life: Duration) -> Self {
         self.trigger_life = life;
         self
     }
 
-    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips for one reason are one entry.
+    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips with the same reason are
+    /// one entry.
     pub fn history(mut self, entries: u32) -> Self {
         self.history = entries;
         self
@@ -133,11 +136,11 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Makes the scheduler. It does no IO.
+    /// Creates the scheduler. It does no IO.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock factory
-    /// refuses or that is shorter than a second, and for an option that is out of its range.
+    /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock
+    /// factory rejects or that is shorter than a second, and for an option that is out of its range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
             let about = "the group is empty: name it, as in `billing`, or leave it out for `default`";

@@ -1,4 +1,4 @@
-//! What a scheduler and its run loop share.
+//! The state shared by a scheduler and its run loop.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -19,11 +19,11 @@ pub(crate) struct Shared {
     pub(crate) terms: LoopTerms,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) leading: AtomicBool,
-    /// The controls of the fleet are to be read now.
+    /// Notified when the controls of the fleet should be read now.
     pub(crate) wake: Notify,
 }
 
-/// The jobs of this node, and whether others may be added.
+/// The jobs of this node, and the lifecycle that decides about adding others.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) jobs: BTreeMap<LockName, Arc<Job>>,
@@ -31,7 +31,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Refuses a scheduler that runs, or has ended.
+    /// Returns an error if the scheduler is running or has ended.
     pub(crate) fn check_new(&self) -> Result<(), CronError> {
         match self.lifecycle {
             Lifecycle::New => Ok(()),
@@ -44,7 +44,7 @@ impl Registry {
 /// The lifecycle of a scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Lifecycle {
-    /// It takes jobs.
+    /// It accepts jobs.
     #[default]
     New,
     /// Its run loop runs.

@@ -1,10 +1,10 @@
-//! The terms of jobs, of runs and of the run loop, as they were checked; and the bounds of names.
+//! The validated terms of jobs, of runs and of the run loop; and the limits of names.
 
 use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
 use lock_core::LockOptions;
 use std::time::Duration;
 
-/// The longest name of a group or a job, in bytes.
+/// The maximum length of the name of a group or a job, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// The terms of a job.
@@ -13,7 +13,7 @@ pub(crate) struct JobTerms {
     pub(crate) scope: Scope,
     pub(crate) overlap: Overlap,
     pub(crate) misfire: Misfire,
-    /// `None` is half the distance to the next instant.
+    /// With `None`, half the distance to the next instant.
     pub(crate) grace: Option<Duration>,
     pub(crate) on_orphan: OnOrphan,
     pub(crate) retries: Retries,

@@ -9,8 +9,8 @@ use std::{
 
 /// An instant in UTC, in milliseconds since 1970-01-01T00:00:00Z; leap seconds are not counted.
 ///
-/// The scheduled instant of a run is one half of its identity, so it is a plain number and not a [`SystemTime`],
-/// whose resolution depends on the platform. Every method that takes one takes a `SystemTime` as well.
+/// The scheduled instant of a run is part of its identity, so it is a plain number and not a [`SystemTime`], whose
+/// resolution depends on the platform. Every method that takes one also accepts a `SystemTime`.
 ///
 /// ```
 /// use lock_cron::UtcTime;
@@ -24,7 +24,7 @@ use std::{
 pub struct UtcTime(i64);
 
 impl UtcTime {
-    /// That many milliseconds after 1970-01-01T00:00:00Z, or before if negative.
+    /// Creates the instant that many milliseconds after 1970-01-01T00:00:00Z, or before if negative.
     ///
     /// ```
     /// assert_eq!(lock_cron::UtcTime::from_millis(1_500).as_millis(), 1_500);
@@ -34,7 +34,7 @@ impl UtcTime {
         Self(millis)
     }
 
-    /// Milliseconds since 1970-01-01T00:00:00Z; negative before.
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z; negative before.
     ///
     /// ```
     /// use std::time::SystemTime;
@@ -45,7 +45,7 @@ impl UtcTime {
         self.0
     }
 
-    /// This instant of the system's clock.
+    /// Returns the current instant of the system's clock.
     ///
     /// ```
     /// assert!(lock_cron::UtcTime::now().as_millis() > 0);
@@ -55,7 +55,7 @@ impl UtcTime {
         SystemTime::now().into()
     }
 
-    /// The whole second that this instant is in.
+    /// Returns the second that contains this instant.
     pub(crate) const fn second(self) -> i64 {
         self.0.div_euclid(1000)
     }
@@ -64,7 +64,7 @@ impl UtcTime {
         second.checked_mul(1000).map(Self)
     }
 
-    // Arithmetic saturates, since a far instant is as good as never.
+    // Arithmetic saturates, since a distant instant is equivalent to never.
 
     pub(crate) fn saturating_add(self, d: Duration) -> Self {
         Self(self.0.saturating_add(millis(d)))
@@ -74,12 +74,12 @@ impl UtcTime {
         Self(self.0.saturating_sub(millis(d)))
     }
 
-    /// The time from `earlier` to this; zero if `earlier` is later.
+    /// Returns the time from `earlier` to this; zero if `earlier` is later.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The same instant on the server's clock, which begins in 1970.
+    /// Returns the same instant on the server's clock, which begins in 1970.
     pub(crate) fn to_server_time(self) -> ServerTime {
         ServerTime::from_millis(u64::try_from(self.0).unwrap_or(0))
     }
@@ -89,14 +89,14 @@ fn millis(d: Duration) -> i64 {
     i64::try_from(d.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The same instant, rounded down to the millisecond.
+/// Converts to the same instant, rounded down to the millisecond.
 impl From<ServerTime> for UtcTime {
     fn from(time: ServerTime) -> Self {
         Self(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
-/// Rounded down to the millisecond; instants that no clock shows become the first or the last one.
+/// Rounds down to the millisecond; instants out of range become the first or the last one.
 impl From<SystemTime> for UtcTime {
     fn from(time: SystemTime) -> Self {
         let millis = |d: Duration| i64::try_from(d.as_millis());
@@ -111,7 +111,7 @@ impl From<SystemTime> for UtcTime {
     }
 }
 
-/// The same instant; where the platform cannot show it, the epoch.
+/// Converts to the same instant, or to the epoch if the platform cannot represent it.
 impl From<UtcTime> for SystemTime {
     fn from(time: UtcTime) -> Self {
         let distance = Duration::from_millis(time.0.unsigned_abs());
@@ -123,7 +123,7 @@ impl From<UtcTime> for SystemTime {
     }
 }
 
-/// As in RFC 3339, or the number where its years end.
+/// Formats as in RFC 3339, or as a number outside its range of years.
 impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match Timestamp::from_millisecond(self.0) {

@@ -1,4 +1,4 @@
-//! A read-only page for people: the jobs of this node's group and their runs.
+//! A read-only web page with the jobs of this node's group and their runs.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 /// The number of next runs in a list.
 const NEXT_RUNS: usize = 5;
 
-/// The page reads from its own server alone, and no other page may frame it.
+/// The page only loads from its own server, and no other page may frame it.
 const PAGE_MAY: &str = "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; \
                         style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A router to nest into your own, behind your own authentication: it changes nothing, but names of jobs and texts of errors
-/// are not for everybody. Use `nest_service`: below `nest` the page has no path that ends with a slash.
+/// Returns a router to nest into your own, behind your own authentication. It changes nothing, but job names and
+/// error texts are not public. Use `nest_service`: with `nest` the page has no path that ends with a slash.
 ///
 /// | path | answers |
 /// | --- | --- |
-/// | `/` | a small page |
+/// | path | answer |
 /// | `/jobs` | the jobs of this node, with their next and open runs, as JSON |
 /// | `/jobs/{name}/history` | the last entries of the history of a job of the group, the newest first, as JSON |
 ///
@@ -135,7 +135,7 @@ fn json_response(status: StatusCode, value: &Value) -> Response {
 }
 
 fn error_response(error: &CronError) -> Response {
-    // Not its source: where the store is, is not for everybody.
+    // Without the source: the address of the store is not public.
     let (status, message) = match error.kind() {
         CronErrorKind::UnknownJob => (StatusCode::NOT_FOUND, error.to_string()),
         CronErrorKind::InvalidName => (StatusCode::BAD_REQUEST, error.to_string()),

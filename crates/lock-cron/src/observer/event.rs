@@ -1,4 +1,4 @@
-//! The events of a scheduler, and the trait of those who observe them.
+//! The events of a scheduler, and the trait of their observers.
 
 use super::skip_reason::SkipReason;
 use lock_core::{FencingToken, LockName};
@@ -7,8 +7,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes a scheduler.
 ///
-/// It is called on the task of the scheduler, also from Drop: return quickly and do not block. A panic is caught and ends
-/// this call alone. For events of the leadership's lock, see [`LockObserver`](lock_core::observer::LockObserver).
+/// It is called on the task of the scheduler, including in Drop: return quickly and do not block. A panic is caught
+/// and ends this call alone. For events of the leadership's lock, see
+/// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_cron::observer::{CronEvent, CronObserver};
@@ -46,7 +47,7 @@ impl<O: CronObserver + ?Sized> CronObserver for Arc<O> {
 /// Something that happened to a scheduler or its jobs.
 ///
 /// `group` is the [group](crate::SchedulerBuilder::group) of the scheduler, `job` the name of a job, and `run` the
-/// [id](crate::RunContext::id) by which the history has a run.
+/// [id](crate::RunContext::id) of a run in the history.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum CronEvent<'a> {
@@ -57,12 +58,12 @@ pub enum CronEvent<'a> {
         /// The fencing token of the leadership.
         token: FencingToken,
     },
-    /// This node is no longer leader. There is one for each [`Elected`](Self::Elected).
+    /// This node is no longer the leader. There is one for each [`Elected`](Self::Elected).
     Resigned {
         /// The group.
         group: &'a str,
     },
-    /// The body of an attempt begins.
+    /// The body of an attempt starts.
     Started {
         /// The group.
         group: &'a str,
@@ -72,13 +73,13 @@ pub enum CronEvent<'a> {
         run: RunId,
         /// The number of the attempt, from 1.
         attempt: u32,
-        /// Whether the run makes up for a missed instant.
+        /// `true` if the run makes up for a missed instant.
         catch_up: bool,
-        /// The time from the instant of the run to its claim. Zero for a run without an instant, and for an attempt after the
-        /// first.
+        /// The time from the instant of the run to its claim. Zero for a run without an instant, and for every
+        /// attempt but the first.
         lag: Duration,
     },
-    /// Runs are skipped. Each is counted once in the fleet, except those that were decided elsewhere.
+    /// Runs were skipped. Each is counted once in the fleet, except those that were decided elsewhere.
     Skipped {
         /// The group.
         group: &'a str,
@@ -101,12 +102,12 @@ pub enum CronEvent<'a> {
         attempt: u32,
         /// The outcome.
         outcome: RunOutcome,
-        /// The reason, as the history has it: an error with its causes, at most 300 characters. Empty if it succeeded.
+        /// The reason, as in the history: an error with its causes, at most 300 characters. Empty if it succeeded.
         detail: &'a str,
-        /// Whether this node makes another attempt. The leader decides about an abandoned run, see
+        /// `true` if this node makes another attempt. The leader decides about an abandoned run, see
         /// [`Orphaned`](Self::Orphaned).
         retried: bool,
-        /// The time from the beginning of the body to its end.
+        /// The time from the start of the body to its end.
         took: Duration,
     },
     /// A run was found whose node died, or lost it.
@@ -115,19 +116,19 @@ pub enum CronEvent<'a> {
         group: &'a str,
         /// The job.
         job: &'a LockName,
-        /// Whether it is run again.
+        /// `true` if it is run again.
         retried: bool,
     },
-    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job. Each leader
-    /// reports a job once.
+    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job.
+    /// Each leader reports a job once.
     Unowned {
         /// The group.
         group: &'a str,
         /// The job.
         job: &'a LockName,
     },
-    /// The watermark of a job is in the future: the server's clock was ahead, and the job starts nothing until then. Reported
-    /// every minute. [`Scheduler::reset`](crate::Scheduler::reset) ends it.
+    /// The watermark of a job is in the future: the server's clock was ahead, and the job starts nothing until then.
+    /// Reported every minute. [`Scheduler::reset`](crate::Scheduler::reset) corrects it.
     WatermarkAhead {
         /// The group.
         group: &'a str,
@@ -136,8 +137,8 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
-    /// The store no longer had a job that this node had registered as a leader: it lost its data. The job begins again now. Its
-    /// history, a pause and a replaced schedule are gone.
+    /// The store no longer has a job that this node registered as a leader: it lost its data. The job starts again
+    /// from now on. Its history, a pause and a replacement schedule are lost.
     DataLost {
         /// The group.
         group: &'a str,
@@ -177,7 +178,7 @@ impl<'a> CronEvent<'a> {
         }
     }
 
-    /// Returns the job, if the event is about one.
+    /// Returns the job, if the event concerns one.
     #[must_use]
     pub fn job(&self) -> Option<&'a LockName> {
         match self {

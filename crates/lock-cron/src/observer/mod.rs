@@ -1,4 +1,4 @@
-//! Events of a scheduler: for observers of your own, as OpenTelemetry metrics, and as `tracing` events and spans.
+//! Events of a scheduler: for custom observers, as OpenTelemetry metrics, and as `tracing` events and spans.
 //!
 //! Each attempt of a run has a span `cron.run`, in which its body runs:
 //!
@@ -9,7 +9,7 @@
 //! | `cron.run` | the [id](crate::RunContext::id) of the run |
 //! | `cron.attempt` | the number of the attempt, from 1 |
 //! | `cron.token` | the fencing token of the attempt |
-//! | `cron.outcome` | the word of the [`RunOutcome`](crate::RunOutcome), once it is known |
+//! | `cron.outcome` | the metric value of the [`RunOutcome`](crate::RunOutcome), once it is known |
 
 mod event;
 mod observers;

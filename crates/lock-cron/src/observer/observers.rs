@@ -1,4 +1,4 @@
-//! How the events of a scheduler reach its log and its observers.
+//! The dispatch of events to the log and to observers.
 
 use super::{
     event::{CronEvent, CronObserver},
@@ -23,7 +23,7 @@ impl Observers {
         &self.group
     }
 
-    /// Notifies of an event that `make` makes with the group.
+    /// Builds an event with the group and dispatches it.
     pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(&'a str) -> CronEvent<'a>) {
         let event = make(&self.group);
         notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));

@@ -12,7 +12,8 @@ use std::fmt;
 const SECONDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
 
-/// Records metrics on a `Meter` of the application; only the OpenTelemetry API is used, the SDK is yours.
+/// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
+/// application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes beside `cron.group` |
 /// | --- | --- | --- |
@@ -28,7 +29,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
-/// A job is an attribute, since the names of jobs are few.
+/// The job is an attribute, since there are few job names.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};

@@ -1,8 +1,8 @@
-//! The reasons for which runs are not started.
+//! The reasons why runs are not started.
 
 use std::fmt;
 
-/// The reason for which a run was not started.
+/// The reason why a run was not started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SkipReason {
@@ -10,18 +10,18 @@ pub enum SkipReason {
     Overlap,
     /// It was missed, and the misfire policy or the grace skips it.
     Missed,
-    /// It waited in the queue, and a later one took its place.
+    /// It waited in the queue until a later run replaced it.
     Queue,
-    /// It was triggered, and waited for longer than the life of a trigger.
+    /// It was triggered, and waited longer than the life of a trigger.
     Expired,
-    /// Another leader had decided this instant, or a later one.
+    /// Another leader had already decided this instant, or a later one.
     DecidedElsewhere,
     /// The store lost the watermark of the job, so it is unknown which runs were started.
     DataLoss,
 }
 
 impl SkipReason {
-    /// Returns the word of the reason, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl SkipReason {
         }
     }
 
-    /// The reason for people, as the history has it.
+    /// Returns the text in the history.
     pub(crate) const fn detail(self) -> &'static str {
         match self {
             Self::Overlap => "other runs were open",

@@ -61,7 +61,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::DataLost { group, job } => {
             tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job begins again");
         }
-        // The error itself is logged where it is known.
+        // The error itself is logged at its origin.
         CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
 fn skipped(group: &str, job: &LockName, reason: SkipReason, count: u32) {
     let reason_word = reason.as_str();
     match reason {
-        // Two leaders for a moment are harmless, and the overlap policy may skip a run each second.
+        // Two concurrent leaders are harmless, and the overlap policy may skip a run every second.
         SkipReason::DecidedElsewhere | SkipReason::Overlap | SkipReason::Queue => {
             tracing::debug!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
         }

@@ -1,4 +1,4 @@
-//! The commands of the planner, and what they are about.
+//! The commands of the planner, with their data.
 
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule};
 use lock_core::LockName;
@@ -12,20 +12,20 @@ pub(crate) struct Due {
     pub(crate) catch_up: CatchUp,
     /// The overlap policy of this run: catch-up runs queue.
     pub(crate) overlap: Overlap,
-    /// Decides the run without starting it.
+    /// Set to decide the run without starting it.
     pub(crate) skip: Option<Skip>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
-    /// The claim of an earlier request that may still be carried out.
+    /// The claim of an earlier request that may still be applied.
     pub(crate) in_doubt: Option<ClaimId>,
 }
 
-/// What the run loop is to do.
+/// A command to the run loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Claim it, or have it skipped.
+    /// Claim the run, or have it skipped.
     Claim(Due),
-    /// Start it on this node, without a claim.
+    /// Start the run on this node, without a claim.
     StartHere(Due),
     /// Ask the runs of this job on this node to end.
     CancelRunning(LockName),
@@ -42,16 +42,16 @@ pub(crate) enum Command {
 pub(crate) enum ClaimOutcome {
     /// The reply of the ledger.
     Answered(ClaimReply),
-    /// The store could not be asked; nothing was claimed.
+    /// The request failed; nothing was claimed.
     Failed,
 }
 
-/// The controls of a job as they apply on this node.
+/// The controls of a job that apply on this node.
 #[derive(Debug, Clone)]
 pub(crate) struct EffectiveControls {
     /// Their revision; 0 before the first command.
     pub(crate) revision: u64,
     pub(crate) paused: bool,
-    /// The replaced schedule, or that of the program.
+    /// The replacement schedule, or that of the program.
     pub(crate) schedule: Schedule,
 }

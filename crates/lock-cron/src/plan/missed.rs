@@ -1,25 +1,26 @@
-//! Looking back at the instants that have come: which are started, and how many are skipped.
+//! The search for instants that have come: which of them are started, and how many are skipped.
 //!
-//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy starts; the
-//! others are counted up to a limit. A tick spends a [`Budget`] on it; jobs that are left over are looked at by the next tick.
+//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the
+//! policy starts; the others are counted up to a limit. A tick has a [`Budget`] for it; the remaining jobs are left
+//! to the next tick.
 
 use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_ledger::CatchUp;
 use std::time::Duration;
 
-/// The grace of an instant that has no successor, unless the job has its own.
+/// The grace of an instant without a successor, unless the job has its own.
 const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The most instants of one job that are started after an outage.
+/// The maximum number of instants of one job that are started after an outage.
 pub(super) const MAX_STARTED: usize = 1_000;
 
-/// The most instants of one job that are counted as missed at once.
+/// The maximum number of instants of one job that are counted as missed at once.
 const MAX_COUNTED: usize = 1_000;
 
-/// The searches in a schedule after which a tick leaves the other jobs to the next one.
+/// The number of searches in a schedule after which a tick leaves the other jobs to the next one.
 const SEARCHES: usize = 2_000;
 
-/// The searches in schedules that a tick has spent on looking back.
+/// The number of searches in schedules that a tick has done to look back.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     pub(super) spent: usize,
@@ -30,7 +31,7 @@ impl Budget {
         self.spent >= SEARCHES
     }
 
-    /// The instants after `after` up to `until`.
+    /// Returns the instants after `after` up to `until`.
     fn between<'a>(
         &'a mut self,
         schedule: &'a Schedule,
@@ -54,9 +55,9 @@ pub(super) struct DueInstant {
 pub(super) struct LookBack {
     /// In ascending order.
     pub(super) start: Vec<DueInstant>,
-    /// Before those that are started.
+    /// The instants before those that are started.
     pub(super) skipped: Option<SkippedInstants>,
-    /// The first instant that has not come yet.
+    /// The first instant in the future.
     pub(super) next: Option<UtcTime>,
 }
 
@@ -103,7 +104,7 @@ pub(super) fn look_back(
     for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
         skipped = Some(skipped.map_or(SkippedInstants::one(at), |skipped| skipped.and(at)));
     }
-    // Also those that were not counted are skipped.
+    // Those that were not counted are skipped as well.
     if let Some(skipped) = skipped.as_mut().filter(|skipped| skipped.count as usize == MAX_COUNTED) {
         skipped.last = before;
     }
@@ -111,7 +112,8 @@ pub(super) fn look_back(
     decide(terms, latest, skipped, next, now)
 }
 
-/// The last of `come` is late while it is within its grace, and every other instant is missed.
+/// Decides about the instants in `come`. The last one is late while it is within its grace; every other one is
+/// missed.
 fn decide(
     terms: &JobTerms,
     come: Vec<UtcTime>,
@@ -134,9 +136,10 @@ fn decide(
     LookBack { start: come.into_iter().map(flagged).collect(), skipped, next }
 }
 
-/// The latest `most` instants after `cursor` up to `now`, ascending.
+/// Returns the latest `most` instants after `cursor` up to `now`, ascending.
 ///
-/// Windows that end now grow until one has enough instants. One that has far too many is halved towards the last that had too few.
+/// Windows that end now grow until one has enough instants. A window with far too many is halved towards the last one
+/// that had too few.
 fn latest(
     schedule: &Schedule,
     cursor: UtcTime,

@@ -1,4 +1,5 @@
-//! The planner: due runs, missed runs, and the next claims. A plain value: `now` is an argument, commands are the result.
+//! The planner: due runs, missed runs, and the next claims. A plain value: `now` is an argument, commands are the
+//! result.
 //!
 //! ```text
 //!  of each job              instant comes           claim sent                claimed, skipped, decided elsewhere
@@ -7,8 +8,9 @@
 //!                                          └───────────────────┘
 //! ```
 //!
-//! Events: elected, resigned, registered (with the watermark), controls changed, tick, claim answered, run ended. Commands:
-//! claim (or skip), start here (jobs of each node), cancel running ones, register, read the controls, count skipped runs.
+//! Events: elected, resigned, registered (with the watermark), controls changed, tick, claim answered, run ended.
+//! Commands: claim (or skip), start here (jobs of each node), cancel running ones, register, read the controls, count
+//! skipped runs.
 //!
 //! Invariants:
 //! - nothing is claimed without leadership, while paused, or while draining;

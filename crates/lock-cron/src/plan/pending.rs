@@ -1,4 +1,4 @@
-//! The pending runs of a job: the claims that are to be sent, runs and rows of skips, in ascending order.
+//! The pending runs of a job: the claims to send, runs and rows of skips, in ascending order.
 
 use super::missed;
 use crate::{observer::SkipReason, time::UtcTime};
@@ -7,18 +7,18 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingRun {
-    /// The run; of a row the last one.
+    /// The run; for a row, the last one.
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
-    /// The end of the grace; a trigger has none.
+    /// The end of the grace; `None` for a trigger.
     until: Option<UtcTime>,
-    /// It waits for the open runs of the job to end, whatever the overlap policy.
+    /// Set if it waits for the open runs of the job to end, regardless of the overlap policy.
     pub(super) queues: bool,
-    /// The row of skips that it is, and not a run to start.
+    /// Set if this is a row of skips instead of a run to start.
     pub(super) skip: Option<SkippedRow>,
-    /// The claim of an earlier request that may still be carried out.
+    /// The claim of an earlier request that may still be applied.
     pub(super) in_doubt: Option<ClaimId>,
-    /// The store replied that it has not come yet.
+    /// Set if the store replied that the instant has not come yet.
     pub(super) early: bool,
 }
 
@@ -70,7 +70,7 @@ impl PendingRun {
 #[derive(Debug, Default)]
 pub(super) struct PendingRuns {
     pub(super) entries: VecDeque<PendingRun>,
-    /// The claim of the run in front was sent.
+    /// Set while the claim of the front run is in flight.
     pub(super) in_flight: bool,
 }
 
@@ -115,7 +115,7 @@ impl PendingRuns {
         self.entries.iter().any(|entry| entry.queues)
     }
 
-    /// Drops the runs in front that are decided up to this watermark, except one whose claim is in flight.
+    /// Drops the front runs that are decided up to this watermark, except one whose claim is in flight.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         let front = usize::from(self.in_flight);
         let decided =
@@ -133,7 +133,7 @@ impl PendingRuns {
         skips
     }
 
-    /// If a run is late, removes all that can be missed and returns the first instant of them.
+    /// If a run is late, removes all runs that can be missed and returns the first instant of them.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);
         let waiting = || self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
@@ -149,7 +149,7 @@ impl PendingRuns {
         first
     }
 
-    /// Skips the on-time runs behind the first `room` of them, while runs queue.
+    /// Skips the on-time runs after the first `room` of them, while runs queue.
     pub(super) fn skip_on_time_beyond(&mut self, room: usize) {
         if !self.has_queue() {
             return;
@@ -177,7 +177,7 @@ impl PendingRuns {
         self.join_rows();
     }
 
-    /// Joins adjacent rows of one reason, so that the queue stays short.
+    /// Joins adjacent rows with the same reason, so that the queue stays short.
     fn join_rows(&mut self) {
         let front = usize::from(self.in_flight);
         let mut at = front + 1;

@@ -17,32 +17,32 @@ use lock_core::LockName;
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
-/// The wait before a claim is sent again.
+/// The delay before a claim is sent again.
 pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The waits of a claim while other runs are open. They are over when a run of this node ends.
+/// The back-off of a claim while other runs are open. It ends when a run of this node ends.
 pub(super) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
 
 #[derive(Debug)]
 pub(super) struct PlannedJob {
     pub(super) schedule: Schedule,
-    /// The fingerprint by which the store knows the schedule.
+    /// The fingerprint that identifies the schedule in the store.
     pub(super) identity: u64,
     pub(super) terms: JobTerms,
     pub(super) revision: u64,
     pub(super) paused: bool,
-    /// Instants up to here are decided or pending; `None` before the job is registered.
+    /// The time up to which instants are decided or pending; `None` before the job is registered.
     pub(super) cursor: Option<UtcTime>,
     /// The first instant after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The distance of the first two of several instants that have come and that no tick has looked back at yet.
+    /// The distance between the first two of several instants that have come and are not looked back at yet.
     pub(super) behind: Option<Duration>,
-    /// The next run that is on time queues behind the catch-up runs.
+    /// Set if the next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
     pub(super) pending: PendingRuns,
-    /// The time before which nothing is claimed.
+    /// The time before which no claim is sent.
     pub(super) not_before: UtcTime,
-    /// The waits while other runs are open.
+    /// The back-off while other runs are open.
     pub(super) busy: Backoff,
     /// The number of runs on this node; counted for a job of each node.
     pub(super) running: u32,
@@ -57,7 +57,7 @@ impl PlannedJob {
         (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
     }
 
-    /// The pending run in front is decided.
+    /// Removes the front run, which is decided.
     pub(super) fn decided(&mut self) {
         self.pending.pop();
         self.clear_backoff();
@@ -69,19 +69,20 @@ impl PlannedJob {
         self.busy.reset();
     }
 
-    /// Delays the next claim: other runs are open, and each such answer doubles the wait.
+    /// Delays the next claim while other runs are open. Each such answer doubles the delay.
     pub(super) fn back_off(&mut self, now: UtcTime) {
         self.not_before = now.saturating_add(self.busy.next());
     }
 
-    /// Discards the plan, until the watermark is known again.
+    /// Discards the plan until the watermark is known again.
     pub(super) fn forget(&mut self) {
         self.pending.clear();
         (self.cursor, self.next, self.behind, self.follows_catch_up) = (None, None, None, false);
         self.clear_backoff();
     }
 
-    /// Makes the instant that has come pending, by the policies. Several of them are left to [`look_back`](Self::look_back).
+    /// Makes the instant that has come pending, according to the policies. Several instants are left to
+    /// [`look_back`](Self::look_back).
     pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
         self.requeue_late(now);
         let Some(first) = self.next.filter(|next| *next <= now && self.behind.is_none()) else { return };
@@ -96,7 +97,7 @@ impl PlannedJob {
         }
     }
 
-    /// Makes the latest of several instants pending, by the policies, and counts the others.
+    /// Makes the latest of several instants pending, according to the policies, and counts the others.
     pub(super) fn look_back(
         &mut self,
         name: &LockName,
@@ -131,7 +132,8 @@ impl PlannedJob {
         }
     }
 
-    /// The number of on-time runs that may wait behind catch-up runs; `None` if the overlap policy keeps the latest.
+    /// Returns the number of on-time runs that may wait behind catch-up runs; `None` if the overlap policy keeps the
+    /// latest.
     fn overlap_room(&self) -> Option<usize> {
         match self.terms.overlap {
             Overlap::QueueOne | Overlap::CancelPrevious => None,
@@ -142,8 +144,8 @@ impl PlannedJob {
         }
     }
 
-    /// Takes back the pending runs that were not claimed in time: the misfire policy decides about them again. Those that wait for
-    /// a run to end stay, by the overlap policy.
+    /// Takes back the pending runs that were not claimed in time: the misfire policy decides about them again. Runs
+    /// that wait for another run to end are kept, according to the overlap policy.
     fn requeue_late(&mut self, now: UtcTime) {
         if self.overlap_room().is_none() || self.pending.has_queue() {
             return;
@@ -156,7 +158,7 @@ impl PlannedJob {
         }
     }
 
-    /// Claims the pending run in front.
+    /// Claims the front run.
     pub(super) fn claim_next(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
         if self.pending.in_flight || self.not_before > now {
             return;

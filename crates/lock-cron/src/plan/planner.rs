@@ -26,7 +26,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Adds a job. One of each node begins at once.
+    /// Adds a job. A job of each node starts at once.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
         let mut job = PlannedJob {
             identity: schedule.identity(),
@@ -49,12 +49,12 @@ impl Planner {
         self.jobs.insert(name, job);
     }
 
-    /// This node leads from now on; the watermarks come with [`registered`](Self::registered).
+    /// Starts the leadership of this node; the watermarks arrive with [`registered`](Self::registered).
     pub(crate) fn elected(&mut self) {
         self.leading = true;
     }
 
-    /// This node is no longer leader. A claim in flight is answered all the same.
+    /// Ends the leadership of this node. A claim in flight is still answered.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
         for job in self.fleet_jobs() {
@@ -62,7 +62,7 @@ impl Planner {
         }
     }
 
-    /// Nothing is started from now on.
+    /// Starts no further runs from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }
@@ -73,18 +73,18 @@ impl Planner {
         Some(Registration { job: name.clone(), schedule: job.identity })
     }
 
-    /// Returns whether the watermark of the job is unknown, so that nothing is planned.
+    /// Returns `true` if the watermark of the job is unknown, so that nothing is planned.
     pub(crate) fn waits_for_watermark(&self, name: &LockName) -> bool {
         self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
     }
 
-    /// Takes the watermark of a job with this schedule. Instants before it are no longer claimed.
+    /// Takes the watermark of a job with this schedule. Earlier instants are no longer claimed.
     pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime) {
         let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
         else {
             return;
         };
-        // The controls have changed it meanwhile: another registration is under way.
+        // The controls have changed it meanwhile: another registration is in progress.
         if job.identity != registration.schedule {
             return;
         }
@@ -94,7 +94,7 @@ impl Planner {
         job.pending.drop_decided(watermark);
     }
 
-    /// Takes the controls of a job. With others than before, the plan is discarded, and the watermark has to be read again.
+    /// Takes the controls of a job. If they changed, the plan is discarded, and the watermark has to be read again.
     pub(crate) fn controls_changed(
         &mut self,
         name: &LockName,
@@ -121,7 +121,7 @@ impl Planner {
         }
     }
 
-    /// Plans due runs. Jobs that are left over when the budget is spent are due at once in [`wake_at`](Self::wake_at).
+    /// Plans due runs. If the budget is spent, the remaining jobs are due at once in [`wake_at`](Self::wake_at).
     pub(crate) fn tick(&mut self, now: UtcTime, budget: &mut Budget, out: &mut Vec<Command>) {
         if self.draining {
             return;
@@ -135,7 +135,7 @@ impl Planner {
                 behind.extend(job.behind.map(|distance| (distance, name, job)));
             }
         }
-        // A job whose instants are close to each other loses the most by waiting for another tick.
+        // A job with short intervals loses the most by waiting for another tick.
         behind.sort_by_key(|(distance, ..)| *distance);
         for (_, name, job) in behind {
             if budget.is_spent() {
@@ -200,7 +200,7 @@ impl Planner {
         }
     }
 
-    /// A run of this node has ended: runs that waited for it may be claimed at once.
+    /// Handles the end of a run on this node: runs that waited for it may be claimed at once.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.running = job.running.saturating_sub(1);

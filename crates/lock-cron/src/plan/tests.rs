@@ -1,4 +1,4 @@
-//! The planner: instants that come, claims, and answers to them.
+//! Tests of the planner: due instants, claims, and their answers.
 
 mod catch_up;
 
@@ -36,20 +36,20 @@ fn granted() -> ClaimOutcome {
 struct Story {
     planner: Planner,
     schedule: Schedule,
-    /// With what requests come back that were not all answered.
+    /// The claim id of requests of which not all were answered.
     in_doubt: Option<ClaimId>,
-    /// The instants that were counted as missed.
+    /// The number of instants counted as missed.
     missed: u32,
 }
 
-/// The store has this watermark for a job.
+/// Registers a job with this watermark in the store.
 fn register(planner: &mut Planner, name: &LockName, watermark: UtcTime) {
     let registration = planner.registration(name).unwrap();
     planner.registered(&registration, watermark);
 }
 
 impl Story {
-    /// A leader since 0 s, of a job on these terms that was registered then.
+    /// Creates a leader since 0 s, of a job with these terms that was registered then.
     fn led(schedule: &str, terms: JobTerms) -> Self {
         let schedule = Schedule::cron(schedule).unwrap();
         let mut planner = Planner::default();
@@ -59,7 +59,7 @@ impl Story {
         Self { planner, schedule, in_doubt: None, missed: 0 }
     }
 
-    /// The store skips at once what it is asked to skip.
+    /// Runs a tick. The store executes skips at once.
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
         loop {
@@ -73,7 +73,7 @@ impl Story {
         out
     }
 
-    /// The claims of a tick: instant in seconds, whether it makes up for a missed one.
+    /// Returns the claims of a tick: instant in seconds, and whether it makes up for a missed one.
     fn claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let claims = self.tick(now).into_iter().filter_map(|command| match command {
             Command::Claim(due) | Command::StartHere(due) => Some((due.run, due.catch_up)),
@@ -82,7 +82,7 @@ impl Story {
         claims.collect()
     }
 
-    /// All that is claimed if every claim is granted at once.
+    /// Returns all claims if every claim is granted at once.
     fn all_claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let mut asked = Vec::new();
         while let [(run, catch_up)] = self.claims(now)[..] {

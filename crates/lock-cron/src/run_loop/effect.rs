@@ -27,7 +27,7 @@ pub(super) enum Effect {
     RunEnded(RunKey),
 }
 
-/// The error of a task that panicked; its request may have been carried out.
+/// Returns the error of a task that panicked; its request may have been applied.
 pub(super) fn panicked() -> BackendError {
     BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a task of the scheduler panicked")
 }

@@ -1,4 +1,4 @@
-//! Elections: one leader for all nodes that know the same jobs.
+//! Elections: one leader for all nodes with the same jobs.
 
 use super::{
     effect::Effect, leadership::Leadership, phase::Phase, polling::REGISTRATION_INTERVAL, state::RunLoop,
@@ -10,7 +10,7 @@ use std::{fmt, sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
 impl RunLoop {
-    /// Takes part in the election, after this time.
+    /// Joins the election after this delay.
     pub(super) fn elect(&mut self, after: Duration) {
         if self.phase != Phase::Running || self.fleet_jobs().next().is_none() {
             return;
@@ -31,8 +31,8 @@ impl RunLoop {
         self.spawn(election, Effect::ElectionPanicked);
     }
 
-    /// Hashes the jobs and their schedules: nodes with the same hash elect one leader. Versions of the zone data are not in it, so
-    /// that nodes that were started before and after an update elect one leader all the same.
+    /// Hashes the jobs and their schedules: nodes with the same hash elect one leader. Versions of the zone data are
+    /// not included, so that nodes started before and after an update still elect one leader.
     fn fingerprint(&self) -> u64 {
         let lines = self.fleet_jobs().map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
         StableHash::of(&lines.collect::<String>())
@@ -41,7 +41,7 @@ impl RunLoop {
     pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {
         match elected {
             Ok(guard) if self.phase == Phase::Running => self.lead(guard),
-            // Too late: the next candidate gets it at once.
+            // Too late: the next candidate acquires it at once.
             Ok(guard) => drop(guard),
             Err(error) if error.kind() == LockErrorKind::ShutDown => {
                 self.failure = Some(error.into());
@@ -67,8 +67,8 @@ impl RunLoop {
         self.register(&self.fleet_names(), Duration::ZERO);
     }
 
-    /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has fired yet, and
-    /// another leader may have started the runs that seem to be missed.
+    /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has
+    /// fired yet, and another leader may have started the runs that seem to be missed.
     pub(super) fn check_leadership(&mut self) {
         if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
             self.leadership_lost(&"its lease has ended");

@@ -1,4 +1,4 @@
-//! The commands of the planner, and the events that they lead to.
+//! The execution of the planner's commands, and the resulting events.
 
 use super::{effect::Effect, phase::Phase, state::RunLoop};
 use crate::{
@@ -19,7 +19,7 @@ use lock_ledger::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The time by which a watermark may be in the future before it counts as set by a clock that was ahead.
+/// The lead of a watermark above which it is attributed to a clock that was ahead.
 const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
 
 impl RunLoop {
@@ -35,7 +35,7 @@ impl RunLoop {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
                 }
                 Command::Register(job) => self.register(&[job], Duration::ZERO),
-                // The store does not have the known ones, whatever their revision is.
+                // The store does not have the known controls, whatever their revision.
                 Command::ReadControls => self.read_all_controls(),
                 Command::Skipped { job, reason, count } => {
                     let skipped = |group| CronEvent::Skipped { group, job: &job, reason, count };
@@ -64,8 +64,8 @@ impl RunLoop {
         if self.phase == Phase::Ending {
             node.running.cancel(|of| *of == key, CancelReason::Shutdown);
         }
-        // Also after a panic outside of the body the run is over: its lease would be renewed for ever otherwise, and no later one
-        // could start.
+        // Ended after a panic outside of the body as well: otherwise its lease would be renewed forever, and no later
+        // run could start.
         let ended = Effect::RunEnded(key.clone());
         let task = async move {
             run::run(&node, &job, claimed, cancel).await;
@@ -98,7 +98,7 @@ impl RunLoop {
                 self.renewing = false;
                 match answer {
                     Ok(answers) => node.running.renewed(sent, &runs, &answers),
-                    // One failed renewal is no loss: there is time for another.
+                    // A failed renewal is not a loss: there is time for another one.
                     Err(error) => {
                         self.timers.renewal = Instant::now() + RETRY_PAUSE;
                         node.store_failed(&error);
@@ -139,7 +139,7 @@ impl RunLoop {
             Ok(_) => {}
             Err(error) => {
                 self.shared.node.store_failed(&error);
-                // A sign of life is repeated with the next one.
+                // A failed refresh of a registration is only repeated at the next interval.
                 let waits = |job: &LockName| self.planner.waits_for_watermark(job);
                 let jobs: Vec<_> = jobs.into_iter().map(|r| r.job).filter(waits).collect();
                 if leads && !jobs.is_empty() {
@@ -203,7 +203,7 @@ impl RunLoop {
     fn take_over(&mut self, left: OpenRun) {
         let Some(job) = self.jobs.get(&left.job).cloned() else { return };
         let key = RunKey { job: left.job.clone(), run: left.run };
-        // While its last attempt still ends on this node, a later look finds it.
+        // While its last attempt is still ending on this node, a later check finds it.
         if self.phase != Phase::Running || self.shared.node.running.has(&key) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The loop itself: plan, execute, wait for the next event; and the phases of its end.
+//! The loop itself: plan, execute, wait for the next event; and the phases of its shutdown.
 
 use super::{effect::Effect, leadership, phase::Phase, state::RunLoop};
 use crate::{error::CronError, node::ShutdownStage, plan::Budget, running::CancelReason};
@@ -30,7 +30,7 @@ impl RunLoop {
                 reason = leadership::lost(&mut self.leadership) => self.leadership_lost(&reason),
                 Some(done) = self.effects.join_next() => {
                     self.task_done(done);
-                    // Together: planning costs a look at each job, and many runs may be due at once.
+                    // Handled together: planning examines every job, and many runs may be due at once.
                     while let Some(done) = self.effects.try_join_next() {
                         self.task_done(done);
                     }
@@ -58,7 +58,7 @@ impl RunLoop {
         planned.into_iter().chain(end).fold(now + MAX_SLEEP, Instant::min)
     }
 
-    /// Begins the end: nothing is claimed any more.
+    /// Starts the shutdown: no further claims.
     pub(super) fn drain(&mut self) {
         if self.phase == Phase::Running {
             self.planner.drain();
@@ -67,7 +67,7 @@ impl RunLoop {
         }
     }
 
-    /// Continues the end, as far as it has come.
+    /// Advances the shutdown as far as possible.
     fn advance(&mut self) {
         let node = self.shared.node.clone();
         let is_overdue = self.phase.is_overdue(Instant::now());
@@ -76,7 +76,7 @@ impl RunLoop {
                 self.resign();
                 self.phase = Phase::Finishing(deadline);
             }
-            // The next leader finds what they may have started.
+            // The next leader finds the runs that they may have started.
             Phase::Draining(_) if is_overdue => node.shutdown.advance(ShutdownStage::GivingUp),
             Phase::Finishing(_) if is_overdue => {
                 node.shutdown.advance(ShutdownStage::GivingUp);
@@ -94,7 +94,8 @@ impl RunLoop {
     }
 }
 
-/// Yields also if the instant has come: a planner that looks back over a long outage has work left after many ticks in a row.
+/// Yields even if the instant has come: a planner that looks back over a long outage has work left after many
+/// consecutive ticks.
 async fn sleep_or_yield(until: Instant) {
     if until <= Instant::now() {
         yield_now().await;

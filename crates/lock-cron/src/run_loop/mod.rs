@@ -1,7 +1,7 @@
-//! The run loop: carries out the commands of the planner. There is one loop and one set of tasks; nothing else spawns.
+//! The run loop: executes the commands of the planner. There is one loop and one set of tasks; nothing else spawns.
 //!
-//! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the loop. Dropping
-//! the loop drops the set, and with it every task that is under way.
+//! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the
+//! loop. Dropping the loop drops the set, and with it every running task.
 
 mod effect;
 mod election;

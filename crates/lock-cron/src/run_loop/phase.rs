@@ -2,11 +2,11 @@
 
 use tokio::time::Instant;
 
-/// The phase of a run loop. Draining and finishing have one deadline together; without one they wait for all.
+/// The phase of a run loop. Draining and finishing share one deadline; without one they wait for everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
-    /// Nothing is claimed; the claims in flight are awaited.
+    /// No claims are sent; the claims in flight are awaited.
     Draining(Option<Instant>),
     /// The leadership is released; running bodies finish.
     Finishing(Option<Instant>),

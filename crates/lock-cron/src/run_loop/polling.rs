@@ -1,4 +1,4 @@
-//! Requests that are repeated: registrations, controls, open runs, renewals.
+//! Repeated requests: registrations, controls, open runs, renewals.
 
 use super::{
     effect::{Effect, panicked},
@@ -17,11 +17,11 @@ pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
 /// The time between reads of the controls.
 const CONTROLS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest interval of a repeated request, whatever the leases.
+/// The longest interval of a repeated request, regardless of the leases.
 const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl RunLoop {
-    /// Sends the requests whose time has come.
+    /// Sends the requests that are due.
     pub(super) fn poll_ledger(&mut self) {
         let now = Instant::now();
         let reads_controls = self.phase == Phase::Running && self.fleet_jobs().next().is_some();
@@ -34,7 +34,7 @@ impl RunLoop {
         }
         if self.leadership.is_some() && now >= self.timers.registration {
             self.timers.registration = now + REGISTRATION_INTERVAL;
-            // A job without a watermark has a registration under way.
+            // A job without a watermark has a registration in progress.
             let mut jobs = self.fleet_names();
             jobs.retain(|job| !self.planner.waits_for_watermark(job));
             if !jobs.is_empty() {
@@ -47,13 +47,13 @@ impl RunLoop {
         }
     }
 
-    /// The interval of looks at open runs and of renewals.
+    /// Returns the interval of checks for open runs and of renewals.
     fn third_of_a_run_lease(&self) -> Duration {
         (self.shared.node.terms.lease / 3).min(MAX_INTERVAL)
     }
 
-    /// Registers jobs, and reads their watermarks. It is also a sign of life: a job that no leader has registered for a while
-    /// counts as removed.
+    /// Registers jobs, and reads their watermarks. It also refreshes the registration: a job that no leader has
+    /// registered for a while counts as removed.
     pub(super) fn register(&mut self, jobs: &[LockName], after: Duration) {
         let node = self.shared.node.clone();
         let jobs: Vec<Registration> = jobs.iter().filter_map(|job| self.planner.registration(job)).collect();
@@ -66,7 +66,7 @@ impl RunLoop {
         self.spawn(register, failed);
     }
 
-    /// Reads all controls at the next opportunity, whatever was known.
+    /// Reads all controls at the next opportunity, regardless of the known revision.
     pub(super) fn read_all_controls(&mut self) {
         (self.known_revision, self.timers.controls) = (NO_REVISION, Instant::now());
     }

@@ -29,11 +29,11 @@ pub(crate) struct RunLoop {
     pub(super) phase: Phase,
     pub(super) leadership: Option<Leadership>,
     pub(super) resigning: bool,
-    /// The jobs that this node has registered: one that is new to the ledger was lost.
+    /// The jobs that this node has registered. If one is new to the ledger, the ledger lost its data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
     pub(super) timers: Timers,
-    /// The revision of the controls that the planner knows.
+    /// The revision of the controls that the planner has.
     pub(super) known_revision: u64,
     pub(super) reading_controls: bool,
     pub(super) renewing: bool,
@@ -79,7 +79,8 @@ impl RunLoop {
         }
     }
 
-    /// Runs a task whose result is an event of the loop. After a panic, `failed` is the event: it is a failure of this task alone.
+    /// Runs a task whose result is an event of the loop. If it panics, the event is `failed`, and only this task
+    /// fails.
     pub(super) fn spawn(&mut self, task: impl Future<Output = Effect> + Send + 'static, failed: Effect) {
         self.effects.spawn(async move {
             AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_| {
@@ -103,7 +104,7 @@ impl RunLoop {
 }
 
 impl Drop for RunLoop {
-    /// A loop that is dropped where it stands resigns, too.
+    /// Resigns even if the loop is dropped before its end.
     fn drop(&mut self) {
         drop(self.follow());
         lock(&self.shared.registry).lifecycle = Lifecycle::Ended;

@@ -1,8 +1,8 @@
-//! Jobs of the group that no leader has registered: their orphans and triggers are not taken.
+//! Jobs of the group that no leader has registered: nothing takes their orphans and triggers.
 //!
-//! A leader cannot ask which node knows which job, since each set of jobs has its own election. But a leader that knows a job looks
-//! for its orphans at each third of a run's lease, and starts its triggers within a second. A run or trigger that is not taken for
-//! much longer belongs to a job that no living node has registered.
+//! A leader cannot ask other nodes for their jobs, since each set of jobs has its own election. But a leader that has
+//! a job checks for its orphans at every third of a run's lease, and starts its triggers within a second. A run or
+//! trigger that is not taken for much longer belongs to a job that no living node has registered.
 
 use crate::{running::RunKey, time::UtcTime};
 use lock_core::LockName;
@@ -12,31 +12,31 @@ use std::{
     time::Duration,
 };
 
-/// The time for which a trigger waits before its job counts as unowned.
+/// The time a trigger waits before its job counts as unowned.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The number of times in a row that an orphan is seen before its job counts as unowned.
+/// The number of consecutive checks that see an orphan before its job counts as unowned.
 const MAX_LOOKS: u32 = 3;
 
-/// The orphans and triggers of jobs that this node does not know, under one leadership.
+/// The orphans and triggers of jobs that this node does not have, under one leadership.
 #[derive(Debug, Default)]
 pub(super) struct UnownedJobs {
     triggers: Vec<Trigger>,
     orphans: BTreeMap<RunKey, u32>,
-    /// Jobs with a run under way: a trigger may wait for its end.
+    /// Jobs with an open run: a trigger may wait for its end.
     busy: BTreeSet<LockName>,
     reported: BTreeSet<LockName>,
 }
 
 impl UnownedJobs {
-    /// Takes the triggers that wait now, of jobs that this node does not know. Returns the jobs to report.
+    /// Takes the waiting triggers of jobs that this node does not have. Returns the jobs to report.
     pub(super) fn see_triggers(&mut self, triggers: Vec<Trigger>, now: UtcTime) -> Vec<LockName> {
         self.triggers = triggers;
         let overdue = self.overdue(now).map(|trigger| trigger.job.clone()).collect();
         self.report(overdue)
     }
 
-    /// Takes the runs that are open now, of jobs that this node does not know. Returns the jobs to report.
+    /// Takes the open runs of jobs that this node does not have. Returns the jobs to report.
     pub(super) fn see_open_runs(&mut self, runs: Vec<OpenRun>) -> Vec<LockName> {
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         let (left, alive): (Vec<_>, Vec<_>) = runs.into_iter().partition(is_left);
@@ -53,7 +53,8 @@ impl UnownedJobs {
         self.report(unowned)
     }
 
-    /// Returns whether a trigger seems to be overdue. Whether it still waits has to be read before it is reported.
+    /// Returns `true` if a trigger seems to be overdue. The caller has to read whether it is still waiting before it
+    /// reports it.
     pub(super) fn has_overdue_trigger(&self, now: UtcTime) -> bool {
         self.overdue(now).next().is_some()
     }
@@ -66,7 +67,7 @@ impl UnownedJobs {
         })
     }
 
-    /// Each job is reported once in a leadership.
+    /// Selects the jobs to report: each job is reported once per leadership.
     fn report(&mut self, jobs: Vec<LockName>) -> Vec<LockName> {
         jobs.into_iter().filter(|job| self.reported.insert(job.clone())).collect()
     }

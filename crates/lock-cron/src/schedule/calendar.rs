@@ -1,11 +1,11 @@
-//! From times on the wall to instants: what a pattern means where the clocks change.
+//! From local times to instants: the meaning of a pattern where the clocks change.
 //!
-//! A zone is a row of segments, each with one offset, and inside of a segment a time on the wall is one instant. Two
-//! things happen only between segments: times that the wall never shows (a gap), and times that it shows twice (a
-//! fold). Patterns with a star follow what the wall shows; fixed times follow the [`DstPolicy`]. So the runs are a set
-//! of instants that does not depend on where a search begins: it can be resumed anywhere, and nothing comes twice.
+//! A zone is a sequence of segments, each with one offset; inside a segment a local time is one instant. Two things
+//! only happen between segments: local times that are skipped (a gap), and local times that occur twice (a fold).
+//! Patterns with a star follow the local clock; fixed times follow the [`DstPolicy`]. So the runs are a set of
+//! instants that does not depend on the start of a search: it can be resumed anywhere, and no run occurs twice.
 //!
-//! croner can search in zones by itself, but it takes `0,30 2 * * *` for an interval, and skips it in spring.
+//! croner can search in zones by itself, but it treats `0,30 2 * * *` as an interval, and skips it in spring.
 
 use super::{
     civil::{Civil, Wall},
@@ -13,8 +13,8 @@ use super::{
     zone::{Segment, Zone},
 };
 
-/// No zone is further from UTC than a day, and the longest gap was a day as well (Samoa, 2011): nothing that is
-/// searched on the wall is further than that from its instant.
+/// No zone is further from UTC than a day, and the longest gap was a day as well (Samoa, 2011). So a local time that
+/// is searched is never further than this from its instant.
 const REACH: i64 = 48 * 60 * 60;
 
 /// One search for the next run.
@@ -22,12 +22,12 @@ pub(crate) struct Calendar<'a> {
     pub(crate) civil: &'a Civil,
     pub(crate) zone: &'a Zone,
     pub(crate) policy: DstPolicy,
-    /// A star in minute or hour: follows real time.
+    /// `true` for a pattern with a star in minute or hour, which follows real time.
     pub(crate) interval: bool,
 }
 
 impl Calendar<'_> {
-    /// The first run after the second `after`.
+    /// Returns the first run after the second `after`.
     pub(crate) fn next_after(&self, after: i64) -> Option<i64> {
         let mut found: Option<i64> = None;
         // A run that a gap shifted forward may lie in a later segment than its gap.
@@ -36,7 +36,7 @@ impl Calendar<'_> {
             let shifted = self.skipped(&segment, after);
             let shown = self.shown(&segment, after);
             found = [found, shifted, shown].into_iter().flatten().min();
-            // Nothing of a later segment comes before its beginning.
+            // No run of a later segment comes before its beginning.
             match self.next_segment(&segment) {
                 Some(next) if found.is_none_or(|found| next.start <= found) => segment = next,
                 _ => return found,
@@ -44,15 +44,15 @@ impl Calendar<'_> {
         }
     }
 
-    /// The next segment that may have a run: the wall may show no match for years.
+    /// Returns the next segment that may have a run: there may be no match for years.
     fn next_segment(&self, segment: &Segment) -> Option<Segment> {
         let next = self.zone.after(segment)?;
-        // From here on the wall shows nothing earlier, not even in a fold.
+        // From here on no earlier local time occurs, not even in a fold.
         let wall = self.civil.at_or_after(next.start.saturating_sub(REACH))?;
         Some(self.zone.segment_at(next.start.max(wall.saturating_sub(REACH))))
     }
 
-    /// The first run after `after` at a time that the wall shows in this segment.
+    /// Returns the first run after `after` at a local time of this segment.
     fn shown(&self, segment: &Segment, after: i64) -> Option<i64> {
         let mut from = segment.start.max(after.saturating_add(1));
         loop {
@@ -68,7 +68,7 @@ impl Calendar<'_> {
         }
     }
 
-    /// The segment that has the run at this time instead.
+    /// Returns the other segment with the same local time, if the run belongs to that one.
     fn other_pass(&self, segment: &Segment, wall: Wall) -> Option<Segment> {
         let instant = segment.instant(wall);
         let other = match self.policy.fold {
@@ -80,7 +80,7 @@ impl Calendar<'_> {
         other.filter(|other| other.shows(wall))
     }
 
-    /// The first run after `after` at a time that the wall skips where this segment begins.
+    /// Returns the first run after `after` at a local time that is skipped at the beginning of this segment.
     fn skipped(&self, segment: &Segment, after: i64) -> Option<i64> {
         let over = segment.start.saturating_add(REACH) <= after;
         if over || self.interval || self.policy.gap == Gap::Skip {
@@ -112,7 +112,8 @@ mod tests {
     const HOUR: i64 = 60 * 60;
     const DAY: i64 = 24 * HOUR;
 
-    /// No zone is like this: on 10 January the clocks go from 00:00 to 10:00, and after five hours they go back.
+    /// A zone that does not exist: on 10 January the clocks go from 00:00 to 10:00, and after five hours they go
+    /// back.
     fn absurd() -> Zone {
         Zone(TimeZone::posix("STD0DST-10,J10/0,J10/15").unwrap())
     }
@@ -139,7 +140,8 @@ mod tests {
             let hours = runs(&absurd(), "0 30 2,8,12 * * * *", policy);
             hours.into_iter().filter(|run| *run >= 9 * DAY).map(|run| run - 9 * DAY).collect::<Vec<_>>()
         });
-        // 02:30 and 08:30 are skipped, 12:30 is shown at 02:30 UTC, 08:30 and 12:30 are shown (again) after 05:00 UTC.
+        // 02:30 and 08:30 are skipped, 12:30 is shown at 02:30 UTC, 08:30 and 12:30 are shown (again) after 05:00
+        // UTC.
         let half = HOUR / 2;
         let next_day = [2 * HOUR + half, 8 * HOUR + half, 12 * HOUR + half].map(|run| run + DAY);
         assert_eq!(shifted, [&[2 * HOUR + half, 8 * HOUR + half][..], &next_day].concat());

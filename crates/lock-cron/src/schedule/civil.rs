@@ -1,4 +1,5 @@
-//! When the clock on the wall matches a pattern, as if clocks never changed: croner's search, over civil time.
+//! The times at which the local clock matches a pattern, as if clocks never changed: croner's search, over civil
+//! time.
 
 use croner::{Cron, Weekday};
 use jiff::{
@@ -7,18 +8,18 @@ use jiff::{
     tz::Offset,
 };
 
-/// A time on the wall, in seconds: what a clock there shows, counted as if it showed UTC.
+/// A local time, in seconds: the reading of a local clock, counted as if it were UTC.
 pub(crate) type Wall = i64;
 
-/// The first year that is searched; jiff and croner both know later ones.
+/// The first year that is searched; both jiff and croner support later ones.
 const FIRST_YEAR: i16 = 1;
 
-/// A pattern in numbers, to be searched.
+/// A numeric pattern to search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Civil(Cron);
 
 impl Civil {
-    /// `None` if croner does not take it, which would be a mistake of our grammar.
+    /// Returns `None` if croner rejects the pattern, which would be an error of our grammar.
     pub(crate) fn new(numbers: &str) -> Option<Self> {
         numbers.parse().ok().map(Self)
     }
@@ -27,15 +28,15 @@ impl Civil {
         self.0.as_str()
     }
 
-    /// The first match at `from` or later; `None` if there is none up to the year 5000.
+    /// Returns the first match at `from` or later; `None` if there is none up to the year 5000.
     pub(crate) fn at_or_after(&self, from: Wall) -> Option<Wall> {
         let first = seconds(Date::constant(FIRST_YEAR, 1, 1).to_datetime(jiff::civil::Time::midnight()))?;
         let from = Offset::UTC.to_datetime(Timestamp::from_second(from.max(first)).ok()?);
         seconds(self.0.find_next_occurrence(&from, true).ok()?)
     }
 
-    /// Whether any date matches. A year is one of fourteen kinds, by its length and its first weekday, so that few
-    /// years have to be looked through.
+    /// Returns `true` if any date matches. A year is one of fourteen kinds, by its length and its first weekday, so
+    /// that only a few years have to be searched.
     pub(crate) fn matches_a_date(&self) -> bool {
         let mut kinds = std::collections::BTreeSet::new();
         self.0.pattern.years.values().into_iter().filter_map(|year| Date::new(year as i16, 1, 1).ok()).any(

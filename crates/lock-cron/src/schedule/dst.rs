@@ -1,10 +1,10 @@
-//! What a job at a fixed time does on the two days of a year that have no such hour, or have it twice.
+//! The policy for jobs at fixed times on the two days of a year on which an hour is skipped or repeated.
 
-/// When the clocks change: what becomes of runs at a time of day that does not exist, or exists twice.
+/// The policy for runs at a time of day that does not exist, or exists twice, because the clocks change.
 ///
-/// It is about *fixed* times: neither minute nor hour has a star (`30 2 * * *`, `0,30 1-3 * * *`). A pattern with a
-/// star (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`, `H/15 * * * *`) follows real time whatever the policy: it runs in both
-/// passes of a repeated hour, and not at times that the clocks skip.
+/// It concerns *fixed* times: neither minute nor hour has a star (`30 2 * * *`, `0,30 1-3 * * *`). A pattern with a
+/// star (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`, `H/15 * * * *`) follows real time regardless of the policy: it
+/// runs in both passes of a repeated hour, and not at times that the clocks skip.
 ///
 /// ```
 /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
@@ -20,13 +20,13 @@
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DstPolicy {
-    /// The time does not exist.
+    /// The policy for times that do not exist.
     pub gap: Gap,
-    /// The time exists twice.
+    /// The policy for times that exist twice.
     pub fold: Fold,
 }
 
-/// What becomes of runs at fixed times that the clocks skip, an hour in spring as a rule.
+/// The policy for runs at fixed times that the clocks skip, usually an hour in spring.
 ///
 /// ```
 /// assert_eq!(lock_cron::Gap::default(), lock_cron::Gap::RunOnce);
@@ -34,17 +34,17 @@ pub struct DstPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Gap {
-    /// One run right after the gap, however many times fell into it. The default. Vixie cron runs a job once for each time that fell
-    /// into the gap: `0,30 2 * * *` twice.
+    /// One run right after the gap, regardless of the number of times in it. The default. Vixie cron runs a job once
+    /// for each time in the gap: `0,30 2 * * *` twice.
     #[default]
     RunOnce,
     /// No run that day.
     Skip,
-    /// Each run, as much later as the clocks skipped: 02:30 becomes 03:30.
+    /// Each run is shifted by the length of the gap: 02:30 becomes 03:30.
     ShiftForward,
 }
 
-/// What becomes of runs at fixed times that the clocks show twice, an hour in autumn as a rule.
+/// The policy for runs at fixed times that the clocks show twice, usually an hour in autumn.
 ///
 /// ```
 /// assert_eq!(lock_cron::Fold::default(), lock_cron::Fold::First);
@@ -57,11 +57,11 @@ pub enum Fold {
     First,
     /// One run, in the second pass.
     Last,
-    /// A run in each pass.
+    /// One run in each pass.
     Both,
 }
 
-// For fingerprints, which new variants must not move.
+// For fingerprints, which new variants must not change.
 impl Gap {
     pub(crate) const fn code(self) -> i64 {
         match self {

@@ -1,12 +1,12 @@
-//! How a schedule is refused: what is wrong, where in the text, and what to write instead.
+//! Errors of schedules: the problem, its position in the text, and a correction.
 
 use super::field::Field;
 use std::{error::Error, fmt, ops::Range, sync::Arc};
 
-/// A schedule was refused; [`kind`](ScheduleError::kind) says what is wrong, to branch on.
+/// The error of an invalid schedule; branch on its [`kind`](ScheduleError::kind).
 ///
 /// `{error}` is one clause that quotes the text; `{error:#}` adds the cause, and the text with a mark under the
-/// place:
+/// position:
 ///
 /// ```
 /// use lock_cron::{Schedule, ScheduleErrorKind, schedule::Field};
@@ -27,7 +27,7 @@ struct Inner {
     text: String,
 }
 
-/// What kind of refusal.
+/// The kind of a [`ScheduleError`].
 ///
 /// ```
 /// use lock_cron::{Schedule, ScheduleErrorKind};
@@ -44,23 +44,23 @@ pub enum ScheduleErrorKind {
     TooLong,
     /// There are fewer than five or more than seven fields.
     FieldCount,
-    /// A field is not understood, or has a value out of range.
+    /// A field is malformed, or has a value out of range.
     InvalidField,
-    /// Every field is right, but no day of any year matches all of them, such as 31 February.
+    /// Every field is valid, but no day of any year matches all of them, such as 31 February.
     NeverRuns,
     /// An unknown word after `@`.
     UnknownMacro,
     /// No time zone has this name.
     UnknownZone,
-    /// The text names a zone, and another one was asked for.
+    /// The text names a zone, and another one was requested.
     ConflictingZone,
-    /// A period that is not understood, shorter than a second, or without end.
+    /// A period that is malformed, shorter than a second, or infinite.
     InvalidPeriod,
-    /// An instant that is not understood.
+    /// An instant that is malformed.
     InvalidInstant,
 }
 
-/// What is wrong at which bytes of a text that the one who finds it need not have.
+/// A problem and its bytes in a text. The code that finds it does not need the whole text.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: ScheduleErrorKind,
@@ -73,7 +73,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// The clause reads: `what` of `text` `but`; without the text if all of it is wrong.
+    /// Creates a problem. The clause reads: `what` of `text` `but`; without the text if all of it is wrong.
     pub(crate) fn new(
         kind: ScheduleErrorKind,
         at: Range<usize>,
@@ -99,7 +99,7 @@ impl Problem {
 }
 
 impl ScheduleError {
-    /// What kind of refusal.
+    /// Returns the kind of the error.
     ///
     /// ```
     /// use lock_cron::{Schedule, ScheduleErrorKind};
@@ -112,7 +112,7 @@ impl ScheduleError {
         self.0.problem.kind
     }
 
-    /// The text that was refused; the beginning, if it is too long.
+    /// Returns the invalid text; only its beginning, if it is too long.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -124,7 +124,7 @@ impl ScheduleError {
         &self.0.text
     }
 
-    /// The bytes of [`text`](Self::text) that are wrong.
+    /// Returns the byte range of [`text`](Self::text) that is wrong.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -137,7 +137,7 @@ impl ScheduleError {
         self.0.problem.at.clone()
     }
 
-    /// The field that is wrong, if it is one field.
+    /// Returns the field that is wrong, if it is a single field.
     ///
     /// ```
     /// use lock_cron::{Schedule, schedule::Field};
@@ -150,7 +150,7 @@ impl ScheduleError {
     }
 }
 
-/// Control characters would move the mark, or the terminal.
+/// Replaces control characters, which would move the mark, or the cursor of the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -159,7 +159,7 @@ impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { problem, text } = &*self.0;
         f.write_str(&plain(&problem.what))?;
-        // What is wrong as a whole is not quoted twice.
+        // A text that is wrong as a whole is not quoted twice.
         if problem.at.len() < text.trim().len() {
             write!(f, " of `{}`", plain(text))?;
         }

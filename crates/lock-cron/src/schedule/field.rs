@@ -1,4 +1,4 @@
-//! The fields of a pattern, and which values each of them has.
+//! The fields of a pattern, and their ranges of values.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl Field {
         }
     }
 
-    /// Where a bare `H` may land: on a day that every month has, and on Sunday as often as on Monday.
+    /// Returns the upper bound of a bare `H`: a day that every month has, and Sunday as often as Monday.
     pub(crate) const fn last_hashed(self) -> u16 {
         match self {
             Self::DayOfMonth => 28,
@@ -57,7 +57,7 @@ impl Field {
         }
     }
 
-    /// Where `1/2` ends: Sunday does not come at both ends of a week.
+    /// Returns the end of `1/2`: Sunday is not at both ends of a week.
     pub(crate) const fn last_in_turn(self) -> u16 {
         match self {
             Self::DayOfWeek => 6,

@@ -1,16 +1,16 @@
-//! Whether two nodes mean the same by a schedule: its text, and the zone data that they have.
+//! Fingerprints of schedules, to compare the text and the zone data of two nodes.
 
 use super::{dst::DstPolicy, zone::Zone};
 use crate::{hash::StableHash, time::UtcTime};
 use std::fmt;
 
-/// The days of zone data that a fingerprint covers: a year, and some more.
+/// The number of days of zone data in a fingerprint: somewhat more than a year.
 const DAYS: i64 = 400;
 
-/// What two nodes compare to see whether they mean the same by a schedule.
+/// A fingerprint of a schedule, by which two nodes can tell that it has the same instants on both.
 ///
-/// It is a hash that stays the same over platforms, compilers and versions of this crate. Nodes with different
-/// versions of the time zone database differ in [`zone`](Self::zone), if the difference matters within 400 days.
+/// It is a hash that is stable across platforms, compilers and versions of this crate. Nodes with different versions
+/// of the time zone database differ in [`zone`](Self::zone), if the difference matters within 400 days.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};
@@ -36,7 +36,7 @@ impl Fingerprint {
         Self { schedule, zone }
     }
 
-    /// The text, its zone's name and the [`DstPolicy`]: the same at all times.
+    /// Returns the hash of the text, its zone's name and the [`DstPolicy`]. It does not depend on the time.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -51,8 +51,8 @@ impl Fingerprint {
         self.schedule
     }
 
-    /// The offset of the zone at the instant of the fingerprint, and its changes in the 400 days after it; to be
-    /// compared for the same instant only. Zero if the schedule needs no zone.
+    /// Returns the hash of the zone's offset at the instant of the fingerprint and of its changes in the 400 days
+    /// after it. Compare it for the same instant only. Zero if the schedule needs no zone.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -68,7 +68,7 @@ impl Fingerprint {
     }
 }
 
-/// Sixteen hexadecimal digits for the schedule, sixteen for its zone.
+/// Sixteen hexadecimal digits for the schedule, and sixteen for its zone.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{:016x}", self.schedule, self.zone)

@@ -1,7 +1,7 @@
-//! What may stand in one field of a pattern, and the same in numbers alone, as the search wants it.
+//! The list in one field of a pattern, and its numeric form for the search.
 //!
-//! croner would parse the field as well, but it takes `MAY` for a minute, `1,,2` for a list and `L` for a weekday that
-//! never comes, and its errors do not say where.
+//! croner could parse the field as well, but it accepts `MAY` as a minute, `1,,2` as a list and `L` as a weekday that
+//! never comes, and its errors have no positions.
 
 use super::{
     error::{Problem, ScheduleErrorKind},
@@ -22,17 +22,17 @@ enum Item {
     LastOf(u16),
 }
 
-/// A field that is understood.
+/// A parsed field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct List {
     field: Field,
     items: Vec<Item>,
-    /// `+` before the days of the week: both the day of the month and that of the week have to match.
+    /// Set for `+` before the days of the week: both the day of the month and that of the week have to match.
     both_days: bool,
 }
 
 impl List {
-    /// The one value that a field has which is not written.
+    /// Returns the list of an omitted field.
     pub(crate) fn omitted(field: Field) -> Self {
         let item = match field {
             Field::Second => Item::Range { first: 0, last: 0, step: 1 },
@@ -53,7 +53,7 @@ impl List {
         Ok(Self { field, items, both_days })
     }
 
-    /// A star, or what stands for one: the job follows real time.
+    /// Returns `true` for a star or its equivalent: the job follows real time.
     pub(crate) fn is_interval(&self) -> bool {
         self.items.iter().any(|item| match item {
             Item::Every { .. } => true,
@@ -69,7 +69,7 @@ impl List {
         self.items.iter().any(|item| matches!(item, Item::Hash { .. }))
     }
 
-    /// In numbers alone, `H` being `hash`.
+    /// Returns the numeric form, with `hash` in place of `H`.
     pub(crate) fn numbers(&self, hash: u64) -> String {
         let list = match self.items.contains(&Item::Every { step: 1 }) {
             true => "*".to_owned(),
@@ -135,7 +135,7 @@ fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Proble
             (first, if step.is_some() { first.max(field.last_in_turn()) } else { first }, false)
         }
     };
-    // From Friday to Sunday, but also from Sunday on.
+    // In `FRI-SUN`, Sunday is 7; a range that begins on Sunday begins at 0.
     let last = if range && field == Field::DayOfWeek && last == 0 && first > 0 { 7 } else { last };
     if first > last {
         let but = format!("goes backwards: use `{first}-{},{}-{last}`", field.last(), field.first());
@@ -152,7 +152,7 @@ fn step(field: Field, token: Token<'_>) -> Result<u16, Problem> {
     }
 }
 
-/// `*/90` in the minutes means every hour, which nobody who writes it wants.
+/// Checks a step. `*/90` in the minutes would mean every hour, which is never intended.
 fn fitting(field: Field, piece: Token<'_>, step: Option<u16>, first: u16, last: u16) -> Result<u16, Problem> {
     let step = step.unwrap_or(1);
     if step > 1 && step > last - first {
@@ -172,7 +172,7 @@ fn value(field: Field, token: Token<'_>) -> Result<u16, Problem> {
     }
 }
 
-/// `H`, or `H(0-29)`.
+/// Parses `H`, or `H(0-29)`.
 fn hashed(field: Field, token: Token<'_>) -> Result<Option<(u16, u16)>, Problem> {
     if field == Field::Year {
         return Ok(None);
@@ -191,7 +191,7 @@ fn hashed(field: Field, token: Token<'_>) -> Result<Option<(u16, u16)>, Problem>
     }
 }
 
-/// What only days can be.
+/// Parses the items that only days can have.
 fn special(field: Field, token: Token<'_>) -> Result<Option<Item>, Problem> {
     let tail =
         |length: usize| token.text.len().checked_sub(length).filter(|at| token.text.is_char_boundary(*at));

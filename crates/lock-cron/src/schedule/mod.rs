@@ -1,4 +1,4 @@
-//! Schedules: a pattern, a period or an instant, a time zone, and a policy for the changes of clocks.
+//! Schedules: a pattern, a period or an instant, a time zone, and a policy for clock changes.
 
 mod calendar;
 mod civil;
@@ -29,7 +29,7 @@ use times::Times;
 use token::Token;
 use zone::Zone;
 
-/// When a job runs: the same instants on every node.
+/// The times at which a job runs: the same instants on every node.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};
@@ -45,52 +45,52 @@ use zone::Zone;
 /// ```
 ///
 /// # Patterns
-/// Five fields, with seconds in front six, with years behind seven:
+/// There are five fields, six with leading seconds, seven with trailing years:
 ///
 /// ```text
 /// [second 0-59] minute 0-59 hour 0-23 day-of-month 1-31 month 1-12 day-of-week 0-7 [year 1970-5000]
 /// ```
 ///
-/// | in a field | means |
+/// | field | meaning |
 /// | --- | --- |
 /// | `*`, `*/15` | every value, every fifteenth beginning with the first |
 /// | `5`, `1-5`, `0-30/10`, `1,3,7-9` | a value, a range, every tenth of a range, a list of these |
-/// | `5/15` | from 5 on every fifteenth: `5-59/15` |
+/// | `5/15` | every fifteenth from 5 on: `5-59/15` |
 /// | `JAN`-`DEC`, `SUN`-`SAT` | names; in numbers Sunday is 0 or 7, Monday is 1 |
 /// | `?` | the same as `*`, for days |
 /// | `L`, `LW`, `15W` | days of the month: the last, the last workday, the workday (Monday to Friday) nearest to the 15th in its month |
 /// | `FRI#2`, `FRIL` | days of the week: the second, the last Friday of the month |
-/// | `H`, `H(0-29)`, `H/15` | a value that the job's name decides, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
+/// | `H`, `H(0-29)`, `H/15` | a value that depends on the job's name, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
 ///
-/// If both the day of the month and that of the week are given (neither is `*`), a day matches that matches one of
-/// them; with a `+` before the days of the week it has to match both: `0 9 1-7 * +MON`. A step is no star here:
-/// `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie take a field that begins with a star as a
-/// star, and run it on Mondays that are a tenth day.
+/// If both the day of the month and that of the week are given (neither is `*`), a day matches if one of them
+/// matches; with a `+` before the days of the week both have to match: `0 9 1-7 * +MON`. A step does not count as a
+/// star here: `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie treat a field that
+/// begins with a star as a star, and run it on Mondays that are a tenth day.
 ///
-/// In numbers `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday: `5/1` is
-/// Friday and Saturday.
+/// The number `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday:
+/// `5/1` is Friday and Saturday.
 ///
-/// Instead of fields there may be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or `@annually`;
-/// `@every 1h30m`, see [`every`](Self::every); and `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
+/// Instead of fields, a text can be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or
+/// `@annually`; `@every 1h30m`, see [`every`](Self::every); or `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
 ///
 /// # Zones
-/// Without a zone a schedule is in UTC, never in that of the machine, which may be another one on the next node.
-/// [`in_tz`](Self::in_tz) names one, or the text itself: `CRON_TZ=Europe/Berlin 0 2 * * *`. The data of the zone is that of
-/// the system when the schedule is made, or else that of the binary (feature `bundled-zones`).
+/// Without a zone a schedule is in UTC, never in the zone of the machine, which may differ on the next node. Set the
+/// zone with [`in_tz`](Self::in_tz), or in the text: `CRON_TZ=Europe/Berlin 0 2 * * *`. The zone data is that of the
+/// system when the schedule is created, or else that of the binary (feature `bundled-zones`).
 ///
-/// # When the clocks change
-/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` is 15 minutes after 15 minutes, through
-/// a repeated hour as well. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once where its time exists twice
-/// (in the first pass), and once, right after the gap, where its times do not exist. [`on_dst`](Self::on_dst) chooses
-/// otherwise.
+/// # Clock changes
+/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` runs every 15 minutes, through a
+/// repeated hour as well. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once if its time
+/// exists twice (in the first pass), and once, right after the gap, if its times do not exist.
+/// [`on_dst`](Self::on_dst) sets another policy.
 ///
-/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed times: 24
-/// runs on the day of 25 hours, and an hour without a run. Write `0 * * * *` for each hour. A step after `H`, as in `H/15`, counts as
-/// a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
+/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed
+/// times: 24 runs on the day of 25 hours, and one hour without a run. Write `0 * * * *` for each hour. A step after
+/// `H`, as in `H/15`, counts as a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
 #[derive(Clone)]
 pub struct Schedule {
     text: Arc<str>,
-    /// The zone in the text, which no other may contradict.
+    /// Set if the text contains a zone, which no other may contradict.
     zone_in_text: bool,
     zone: Zone,
     policy: DstPolicy,
@@ -98,10 +98,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule that `text` says: a pattern, a word after `@`, and perhaps a zone before it.
+    /// Parses a schedule: a pattern or a word after `@`, with an optional zone before it.
     ///
     /// # Errors
-    /// A [`ScheduleError`] that points at what is wrong, also if no date ever matches.
+    /// Returns a [`ScheduleError`] that points at the problem, also if no date ever matches.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -137,13 +137,15 @@ impl Schedule {
         })
     }
 
-    /// Every `period`, in real time: at the multiples of `period` since 1970-01-01T00:00:00Z, so that all nodes mean
-    /// the same instants, whenever they were started. A part of a millisecond is left away.
+    /// Creates a schedule that runs every `period`, in real time: at the multiples of `period` since
+    /// 1970-01-01T00:00:00Z, so that all nodes have the same instants regardless of their start. Fractions of a
+    /// millisecond are dropped.
     ///
-    /// Zones play no part in it: every 24 hours is not every day at the same time of day.
+    /// Zones have no effect: every 24 hours is not every day at the same time of day.
     ///
     /// # Errors
-    /// [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod): shorter than a second, or longer than 100 years.
+    /// [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod) if the period is shorter than a second, or longer than 100
+    /// years.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -160,7 +162,7 @@ impl Schedule {
         Self::cron(&text)
     }
 
-    /// Once, at `instant`.
+    /// Creates a schedule that runs once, at `instant`.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -182,8 +184,8 @@ impl Schedule {
         }
     }
 
-    /// The same pattern in another time zone, by its name in the IANA database; `UTC` if this is never called.
-    /// Periods and instants stay what they are.
+    /// Returns the same pattern in another time zone, named as in the IANA database. The default is `UTC`. Periods
+    /// and instants are not affected.
     ///
     /// # Errors
     /// [`UnknownZone`](ScheduleErrorKind::UnknownZone), or [`ConflictingZone`](ScheduleErrorKind::ConflictingZone) if the
@@ -210,7 +212,7 @@ impl Schedule {
         Ok(self)
     }
 
-    /// What runs at fixed times do when the clocks change.
+    /// Sets the policy for runs at fixed times when the clocks change.
     ///
     /// ```
     /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
@@ -226,12 +228,12 @@ impl Schedule {
         self
     }
 
-    /// The same schedule, with each `H` decided by the name of a job: jobs of different names are spread over the
-    /// hour or the day, and each keeps its time. Until then `H` is that of a job whose name is empty. The scheduler
-    /// calls this when a job is registered.
+    /// Returns the same schedule with each `H` derived from the name of a job: jobs of different names are spread
+    /// over the hour or the day, and each keeps its time. Before this call, `H` is that of a job with an empty name.
+    /// The scheduler calls it when a job is registered.
     ///
     /// # Errors
-    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if it is `H` that makes the date impossible (`0 0 30 H *`).
+    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if `H` makes the date impossible (`0 0 30 H *`).
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -248,7 +250,7 @@ impl Schedule {
         Ok(Self { times, ..self.clone() })
     }
 
-    /// The first run after `instant`, which itself is not one of them; `None` if there is none.
+    /// Returns the first run after `instant`, exclusive; `None` if there is none.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -264,7 +266,7 @@ impl Schedule {
         self.times.next_after(instant.into(), &self.zone, self.policy)
     }
 
-    /// The runs after `instant`, one after the other.
+    /// Returns the runs after `instant`, in order.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -279,7 +281,7 @@ impl Schedule {
         Runs::new(self, instant.into())
     }
 
-    /// The next `n` runs after now, by the clock of the system; fewer if the schedule ends.
+    /// Returns the next `n` runs after now, by the clock of the system; fewer if the schedule ends.
     ///
     /// ```
     /// assert_eq!(lock_cron::Schedule::cron("@daily")?.next_runs(7).len(), 7);
@@ -290,7 +292,7 @@ impl Schedule {
         self.after(UtcTime::now()).take(n).collect()
     }
 
-    /// The name of the time zone.
+    /// Returns the name of the time zone.
     ///
     /// ```
     /// assert_eq!(lock_cron::Schedule::cron("@daily")?.tz(), "UTC");
@@ -301,7 +303,7 @@ impl Schedule {
         self.zone.name()
     }
 
-    /// What runs at fixed times do when the clocks change.
+    /// Returns the policy for runs at fixed times when the clocks change.
     ///
     /// ```
     /// let schedule = lock_cron::Schedule::cron("@daily")?;
@@ -313,8 +315,8 @@ impl Schedule {
         self.policy
     }
 
-    /// What nodes compare to see whether they mean the same; the data of the zone is that of the 400 days after
-    /// `from`, which all have to choose alike.
+    /// Returns a fingerprint, by which nodes can compare a schedule. The zone data is that of the 400 days after
+    /// `from`, which has to be the same on all nodes.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -330,14 +332,15 @@ impl Schedule {
         Fingerprint::of(&what, self.policy, self.times.zoned(&self.zone), from.into())
     }
 
-    /// The fingerprint of the text, the zone's name and the policy alone: what the run ledger knows a schedule by.
+    /// Returns the hash of the text, the zone's name and the policy alone, which identifies a schedule in the run
+    /// ledger.
     pub(crate) fn identity(&self) -> u64 {
         let what = [self.to_string(), self.times.numbers().to_owned()];
         Fingerprint::of(&what, self.policy, None, UtcTime::from_millis(0)).schedule()
     }
 }
 
-/// As a text that [`Schedule::cron`] takes, the zone included; the [`DstPolicy`] is not in it.
+/// Formats the schedule as a text for [`Schedule::cron`], including the zone but not the [`DstPolicy`].
 ///
 /// ```
 /// use lock_cron::Schedule;
@@ -370,7 +373,7 @@ impl FromStr for Schedule {
     }
 }
 
-/// The same runs by the same words; `@daily` and `0 0 * * *` are equal, the zones `UTC` and `Etc/UTC` are not.
+/// Compares runs and wording; `@daily` and `0 0 * * *` are equal, the zones `UTC` and `Etc/UTC` are not.
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
         let zone = |this: &Self| this.times.zoned(&this.zone).map(|zone| zone.name().to_owned());

@@ -1,4 +1,4 @@
-//! Five to seven fields: which of them are written, and what they are together.
+//! A pattern of five to seven fields.
 
 use super::{
     error::{Problem, ScheduleErrorKind},
@@ -49,7 +49,7 @@ impl Pattern {
         ]))
     }
 
-    /// A star in minute or hour: the job follows real time, whatever the clocks do.
+    /// Returns `true` for a star in minute or hour: the job follows real time, regardless of clock changes.
     pub(crate) fn is_interval(&self) -> bool {
         let [_, minute, hour, ..] = &self.0;
         minute.is_interval() || hour.is_interval()
@@ -59,7 +59,7 @@ impl Pattern {
         self.0.iter().any(List::has_hash)
     }
 
-    /// In numbers alone, `H` being a hash of `job`, another one in each field.
+    /// Returns the numeric form, with a hash of `job` in place of `H` that differs in each field.
     pub(crate) fn numbers(&self, job: &str) -> String {
         let hash = StableHash::new().text(job);
         let field = |(at, list): (usize, &List)| list.numbers(hash.number(at as i64).finish());

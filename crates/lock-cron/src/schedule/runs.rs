@@ -1,12 +1,12 @@
-//! The runs of a schedule, one after the other.
+//! The runs of a schedule, in order.
 
 use super::Schedule;
 use crate::time::UtcTime;
 use std::iter::FusedIterator;
 
-/// The runs of a schedule after an instant, strictly increasing; from [`Schedule::after`].
+/// An iterator over the runs of a schedule after an instant, strictly increasing; returned by [`Schedule::after`].
 ///
-/// It ends where the schedule ends: never for most, after the last year of a pattern with years.
+/// It ends with the schedule: after the last year of a pattern with years, and never for most others.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};

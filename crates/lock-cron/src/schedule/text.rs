@@ -1,4 +1,4 @@
-//! What a text says: a zone, and then a word after `@` or a pattern.
+//! The parts of a schedule's text: a zone, and then a word after `@` or a pattern.
 
 use super::{
     error::{Problem, ScheduleErrorKind},
@@ -7,7 +7,7 @@ use super::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The longest text of a schedule, in bytes.
+/// The maximum length of a schedule's text, in bytes.
 ///
 /// ```
 /// use lock_cron::{Schedule, ScheduleErrorKind, schedule::MAX_TEXT_BYTES};
@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 /// ```
 pub const MAX_TEXT_BYTES: usize = 1024;
 
-/// A text that is understood, and the zone that it names.
+/// A parsed text, with the zone that it names.
 pub(crate) struct Text<'a> {
     pub(crate) zone: Option<Token<'a>>,
     pub(crate) body: Body<'a>,

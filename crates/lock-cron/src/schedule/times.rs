@@ -28,7 +28,7 @@ pub(crate) enum Times {
 }
 
 impl Times {
-    /// `H` in the pattern is decided by the name of `job`.
+    /// Creates a pattern in which `H` is derived from the name of `job`.
     pub(crate) fn pattern(pattern: Arc<Pattern>, job: &str, text: Token<'_>) -> Result<Self, Problem> {
         let refused = |but: &str| Err(text.problem(ScheduleErrorKind::NeverRuns, "the pattern", but));
         match Civil::new(&pattern.numbers(job)) {
@@ -69,12 +69,12 @@ impl Times {
         }
     }
 
-    /// The zone, if it plays a part.
+    /// Returns the zone, if it has an effect.
     pub(crate) fn zoned<'a>(&self, zone: &'a Zone) -> Option<&'a Zone> {
         matches!(self, Self::Pattern { .. }).then_some(zone)
     }
 
-    /// The pattern as it is searched.
+    /// Returns the numeric pattern for the search.
     pub(crate) fn numbers(&self) -> &str {
         match self {
             Self::Pattern { civil, .. } => civil.numbers(),
@@ -96,12 +96,12 @@ impl PartialEq for Times {
     }
 }
 
-/// A period as `@every` takes it, without the part of a millisecond.
+/// Formats a period for `@every`, without fractions of a millisecond.
 pub(crate) fn friendly(period: Duration) -> String {
     let whole = Duration::new(period.as_secs(), period.subsec_millis() * 1_000_000);
     match SignedDuration::try_from(whole) {
         Ok(whole) => format!("{whole:#}"),
-        // Longer than jiff knows, and than a period may be.
+        // Longer than jiff supports, and than a period may be.
         Err(_) => format!("{}s", i64::MAX),
     }
 }

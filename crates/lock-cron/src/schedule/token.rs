@@ -1,8 +1,8 @@
-//! Parts of a text that know where they stand, so that an error can point at them.
+//! Parts of a text with their positions, so that an error can point at them.
 
 use super::error::{Problem, ScheduleErrorKind};
 
-/// A part of a text, and where it begins there.
+/// A part of a text, and its position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
@@ -20,7 +20,7 @@ impl<'a> Token<'a> {
         (Self { text: left, at: self.at }, Self { text: right, at: self.at + at })
     }
 
-    /// Before and after the first `mark`, a character of one byte.
+    /// Splits at the first `mark`, a character of one byte, which is dropped.
     pub(crate) fn cut(self, mark: char) -> Option<(Self, Self)> {
         let (left, right) = self.split_at(self.text.find(mark)?);
         Some((left, right.split_at(1).1))
@@ -52,7 +52,7 @@ pub(crate) fn trim(token: Token<'_>) -> Token<'_> {
     token.split_at(token.text.trim_end().len()).0
 }
 
-/// The first word, and what follows its blanks.
+/// Returns the first word, and the rest after its blanks.
 pub(crate) fn word(token: Token<'_>) -> (Token<'_>, Token<'_>) {
     let end = token.text.find(char::is_whitespace).unwrap_or(token.text.len());
     let (word, rest) = token.split_at(end);

@@ -1,4 +1,4 @@
-//! The offsets of a time zone, as segments of time in which the offset is one and the same.
+//! The offsets of a time zone, as segments of time with a constant offset.
 
 use super::{
     civil::Wall,
@@ -14,7 +14,7 @@ use jiff::{
 #[derive(Debug, Clone)]
 pub(crate) struct Zone(pub(super) TimeZone);
 
-/// A stretch of time with one offset: seconds since 1970 in UTC, from `start` to before `end`.
+/// A segment of time with one offset: seconds since 1970 in UTC, from `start` to before `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) start: i64,
@@ -31,7 +31,7 @@ impl Segment {
         wall.saturating_sub(self.offset)
     }
 
-    /// Whether the clock on the wall shows `wall` in this segment.
+    /// Returns `true` if the local clock shows `wall` in this segment.
     pub(crate) fn shows(&self, wall: Wall) -> bool {
         (self.start..self.end).contains(&self.instant(wall))
     }
@@ -73,18 +73,18 @@ impl Zone {
         }
     }
 
-    /// The segment that begins where this one ends.
+    /// Returns the segment that begins where this one ends.
     pub(crate) fn after(&self, segment: &Segment) -> Option<Segment> {
         (segment.end < i64::MAX).then(|| self.segment_at(segment.end))
     }
 
-    /// The segment that ends where this one begins.
+    /// Returns the segment that ends where this one begins.
     pub(crate) fn before(&self, segment: &Segment) -> Option<Segment> {
         (segment.start > i64::MIN).then(|| self.segment_at(segment.start - 1))
     }
 
-    /// The last change of the offset at `instant` or earlier. Only the name changes at some transitions, or whether
-    /// it is called daylight saving time.
+    /// Returns the last change of the offset at `instant` or earlier. Some transitions only change the name of the
+    /// time, or whether it counts as daylight saving time.
     fn change_until(&self, instant: i64) -> Option<TimeZoneTransition<'_>> {
         let mut earlier = self.0.preceding(timestamp(instant.saturating_add(1))).peekable();
         while let Some(change) = earlier.next() {
@@ -99,7 +99,7 @@ impl Zone {
         None
     }
 
-    /// The first change of the offset after `instant`.
+    /// Returns the first change of the offset after `instant`.
     fn change_after(&self, instant: i64) -> Option<TimeZoneTransition<'_>> {
         let at = timestamp(instant);
         let offset = self.0.to_offset(at);
@@ -107,26 +107,26 @@ impl Zone {
     }
 }
 
-/// As near as jiff has it: its time ends in the year 9999.
+/// Converts a second to the nearest time that jiff supports: its time ends in the year 9999.
 fn timestamp(second: i64) -> Timestamp {
     let known = Timestamp::MIN.as_second()..=Timestamp::MAX.as_second();
     Timestamp::from_second(second.clamp(*known.start(), *known.end())).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// What somebody means who writes `Berlin`, or `berlin`.
+/// Returns the zone that is probably meant by a name such as `Berlin`, or `berlin`.
 fn similar(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name));
     jiff::tz::db().available().map(|zone| zone.to_string()).filter(|zone| city(zone)).min()
 }
 
-/// `+02:00`, or `UTC+2`.
+/// Returns `true` for `+02:00`, or `UTC+2`.
 fn is_offset(name: &str) -> bool {
     let signed = ["UTC", "GMT"].into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     let digits = signed.strip_prefix(['+', '-']).unwrap_or("");
     digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || c == ':')
 }
 
-/// `CEST`, or `PDT`.
+/// Returns `true` for `CEST`, or `PDT`.
 fn is_abbreviation(name: &str) -> bool {
     (2..=5).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_uppercase())
 }

@@ -1,4 +1,4 @@
-//! What is refused before anything runs, and with which words.
+//! Jobs and schedulers that are refused before anything runs, and the error messages.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};

@@ -1,4 +1,4 @@
-//! Orders: what one node is told holds on the others, and after a restart of all.
+//! Controls: a command to one node holds on the others, and after a restart of all.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{CronErrorKind, Overlap, Schedule};
@@ -140,7 +140,7 @@ async fn trigger_read_again_while_it_runs_is_harmless() {
     let first = running.cron.trigger("job").await.unwrap();
     claim.reached().await;
     sleep(Duration::from_millis(10)).await;
-    // Read while the first is not claimed yet, told when it is.
+    // Read while the first is not claimed yet, delivered after it is.
     let read = running.faulty.gate(Op::Controls, Phase::After);
     let second = running.cron.trigger("job").await.unwrap();
     read.reached().await;

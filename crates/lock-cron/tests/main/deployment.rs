@@ -1,4 +1,4 @@
-//! Deployments: changed schedules, jobs that come and go, and shutdowns that lose nothing.
+//! Deployments: changed schedules, jobs that are added and removed, and shutdowns that lose nothing.
 
 use crate::fleet::{Fleet, Node, Running, secs};
 use lock_cron::{Jitter, Misfire, OnOrphan, Overlap, Retries, Schedule, observer::SkipReason};
@@ -84,7 +84,7 @@ async fn returning_job_skips_the_past_but_not_an_outage_of_all() {
     }
 }
 
-/// A job on two nodes, the first of which leads.
+/// Starts a job on two nodes, the first of which is the leader.
 async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
     let start = |name| {
         let node = fleet.node(name);

@@ -18,7 +18,7 @@ async fn lost_claim_reply_starts_once() {
         sleep(secs(10)).await;
     }
     fleet.log.assert_each_once();
-    // A claim that hangs takes a second to be given up, and the instants of that second are late.
+    // A claim that hangs is given up after a second, and the instants of that second are late.
     let instants = fleet.log.instants();
     assert!(instants.len() >= 36 && instants.ends_with(&[38, 39, 40]), "{instants:?}");
 }
@@ -30,7 +30,7 @@ async fn lost_claim_reply_starts_once_across_leaders() {
     sleep(secs(1)).await;
     let second = fleet.simple("b", "* * * * *", secs(1)).await;
     sleep(Duration::from_millis(58_900)).await;
-    // Claimed, but the leader never hears of it, and dies.
+    // Claimed, but the leader never receives the answer, and dies.
     first.faulty.always(Op::Claim, Fault::ApplyThenHang);
     sleep(secs(3)).await;
     first.kill();
@@ -90,7 +90,7 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     assert!(after >= 70, "it recovers: {after}");
 }
 
-/// One instant, at 60 s: an attempt that fails when it is told to, and another that takes 20 s.
+/// One instant, at 60 s: an attempt that fails when notified, and another that takes 20 s.
 async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
     let node = fleet.node("a");
     let fail = Arc::new(Notify::new());
@@ -181,11 +181,11 @@ async fn claim_applied_after_its_timeout_is_still_run() {
     job.register().unwrap();
     let b = b.start();
     sleep(secs(11)).await;
-    // The run of 10 s goes on here until 24.5 s, while the other node leads.
+    // The run of 10 s continues here until 24.5 s, while the other node is the leader.
     let leaving = tokio::spawn(a.stop());
     sleep(secs(1)).await;
     assert!(b.cron.is_leading());
-    // The first request for 20 s is delivered after the run has ended and before the next question.
+    // The first request for 20 s is delivered after the run has ended and before the next request.
     b.faulty.next(Op::Claim, Fault::Late(Duration::from_millis(4_520)));
     sleep(secs(13)).await;
     leaving.await.unwrap();
@@ -234,7 +234,7 @@ async fn faults_and_deaths_start_no_attempt_twice() {
         let (fleet, mut nodes) = (Fleet::new(), Vec::new());
         for round in 0..8 {
             let node = fleet.node(&format!("node {round}"));
-            // The first one fails soon enough to be tried again before a later run replaces it.
+            // The first one fails soon enough to be retried before a later run replaces it.
             let most = if round == 0 { 500 } else { 4_000 };
             let (write, takes) = (node.writer(), Duration::from_millis(numbers.below(most)));
             let body = move |run: RunContext| {
@@ -259,7 +259,7 @@ async fn faults_and_deaths_start_no_attempt_twice() {
                 nodes.remove(at).kill();
             }
             sleep(Duration::from_millis(numbers.below(60_000))).await;
-            // Whether it is heard is nothing to this test.
+            // Its outcome does not matter to this test.
             drop(nodes[0].cron.trigger("job").await);
         }
         nodes.iter().for_each(|node| node.faulty.heal());

@@ -1,4 +1,5 @@
-//! Several nodes of one group in virtual time, over one store, each with faults of its own; and what they did.
+//! Several nodes of one group in virtual time, over one store, each with its own faults; and a record of their
+//! actions.
 
 use lock_core::{
     LockFactory, MemoryBackend,
@@ -21,7 +22,7 @@ pub(crate) const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A store, and what all nodes of a fleet write down.
+/// A store, and the log shared by all nodes of a fleet.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     pub(crate) clock: Arc<TestClock>,
@@ -30,7 +31,7 @@ pub(crate) struct Fleet {
     pub(crate) log: Log,
 }
 
-/// What happened, in this order.
+/// The recorded events, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Written>>);
 
@@ -47,14 +48,14 @@ struct Written {
     data_lost: u32,
 }
 
-/// A body that began.
+/// A body that started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) run: RunId,
     pub(crate) attempt: u32,
     pub(crate) catch_up: bool,
     pub(crate) token: u64,
-    /// By the server's clock, in ms.
+    /// The time of the server's clock, in ms.
     pub(crate) at: u64,
 }
 
@@ -80,7 +81,7 @@ impl Log {
         self.0.lock().expect("no test panics while it writes").starts.clone()
     }
 
-    /// The instants of the starts, in whole seconds since the beginning.
+    /// Returns the instants of the starts, in whole seconds since the beginning.
     pub(crate) fn instants(&self) -> Vec<u64> {
         self.starts().iter().filter_map(|start| start.run.scheduled()).map(second).collect()
     }
@@ -103,17 +104,17 @@ impl Log {
         self.0.lock().expect("no test panics while it writes").orphans
     }
 
-    /// The times at which a watermark was told to be in the future.
+    /// Returns the number of reports of a watermark in the future.
     pub(crate) fn ahead(&self) -> u32 {
         self.0.lock().expect("no test panics while it writes").ahead
     }
 
-    /// The jobs whose data were told to be lost.
+    /// Returns the number of jobs whose data was reported as lost.
     pub(crate) fn data_lost(&self) -> u32 {
         self.0.lock().expect("no test panics while it writes").data_lost
     }
 
-    /// Jobs that nobody who leads has.
+    /// Returns the jobs that no leader has.
     pub(crate) fn unowned(&self) -> Vec<String> {
         self.0.lock().expect("no test panics while it writes").unowned.clone()
     }
@@ -122,7 +123,7 @@ impl Log {
         self.0.lock().expect("no test panics while it writes").leaders
     }
 
-    /// Each first attempt once, and never before its instant.
+    /// Asserts that each first attempt started once, and never before its instant.
     pub(crate) fn assert_each_once(&self) {
         let starts = self.starts();
         let mut first: Vec<_> =
@@ -139,12 +140,12 @@ impl Log {
     }
 }
 
-/// Seconds since the clocks of tests begin.
+/// Returns the seconds since the beginning of the test clocks.
 pub(crate) fn second(at: lock_core::clock::ServerTime) -> u64 {
     at.since(TestClock::WALL_AT_START).as_secs()
 }
 
-/// A node whose scheduler is made, and not run yet.
+/// A node whose scheduler is built, but not running yet.
 pub(crate) struct Node {
     pub(crate) cron: Scheduler,
     pub(crate) faulty: FaultyBackend,
@@ -152,7 +153,7 @@ pub(crate) struct Node {
     clock: Arc<TestClock>,
 }
 
-/// A node whose scheduler runs.
+/// A node whose scheduler is running.
 pub(crate) struct Running {
     pub(crate) cron: Scheduler,
     pub(crate) faulty: FaultyBackend,
@@ -168,7 +169,7 @@ impl Fleet {
         Self { clock, memory, ledger, log: Log::default() }
     }
 
-    /// The server restarts without its data.
+    /// Restarts the server without its data.
     pub(crate) fn lose_data(&self) {
         self.memory.clear();
         self.ledger.clear();
@@ -189,7 +190,7 @@ impl Fleet {
         Node { cron, faulty, log: self.log.clone(), clock: self.clock.clone() }
     }
 
-    /// A node that runs one job, `job`, whose bodies take this time.
+    /// Starts a node with one job, `job`, whose bodies take this time.
     pub(crate) async fn simple(&self, name: &str, schedule: &str, takes: Duration) -> Running {
         let node = self.node(name);
         node.job("job", schedule, takes).register().expect("a healthy fleet answers");
@@ -198,7 +199,7 @@ impl Fleet {
 }
 
 impl Node {
-    /// A job that writes down its starts, takes this time, and succeeds.
+    /// Creates a job that records its starts, takes this time, and succeeds.
     pub(crate) fn job(&self, name: &str, schedule: &str, takes: Duration) -> JobBuilder {
         let write = self.writer();
         self.cron.job(name, Schedule::cron(schedule).expect("a healthy fleet answers"), move |run| {
@@ -212,7 +213,7 @@ impl Node {
         })
     }
 
-    /// Writes a start down.
+    /// Returns a function that records a start.
     pub(crate) fn writer(&self) -> impl Fn(&RunContext) + Send + Sync + 'static {
         let (log, clock) = (self.log.clone(), self.clock.clone());
         move |run| {
@@ -238,26 +239,26 @@ impl Node {
 }
 
 impl Running {
-    /// As a signal to terminate: in good order.
+    /// Stops like a termination signal: gracefully.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
         (&mut self.task).await.expect("a healthy fleet answers");
     }
 
-    /// As a power cut: nothing of it reaches the store any more.
+    /// Stops like a power cut: no request reaches the store any more.
     pub(crate) fn kill(&self) {
         self.faulty.always_all(lock_testkit::Fault::Hang);
         self.task.abort();
     }
 
-    /// What has ended, the oldest first.
+    /// Returns the ended attempts, oldest first.
     pub(crate) async fn history(&self) -> Vec<Attempt> {
         let mut history = self.cron.history("job", 100).await.expect("a healthy fleet answers");
         history.reverse();
         history
     }
 
-    /// The instants that were skipped for this reason.
+    /// Returns the number of instants skipped for this reason.
     pub(crate) fn skipped(history: &[Attempt], reason: &str) -> u32 {
         history.iter().filter(|entry| entry.detail == reason).map(|row| row.count).sum()
     }

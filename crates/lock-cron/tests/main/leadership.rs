@@ -1,4 +1,4 @@
-//! Leaders: elected, dying, leaving, and never two that matter.
+//! Leaders: elected, dying, leaving, and never two that conflict.
 
 use crate::fleet::{Fleet, secs};
 use lock_ledger::RunOutcome;

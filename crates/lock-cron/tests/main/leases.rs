@@ -1,4 +1,4 @@
-//! The claim as the lock of a run: its lease, what it costs, and bodies that end late.
+//! The claim as the lock of a run: its lease, its cost, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, backend::BackendErrorKind, clock::TestClock};
@@ -33,7 +33,7 @@ async fn a_run_that_waits_costs_one_request_a_poll_and_few_polls() {
     for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
-        // It ends an hour after it is told to.
+        // It ends an hour after it was asked to.
         let body = |run: RunContext| async move {
             run.cancelled().await;
             sleep(secs(3600)).await;
@@ -172,7 +172,7 @@ async fn triggers_expire_are_bounded_and_can_be_cancelled() {
     assert_eq!((entry.run, &*entry.detail), (id, "the trigger expired"));
 }
 
-/// The body of a lost attempt takes its grace, and the same node begins the next attempt meanwhile.
+/// The body of a lost attempt takes its grace, and the same node starts the next attempt meanwhile.
 #[tokio::test(start_paused = true)]
 async fn attempt_after_a_lost_one_on_its_node_is_renewed() {
     let fleet = Fleet::new();

@@ -6,7 +6,7 @@ use lock_testkit::ThreadLog;
 use std::{sync::Arc, time::Duration};
 use tracing::level_filters::LevelFilter;
 
-/// A scheduler in virtual time, and the log of this thread.
+/// Creates a scheduler in virtual time, and the log of this thread.
 fn logged() -> (Scheduler, ThreadLog) {
     let log = ThreadLog::listen(LevelFilter::INFO);
     let clock = Arc::new(TestClock::new());

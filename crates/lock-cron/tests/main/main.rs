@@ -1,4 +1,4 @@
-//! The scheduler: in virtual time with faults planned, and in real time on real servers.
+//! Tests of the scheduler: in virtual time with planned faults, and in real time on real servers.
 
 mod building;
 mod controls;

@@ -1,4 +1,4 @@
-//! What the OpenTelemetry observer records.
+//! The metrics recorded by the OpenTelemetry observer.
 
 use crate::fleet::Fleet;
 use lock_core::LockFactory;
@@ -9,7 +9,7 @@ use opentelemetry_sdk::metrics::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// Name and attributes of each sum, and its value.
+/// Returns the name and attributes of each sum, with its value.
 fn sums(exporter: &InMemoryMetricExporter) -> BTreeMap<String, i64> {
     let mut found = BTreeMap::new();
     let exported = exporter.get_finished_metrics().expect("they were exported");

@@ -1,4 +1,4 @@
-//! Instants that nobody could start: outages, leaders that change, and a store that lost its data.
+//! Instants that could not be started: outages, leader changes, and a store that lost its data.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{Misfire, Overlap, Schedule, observer::SkipReason};
@@ -7,13 +7,13 @@ use lock_testkit::{Fault, Op};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};
 
-/// Half a second is enough to lead, and to make the jobs known to the store.
+/// Half a second is enough to become leader and to register the jobs.
 async fn led_and_stopped(running: Running) {
     sleep(Duration::from_millis(500)).await;
     running.stop().await;
 }
 
-/// A job every minute; after five of them, half an hour without a node, then two more minutes.
+/// Runs a job every minute: after five runs, half an hour without a node, then two more minutes.
 async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
     let fleet = Fleet::new();
     let node = || async {
@@ -93,7 +93,7 @@ async fn fire_all_runs_the_latest_in_order_under_each_overlap() {
     }
 }
 
-/// A job that is due at 12:00 each day, on a node that comes back after that many hours without one.
+/// Runs a job that is due at 12:00 each day, on a node that comes back after that many hours without one.
 async fn back_at(hour: u64, misfire: Misfire) -> Vec<bool> {
     let fleet = Fleet::new();
     let node = || async {
@@ -132,8 +132,8 @@ async fn short_outage_costs_no_run_within_the_grace() {
     assert_eq!((fleet.log.instants(), fleet.log.skipped(SkipReason::Missed)), (vec![60], 0));
 }
 
-/// 500 jobs that run each minute, and one that runs each second and is the last of them by its name, after a week without a node.
-/// The scheduler is told to end when the job of each second has started.
+/// 500 jobs that run each minute, and one that runs each second and has the last name, after a week without a node.
+/// The scheduler receives its signal when the job of each second has started.
 #[tokio::test(start_paused = true)]
 async fn look_back_delays_neither_on_time_runs_nor_the_signal() {
     const JOBS: usize = 500;

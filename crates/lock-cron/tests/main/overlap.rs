@@ -6,7 +6,7 @@ use lock_ledger::RunOutcome;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A job every second that takes 3 s (less a moment, so that it does not end at an instant), for a minute.
+/// Runs a job every second that takes 3 s (less a moment, so that it does not end at an instant), for a minute.
 async fn minute(overlap: Overlap) -> (Fleet, Running) {
     let fleet = Fleet::new();
     let node = fleet.node("a");
@@ -34,7 +34,7 @@ async fn skip_runs_each_third_and_says_why_not_the_others() {
 async fn queue_one_runs_without_a_pause_and_keeps_the_latest() {
     let (fleet, running) = minute(Overlap::QueueOne).await;
     let starts = fleet.log.starts();
-    // One after the other: the next begins when the last has ended.
+    // One after the other: the next starts when the last has ended.
     for pair in starts.windows(2) {
         let gap = pair[1].at - pair[0].at;
         assert!((2_950..3_100).contains(&gap), "{pair:?}");
@@ -58,13 +58,13 @@ async fn cancel_previous_starts_each_and_ends_the_one_before() {
 #[tokio::test(start_paused = true)]
 async fn allow_runs_so_many_and_skips_the_others() {
     let (fleet, running) = minute(Overlap::Allow { max: 2 }).await;
-    // Of each three, two begin.
+    // Of each three, two start.
     assert_eq!(fleet.log.starts().len(), 40);
     assert_eq!(fleet.log.skipped(SkipReason::Overlap), 20);
     assert_eq!(Running::skipped(&running.history().await, "other runs were open"), 20);
 }
 
-/// Two nodes that know different jobs besides lead at once; both have this one.
+/// Runs two concurrent leaders: each node has a different further job, and both have this one.
 async fn two_leaders(overlap: Overlap, instants: u64) {
     let fleet = Fleet::new();
     let mut running = Vec::new();

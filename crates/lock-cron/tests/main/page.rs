@@ -1,4 +1,4 @@
-//! The router: what it tells, and what it says when it cannot.
+//! The router: its answers, and its errors.
 
 use crate::fleet::{Fleet, secs};
 use axum::{

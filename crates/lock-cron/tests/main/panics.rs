@@ -1,4 +1,4 @@
-//! A backend that panics inside of a task of the scheduler.
+//! A backend that panics inside a task of the scheduler.
 
 use crate::fleet::{Fleet, secs};
 use async_trait::async_trait;
@@ -18,7 +18,7 @@ use std::sync::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Panics when the scheduler asks the ledger for the n-th time.
+/// Panics at the n-th request of the scheduler to the ledger.
 #[derive(Debug, Clone)]
 struct Panicking {
     ledger: MemoryLedger,

@@ -1,4 +1,4 @@
-//! What an observer and the history are told of a run that fails.
+//! The reports of a failed run, to an observer and in the history.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::LockFactory;
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// An error that names its cause, or tells it as well, or is its own.
+/// An error that has a cause, repeats the text of its cause, or is its own cause.
 #[derive(Debug)]
 enum Failure {
     Because(&'static str, Option<Box<Failure>>),
@@ -45,7 +45,7 @@ fn alone(text: &'static str) -> Failure {
     Failure::Because(text, None)
 }
 
-/// What starts and ends, a line each.
+/// Records starts and ends, one line each.
 #[derive(Debug, Clone, Default)]
 struct Heard {
     events: Arc<Mutex<Vec<String>>>,
@@ -64,7 +64,7 @@ impl CronObserver for Heard {
     }
 }
 
-/// What is told of one instant, with one retry, and the details in the history, the oldest first.
+/// Returns the reports of one instant, with one retry, and the details in the history, oldest first.
 async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
     let (fleet, heard) = (Fleet::new(), Heard::default());
     let clock = fleet.clock.clone();

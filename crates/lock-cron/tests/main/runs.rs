@@ -1,4 +1,4 @@
-//! Bodies: what they are told, how they fail, and what becomes of them.
+//! Bodies: their context, their failures, and the results.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{Jitter, OnOrphan, Retries, Schedule, Scope};
@@ -188,7 +188,7 @@ async fn a_job_of_each_node_runs_on_each_and_needs_no_store() {
     }
 }
 
-/// Panics when it is written, and when it is dropped in time.
+/// Panics when it is formatted, and when it is dropped in time.
 struct Spiteful;
 
 impl std::fmt::Debug for Spiteful {

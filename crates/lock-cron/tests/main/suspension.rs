@@ -1,4 +1,4 @@
-//! A process that is stopped while it leads, and goes on after the end of its lease.
+//! A process that is stopped while it is the leader, and continues after the end of its lease.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{
@@ -12,7 +12,8 @@ use lock_cron::{
 use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
-/// The clock of a process that stops for half a minute when an observer says so: it then shows a later time before any timer fires.
+/// The clock of a process that stops for half a minute when triggered by an observer: it then shows a later time
+/// before any timer fires.
 #[derive(Debug, Clone)]
 struct Process {
     clock: Arc<TestClock>,
@@ -36,7 +37,7 @@ impl CronObserver for Process {
         let mut stopped_at = self.stopped_at.lock().expect("no test panics while it writes");
         let due = self.clock.now() > Moment::START + secs(5);
         match event {
-            // Told by a task of the scheduler, whose next step is to plan.
+            // Sent by a task of the scheduler, whose next step is to plan.
             CronEvent::ClockCompared { .. } if due && stopped_at.is_none() => {
                 *stopped_at = Some(self.clock.now());
                 self.clock.step_wall(30_000_000);

@@ -1,4 +1,4 @@
-//! What is refused, where the error points, and that no text at all hangs or panics.
+//! Invalid texts: rejected with the position of the error; and no text hangs or panics.
 
 use crate::support::instant;
 use lock_cron::{Schedule, ScheduleError, ScheduleErrorKind as Kind, UtcTime, schedule::Field};
@@ -201,7 +201,7 @@ fn impossible_schedule_is_refused_within_50_ms() {
         "* * * * 31 2 *",
         "H H 31 2 *",
     ] {
-        // The fastest of some, so that a busy machine does not count.
+        // The fastest of several, so that a busy machine does not matter.
         let took = (0..5).map(|_| {
             let began = Instant::now();
             assert!(Schedule::cron(text).is_err());
@@ -305,7 +305,7 @@ fn anything(random: &mut Stream) -> String {
     text
 }
 
-/// Something like a pattern, so that many are taken.
+/// Returns a text that resembles a pattern, so that many are accepted.
 fn likely(random: &mut Stream) -> String {
     let mut text = if random.chance(0.2) { "TZ=Europe/Berlin ".to_owned() } else { String::new() };
     for _ in 0..5 + random.below(3) {

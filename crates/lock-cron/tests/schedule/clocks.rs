@@ -1,4 +1,4 @@
-//! The days on which clocks change, by hand.
+//! The days of clock changes, with results calculated by hand.
 
 use crate::support::runs;
 use lock_cron::{DstPolicy, Fold, Gap};

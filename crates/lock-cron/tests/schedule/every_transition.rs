@@ -15,7 +15,7 @@ use std::{
 
 const PATTERNS: usize = 101_000;
 
-/// Each transition from 2015 to 2031 of each zone of the database.
+/// Returns each transition from 2015 to 2031 of each zone of the database.
 fn transitions() -> Vec<(String, Timestamp)> {
     let (first, last): (Timestamp, Timestamp) =
         ("2015-01-01T00:00:00Z".parse().unwrap(), "2032-01-01T00:00:00Z".parse().unwrap());
@@ -28,7 +28,7 @@ fn transitions() -> Vec<(String, Timestamp)> {
     found
 }
 
-/// The number of runs in the window, which are those of the walk.
+/// Checks the runs in the window against the walk, and returns their number.
 fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &mut Stream) -> usize {
     let expected: Vec<_> = window.runs(spec, policy).into_iter().map(second).collect();
     let text = spec.to_string();
@@ -64,7 +64,7 @@ fn second(second: i64) -> UtcTime {
     UtcTime::from_millis(second * 1000)
 }
 
-/// The same case, to be pasted as a test of its own.
+/// Returns the same case as a line to paste as a test.
 fn line(text: &str, zone: &str, policy: DstPolicy, window: &Window, expected: &[UtcTime]) -> String {
     let policy = format!("DstPolicy {{ gap: Gap::{:?}, fold: Fold::{:?} }}", policy.gap, policy.fold);
     let (start, end) = (second(window.start).to_string(), second(window.end).to_string());
@@ -85,7 +85,7 @@ fn random_patterns_equal_a_walk_over_every_minute() {
             let zone = TimeZone::get(name).unwrap();
             let window = Window::around(*at, &zone);
             plain.fetch_add(usize::from(window.is_plain()), Ordering::Relaxed);
-            // A stream for each transition: what a thread does must not depend on the other.
+            // A stream for each transition: the work of a thread must not depend on the other.
             let mut random = Seed::new(seed.get().wrapping_add(place as u64 * 1_000_003)).stream();
             for _ in 0..each {
                 let (spec, policy) = (Spec::random(&mut random, &window), policy(&mut random));

@@ -1,4 +1,4 @@
-//! What the fields of a pattern and the words after `@` mean.
+//! The meaning of the fields of a pattern and of the words after `@`.
 
 use crate::support::{first, instant};
 use lock_cron::{Schedule, UtcTime};
@@ -159,7 +159,7 @@ fn fields_of_a_hash_do_not_move_together() {
     assert!(distinct.len() > 650, "of 1000 jobs {} have times of their own", distinct.len());
 }
 
-/// That of the system is preferred, so only the database itself shows that it is there.
+/// The database of the system is preferred, so only the bundled database itself shows that it exists.
 #[cfg(feature = "bundled-zones")]
 #[test]
 fn a_machine_without_zone_data_has_that_of_the_binary() {

@@ -1,4 +1,4 @@
-//! Whether nodes notice that they do not mean the same.
+//! Fingerprints show differences between nodes.
 
 use crate::support::instant;
 use lock_cron::{DstPolicy, Gap, Schedule};
@@ -32,7 +32,7 @@ fn text_zone_and_policy_count() {
 
 #[test]
 fn zone_data_that_differs_within_400_days_is_noticed() {
-    // Two zones stand for one zone in two versions of the data:
+    // Two zones represent one zone in two versions of the data:
     // Cairo has had summer time again since 2023, Tripoli has not.
     let zone = |name: &str, from: &str| {
         Schedule::cron("@daily").unwrap().in_tz(name).unwrap().fingerprint(instant(from)).zone()

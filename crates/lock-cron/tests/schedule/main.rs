@@ -1,4 +1,4 @@
-//! When the runs of a schedule are: by hand, against a walk over every minute, and for any text.
+//! The runs of a schedule: by hand, against a walk over every minute, and for any text.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Schedules written short, and instants as the wall of their zone shows them.
+//! Short notation for schedules, and instants as local times of their zone.
 
 use jiff::{Timestamp, tz::TimeZone};
 use lock_cron::{DstPolicy, Schedule, UtcTime};
@@ -7,20 +7,20 @@ pub(crate) fn instant(text: &str) -> UtcTime {
     UtcTime::from_millis(text.parse::<Timestamp>().unwrap().as_millisecond())
 }
 
-/// The wall and its offset: `03-29 03:00:00 +02:00`.
+/// Returns the local time and its offset: `03-29 03:00:00 +02:00`.
 pub(crate) fn on_the_wall(time: UtcTime, zone: &str) -> String {
     let timestamp = Timestamp::from_millisecond(time.as_millis()).unwrap();
     timestamp.to_zoned(TimeZone::get(zone).unwrap()).strftime("%m-%d %H:%M:%S %:z").to_string()
 }
 
-/// The runs of `text` in `zone` from the one instant to before the other.
+/// Returns the runs of `text` in `zone` from one instant to before the other.
 pub(crate) fn runs(text: &str, zone: &str, policy: DstPolicy, from: &str, until: &str) -> Vec<String> {
     let schedule = Schedule::cron(text).unwrap().in_tz(zone).unwrap().on_dst(policy);
     let (from, until) = (UtcTime::from_millis(instant(from).as_millis() - 1), instant(until));
     schedule.after(from).take_while(|run| *run < until).map(|run| on_the_wall(run, zone)).collect()
 }
 
-/// The first runs of `text` in UTC after the beginning of 2026, as dates and times.
+/// Returns the first runs of `text` in UTC after the beginning of 2026, as dates and times.
 pub(crate) fn first(text: &str, n: usize) -> Vec<String> {
     let schedule = Schedule::cron(text).unwrap();
     let after = UtcTime::from_millis(instant("2026-01-01T00:00:00Z").as_millis() - 1);

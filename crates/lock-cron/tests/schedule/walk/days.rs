@@ -1,4 +1,4 @@
-//! Days as the oracle understands them: it looks through the month, however slow that is.
+//! The days of a pattern in the oracle, which searches the whole month, however slow that is.
 
 use super::spec::Item;
 use jiff::civil::Date;
@@ -17,7 +17,7 @@ pub(crate) enum Day {
 #[derive(Debug, Clone)]
 pub(crate) enum Weekday {
     Plain(Item),
-    /// By its English name.
+    /// A weekday by its English name.
     Named(i8),
     Nth(i8, i8),
     LastOf(i8),
@@ -58,7 +58,7 @@ impl Weekday {
     pub(crate) fn holds(&self, date: Date) -> bool {
         let is = |date: Date, day: i8| date.weekday().to_sunday_zero_offset() == day % 7;
         match self {
-            // Sunday is both the first and the last day, but a step without an end is over on Saturday.
+            // Sunday is both the first and the last day, but a step without an end stops at Saturday.
             Self::Plain(item) => {
                 let day = i64::from(date.weekday().to_sunday_zero_offset());
                 item.holds(day, 0) || (day == 0 && !matches!(item, Item::ValueStep(..)) && item.holds(7, 0))

@@ -1,7 +1,7 @@
-//! The oracle: the clock on the wall, minute by minute, and every pattern looked up in it.
+//! The oracle: the local clock, minute by minute, with every minute compared to the pattern.
 //!
-//! It shares nothing with the crate but jiff's answer to what the wall shows at an instant: no segments, no search,
-//! and a reading of fields of its own.
+//! It shares nothing with the crate but jiff's conversion from an instant to local time: no segments, no search, and
+//! a separate parser of fields.
 
 mod days;
 mod random;
@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 use lock_cron::{DstPolicy, Fold, Gap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long before and after a transition the walk goes.
+/// The hours of the walk before and after a transition.
 const HOURS: i64 = 16;
 
 /// Every minute around an instant.
@@ -25,13 +25,13 @@ pub(crate) struct Window {
 }
 
 struct Minute {
-    /// In UTC, in seconds.
+    /// UTC, in seconds.
     at: i64,
     wall: DateTime,
-    /// The wall showed this before in this window, will show it again.
+    /// Set if the local clock showed this before in this window, or will show it again.
     shown_before: bool,
     shown_again: bool,
-    /// What the wall skipped just before this minute.
+    /// The local times that were skipped just before this minute.
     skipped: Vec<DateTime>,
 }
 
@@ -62,18 +62,18 @@ impl Window {
         Self { start, end, minutes }
     }
 
-    /// The wall shows no time twice and skips none.
+    /// Returns `true` if no local time occurs twice or is skipped.
     pub(crate) fn is_plain(&self) -> bool {
         self.minutes.iter().all(|minute| !minute.shown_before && minute.skipped.is_empty())
     }
 
-    /// What the wall shows one minute before the transition, and at it.
+    /// Returns the local times one minute before the transition, and at it.
     pub(crate) fn middle(&self) -> [DateTime; 2] {
         let middle = self.minutes.len() / 2;
         [self.minutes[middle - 1].wall, self.minutes[middle].wall]
     }
 
-    /// The runs in the window, in seconds of UTC.
+    /// Returns the runs in the window, in seconds of UTC.
     pub(crate) fn runs(&self, spec: &Spec, policy: DstPolicy) -> Vec<i64> {
         let fixed = !spec.follows_real_time();
         let mut runs = BTreeSet::new();

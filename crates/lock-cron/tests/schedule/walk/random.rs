@@ -1,4 +1,4 @@
-//! Patterns at random, most of them with something to do where the clocks change.
+//! Random patterns, most of which have runs near clock changes.
 
 use super::{
     Spec, Window,
@@ -26,7 +26,7 @@ impl Spec {
             (spec.days, spec.weekdays) = (vec![Day::Plain(Item::Star)], vec![Weekday::Plain(Item::Star)]);
         }
         if spec.days.iter().any(|day| matches!(day, Day::LastWorkday)) {
-            // Refused beside `L`.
+            // Rejected beside `L`.
             spec.days.retain(|day| !matches!(day, Day::Last));
         }
         if spec.minutes.len() == 1 && spec.minutes[0].is_star() && random.chance(0.9) {
@@ -62,7 +62,7 @@ fn seconds(random: &mut Stream) -> Vec<Item> {
     }
 }
 
-/// One to three items; `star` is how likely the field is a star.
+/// Returns one to three items; `star` is the probability that the field is a star.
 fn numbers(random: &mut Stream, first: i64, last: i64, near: i64, star: f64) -> Vec<Item> {
     if random.chance(star) {
         return vec![Item::Star];
@@ -109,7 +109,7 @@ fn weekday(random: &mut Stream, near: i8) -> Weekday {
         1 => Weekday::LastOf(near),
         2 => Weekday::Named(near),
         _ => match number(random, 0, 7, near.into()) {
-            // Refused: the step leaves the week at once.
+            // Rejected: the step leaves the week at once.
             Item::ValueStep(from, step) if from + step > 6 => Item::Value(from).into(),
             item => item.into(),
         },

@@ -1,10 +1,10 @@
-//! A pattern as the oracle understands it, and as text.
+//! A pattern as a value of the oracle, and as text.
 
 use super::days::{Day, Weekday};
 use jiff::civil::DateTime;
 use std::fmt::{self, Display};
 
-/// An item of a field of plain numbers.
+/// An item of a numeric field.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     Star,
@@ -16,7 +16,7 @@ pub(crate) enum Item {
 }
 
 impl Item {
-    /// Whether `value` of a field that begins with `first` is meant.
+    /// Returns `true` if the item matches `value` in a field that begins with `first`.
     pub(crate) fn holds(&self, value: i64, first: i64) -> bool {
         match *self {
             Self::Star => true,
@@ -46,7 +46,7 @@ impl Display for Item {
     }
 }
 
-/// A whole pattern. An empty list of seconds or years is a field that is not written.
+/// A whole pattern. An empty list of seconds or years is an omitted field.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Spec {
     pub(crate) seconds: Vec<Item>,
@@ -71,7 +71,7 @@ impl Spec {
         })
     }
 
-    /// Whether the minute is meant.
+    /// Returns `true` if the pattern matches the minute.
     pub(crate) fn matches(&self, wall: DateTime) -> bool {
         any(&self.minutes, wall.minute().into(), 0)
             && any(&self.hours, wall.hour().into(), 0)
