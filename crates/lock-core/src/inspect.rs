@@ -15,7 +15,7 @@ pub struct Inspection {
     pub stored: Option<StoredHold>,
     /// The state in this process, if it holds or waits for the lock.
     pub local: Option<LocalView>,
-    /// The answer of each node of a quorum; empty where the store is no quorum.
+    /// The answer of each node of a quorum; empty if the store is not a quorum.
     pub votes: Votes,
 }
 

@@ -252,7 +252,7 @@ fn products_do_not_enable_test_hooks() {
         }
         let features =
             manifest.split("\n[features]\n").nth(1).unwrap_or_default().split("\n[").next().unwrap();
-        // The facade passes it on, by a feature that says so.
+        // The facade forwards it, by a feature for tests.
         let enables = |line: &str| line.contains("lock-core/test-util") && !line.starts_with("testing = ");
         assert!(!features.lines().any(enables), "{}: {features}", dir.display());
     }

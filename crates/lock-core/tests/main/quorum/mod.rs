@@ -127,7 +127,7 @@ async fn inspection_has_the_answer_of_each_node() {
     let inspection = process.inspect("x").await.unwrap();
     assert_eq!(inspection.stored.unwrap().depth, 1);
     let words: Vec<_> = inspection.votes.iter().map(|vote| vote.kind.as_str()).collect();
-    // Three nodes decide; the last one was not waited for.
+    // Three nodes decide; the last one was not awaited.
     assert_eq!(words, ["held", "held", "held", "no_answer", "no_answer"]);
     guard.release().await.unwrap();
     let inspection = process.inspect("x").await.unwrap();
@@ -242,7 +242,7 @@ async fn undo_of_a_lost_round_wakes_nobody() {
     fleet.set(&[2], Mode::Up);
     let before = fleet.nodes[0].proposals();
     let waiters = [b, c].map(|process| tokio::spawn(async move { take(&process).await }));
-    // Turns, no time: waiters that wake one another for ever leave no moment in which the clock goes on.
+    // Counted in turns, not in time: if waiters wake each other forever, paused time never advances.
     for _ in 0..10_000 {
         tokio::task::yield_now().await;
     }
