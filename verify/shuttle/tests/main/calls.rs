@@ -2,7 +2,7 @@
 
 use crate::{
     explore::explore,
-    world::{Pace, Store, World, acquire},
+    world::{NAME, Pace, Store, World, acquire},
 };
 use lock_explored::{
     explored::{Runtime, advance, elapsed, next_timer},
@@ -40,7 +40,8 @@ pub(crate) fn until(is_true: impl Fn() -> bool) {
 fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
     let World { store, locks, book, runtime } = World::new(Pace::Later);
     let theirs = locks.clone();
-    runtime.spawn(async move { drop(acquire(&theirs).await) });
+    // An error, if the runtime ends before the answer.
+    runtime.spawn(async move { drop(theirs.named(NAME).expect("a good name").acquire().await) });
     let next = Runtime::new(2);
     let acquired = Arc::new(AtomicBool::new(false));
     let waits = {
