@@ -33,7 +33,7 @@ pub(super) struct Cleanup {
 struct Node {
     /// A release is under way since then.
     in_flight: Option<Moment>,
-    /// It is sent although nothing of the lease is known to be there.
+    /// It is sent once although nothing of the lease is known to be there.
     wanted: bool,
     retry_at: Moment,
     /// A release that is executed earlier proves nothing of what is under way.
@@ -174,6 +174,7 @@ impl Cleanup {
 
 impl Node {
     fn failed(&mut self, now: Moment) {
+        self.wanted = false;
         self.retry_at = now + (INITIAL_DELAY * 2u32.saturating_pow(self.failures)).min(MAX_DELAY);
         self.failures = (self.failures + 1).min(16);
     }

@@ -28,6 +28,23 @@ async fn release_without_an_answer_is_repeated() {
     assert_eq!(fleet.held(), [] as [usize; 0], "long before the lease ends");
 }
 
+/// A proposal that was certainly not carried out leaves nothing to release: the work of each hold would otherwise last for
+/// its lease.
+#[tokio::test(start_paused = true)]
+async fn node_that_is_down_leaves_no_work() {
+    let fleet = Fleet::of(3);
+    fleet.set(&[0], Mode::Down);
+    let process = fleet.process();
+    take(&process).await.release().await.unwrap();
+    pass(1).await;
+    let before = tasks();
+    for _ in 0..10 {
+        take(&process).await.release().await.unwrap();
+    }
+    pass(1).await;
+    assert_eq!(tasks(), before);
+}
+
 /// A corrected clock leaves stamps that are far ahead. The undo of such a request still ends with its lease.
 #[tokio::test(start_paused = true)]
 async fn undo_of_a_far_stamp_ends_with_its_lease() {
