@@ -11,7 +11,7 @@ use crate::{
     wake::Subscriptions,
 };
 use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
-use std::{fmt, time::Duration};
+use std::{fmt, pin::pin, time::Duration};
 use tokio::time::Instant;
 
 /// The oldest supported server version. Of the commands that the scripts use, `SET … GET` is the youngest.
@@ -247,7 +247,7 @@ fn is_in_cluster(info: &Info<'_>) -> bool {
 
 /// Accepts the server of a connection as a node of a quorum.
 pub(crate) async fn node<T: Connection>(dialled: &Dialled<T>) -> Result<AcceptedNode, RequestError> {
-    let reply = answered("info", dialled.call(Command::info())).await?;
+    let reply = answered("info", pin!(dialled.call(Command::info()))).await?;
     Ok(accept_node(&Info::read(&info(&reply)?))?)
 }
 

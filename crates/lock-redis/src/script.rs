@@ -7,7 +7,7 @@ use crate::{
     script_reply::ScriptReply,
 };
 use sha1::{Digest, Sha1};
-use std::{borrow::Cow, fmt::Write, sync::LazyLock};
+use std::{borrow::Cow, fmt::Write, pin::pin, sync::LazyLock};
 
 /// A Lua script.
 pub(crate) struct Script {
@@ -25,9 +25,21 @@ macro_rules! nothing {
     };
 }
 
+macro_rules! now {
+    () => {
+        include_str!("scripts/now.lua")
+    };
+}
+
+macro_rules! int {
+    () => {
+        concat!(now!(), include_str!("scripts/int.lua"))
+    };
+}
+
 macro_rules! grant {
     () => {
-        concat!(include_str!("scripts/now.lua"), include_str!("scripts/grant.lua"))
+        concat!(int!(), include_str!("scripts/grant.lua"))
     };
 }
 
@@ -39,7 +51,12 @@ macro_rules! node {
 
 macro_rules! extending {
     () => {
-        concat!(node!(), include_str!("scripts/renew.lua"), include_str!("scripts/reenter.lua"))
+        concat!(
+            int!(),
+            include_str!("scripts/node.lua"),
+            include_str!("scripts/renew.lua"),
+            include_str!("scripts/reenter.lua")
+        )
     };
 }
 
@@ -71,10 +88,10 @@ macro_rules! scripts {
 /// the server's time in a reply. The operation's own script calls it once, and the batch script calls the functions
 /// of all.
 macro_rules! operations {
-    ($($constant:ident $what:literal $file:literal ($arguments:literal))*) => {
+    ($($shared:ident! $constant:ident $what:literal $file:literal ($arguments:literal))*) => {
         $(pub(crate) static $constant: Script = {
             const TEXT: &str = concat!(
-                grant!(),
+                $shared!(),
                 include_str!(concat!("scripts/", $file, ".lua")),
                 "return {now, ", $file, "(", $arguments, ", unpack(ARGV))}\n",
             );
@@ -97,10 +114,10 @@ macro_rules! operations {
 }
 
 operations! {
-    ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]")
-    REENTER "re-entry" "reenter" ("KEYS[1]")
-    RENEW "renew" "renew" ("KEYS[1]")
-    RELEASE "release" "release" ("KEYS[1]")
+    grant! ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]")
+    now! REENTER "re-entry" "reenter" ("KEYS[1]")
+    int! RENEW "renew" "renew" ("KEYS[1]")
+    now! RELEASE "release" "release" ("KEYS[1]")
 }
 
 scripts! {
@@ -168,7 +185,7 @@ impl Script {
         };
         match connection.deliver(delivery, command("EVALSHA", self.hash())).await {
             Err(error) if error.is_unknown_script() => {
-                connection.deliver(delivery, command("EVAL", self.text)).await
+                Box::pin(connection.deliver(delivery, command("EVAL", self.text))).await
             }
             answer => answer,
         }
@@ -184,7 +201,7 @@ impl Script {
     ) -> Result<ScriptReply, RequestError> {
         let dialled = connection.connected(self.name).await?;
         let write = |words: &mut Words| words.extend(keys.iter().chain(arguments).cloned().map(Cow::Owned));
-        let reply = answered(self.name, self.run(&dialled, delivery, keys.len(), write)).await?;
+        let reply = answered(self.name, pin!(self.run(&dialled, delivery, keys.len(), write))).await?;
         ScriptReply::read(self.name, reply.reply)
     }
 }
@@ -205,6 +222,7 @@ mod tests {
     const SHARED: &[(&str, &str)] = &[
         ("grant", include_str!("scripts/grant.lua")),
         ("holder", holder!()),
+        ("int", include_str!("scripts/int.lua")),
         ("ledger", ledger!()),
         ("node", include_str!("scripts/node.lua")),
         ("now", include_str!("scripts/now.lua")),

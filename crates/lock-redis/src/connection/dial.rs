@@ -10,7 +10,7 @@ use crate::{
     sentinel::Sentinels,
 };
 use lock_core::backend::{BackendError, BackendErrorKind};
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 use tokio::{
     sync::{Notify, OnceCell, SetOnce},
     time::{Instant, timeout_at},
@@ -105,7 +105,7 @@ impl<C: Client> Dialer<C> {
 /// Checks that the server is a master, since the answer of the sentinels may be out of date.
 async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
-    match answered("info", dialled.call(question)).await {
+    match answered("info", pin!(dialled.call(question))).await {
         Ok(reply) => match Info::read(reply.text().unwrap_or_default()).get("role") {
             "slave" => Err(error::not_promoted(&dialled.server)),
             _ => Ok(()),

@@ -13,7 +13,11 @@ use crate::{
     secret::Secrets,
 };
 use lock_core::backend::BackendError;
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 use supervisor::Supervisor;
 use tokio::{
     sync::{OnceCell, SetOnce, watch},
@@ -114,7 +118,7 @@ impl<C: Client> ManagedConnection<C> {
     /// Sends one command at most once. Without a connection it fails and is not sent.
     pub(crate) async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
         let dialled = self.connected(what).await?;
-        answered(what, dialled.call(command)).await
+        answered(what, pin!(dialled.call(command))).await
     }
 
     /// Subscribes and unsubscribes, and returns once the server has acknowledged both.
@@ -143,7 +147,8 @@ impl<C: Client> ManagedConnection<C> {
             let (added, removed) = tokio::join!(adds, removes);
             added.and(removed)
         };
-        answered("subscribe", dialled.answer(request)).await
+        let request = pin!(request);
+        answered("subscribe", pin!(dialled.answer(request))).await
     }
 
     /// Pings the server.
@@ -188,12 +193,17 @@ impl<C: Client> ManagedConnection<C> {
     pub(crate) async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
         self.current.has_changed().map_err(gone)?;
-        if let Some(dialled) = self.standing() {
-            return Ok(dialled);
+        match self.standing() {
+            Some(dialled) => Ok(dialled),
+            // Rare, and no part of the size of every request.
+            None => Box::pin(self.connected_soon(what)).await,
         }
+    }
+
+    async fn connected_soon(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let mut current = self.current.clone();
         let next = timeout(GRACE, current.wait_for(Option::is_some)).await;
-        let next = next.map_err(|_| error::not_connected(what))?.map_err(gone)?;
+        let next = next.map_err(|_| error::not_connected(what))?.map_err(|_| error::runtime_ended(what))?;
         next.clone().ok_or_else(|| error::not_connected(what))
     }
 }
@@ -207,7 +217,7 @@ impl<C: Client> Drop for ManagedConnection<C> {
 impl<T: Connection> Dialled<T> {
     /// Sends one command at the first poll. Only the end of the connection limits the wait for the reply.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
-        self.answer(self.connection.call(command)).await
+        self.answer(pin!(self.connection.call(command))).await
     }
 
     /// Sends one command together with the commands that must precede or follow it.
@@ -219,11 +229,12 @@ impl<T: Connection> Dialled<T> {
         let (reply, is_acknowledged) = match delivery {
             Delivery::Plain => (self.call(command).await?, true),
             Delivery::Asking => {
-                let replies = self.pipeline(vec![Command::asking(), command]).await?;
+                let replies = Box::pin(self.pipeline(vec![Command::asking(), command])).await?;
                 (replies.into_iter().next_back().ok_or(Unanswered::ConnectionLost)?, true)
             }
             Delivery::Acknowledged { replicas, within } => {
-                let replies = self.pipeline(vec![command, Command::wait(replicas, within)]).await?;
+                let commands = vec![command, Command::wait(replicas, within)];
+                let replies = Box::pin(self.pipeline(commands)).await?;
                 let acknowledged = replies.get(1).and_then(Reply::integer).unwrap_or_default();
                 let reply = replies.into_iter().next().ok_or(Unanswered::ConnectionLost)?;
                 (reply, acknowledged >= i64::from(replicas))
@@ -239,11 +250,14 @@ impl<T: Connection> Dialled<T> {
 
     /// Sends commands with no other command between them.
     async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
-        self.answer(self.connection.pipeline(commands)).await
+        self.answer(pin!(self.connection.pipeline(commands))).await
     }
 
     /// Waits for the answer to one request, or for the end of the connection.
-    async fn answer<R>(&self, request: impl Future<Output = Result<R, CallError>>) -> Result<R, Unanswered> {
+    async fn answer<R, F>(&self, request: Pin<&mut F>) -> Result<R, Unanswered>
+    where
+        F: Future<Output = Result<R, CallError>>,
+    {
         let sent = self.liveness.sent();
         let answer = tokio::select! {
             biased;
@@ -261,10 +275,12 @@ impl<T: Connection> Dialled<T> {
 }
 
 /// Limits the time of a request that has no other limit.
-pub(crate) async fn answered<R>(
-    what: &str,
-    request: impl Future<Output = Result<R, Unanswered>>,
-) -> Result<R, RequestError> {
+///
+/// Requests are borrowed: a future that passes another one on by value keeps two copies of it.
+pub(crate) async fn answered<R, F>(what: &str, request: Pin<&mut F>) -> Result<R, RequestError>
+where
+    F: Future<Output = Result<R, Unanswered>>,
+{
     let answer = timeout(NO_ANSWER_AFTER, request).await.unwrap_or(Err(Unanswered::TimedOut));
     answer.map_err(|error| error.during(what))
 }

@@ -4,7 +4,7 @@ use crate::{
     backend::RedisBackend,
     check,
     client::{Client, Connection},
-    connection::{AcceptedNode, Delivery, Dialled, answered},
+    connection::{AcceptedNode, Delivery, Dialled},
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
     pipeline::millis,
@@ -42,11 +42,11 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
                 p.not_after.as_micros().to_string(),
                 p.token.to_string(),
                 p.last.to_string(),
-                p.floor.map_or(String::new(), |floor| floor.to_string()),
                 p.min_age.as_micros().to_string(),
                 retention(p.retention, server),
             ];
             words.extend(arguments.map(Cow::Owned));
+            words.extend(p.floor.map(|floor| Cow::Owned(floor.to_string())));
         };
         Ok(server.ask(&PROPOSE, 3, write).await?.vote()?)
     }
@@ -137,7 +137,8 @@ impl<C: Client> Shared<C> {
         self.ask(&EXTEND, 1 + items.len(), write).await?.extended(items.len())
     }
 
-    /// Runs a script of a node, for which `write` writes keys and arguments, and learns the server's clock from its reply.
+    /// Runs a script of a node, for which `write` writes keys and arguments, and learns the server's clock from its reply. The
+    /// quorum limits its time.
     async fn ask(
         &self,
         script: &'static Script,
@@ -147,8 +148,8 @@ impl<C: Client> Shared<C> {
         let dialled = self.connection.connected(script.name).await?;
         let AcceptedNode { run_id, .. } = accepted(&dialled).await?;
         let sent = Instant::now();
-        let call = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words));
-        let reply = answered(script.name, call).await;
+        let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words)).await;
+        let reply = reply.map_err(|error| error.during(script.name));
         let reply = reply.and_then(|delivered| ScriptReply::read(script.name, delivered.reply));
         self.observe(sent, std::slice::from_ref(&reply));
         reply
@@ -157,7 +158,10 @@ impl<C: Client> Shared<C> {
 
 /// Asks the server what it is before the first request of a connection.
 pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&AcceptedNode, RequestError> {
-    let accepted = dialled.accepted.get_or_try_init(|| check::node(dialled)).await;
+    if let Some(accepted) = dialled.accepted.get() {
+        return Ok(accepted);
+    }
+    let accepted = Box::pin(dialled.accepted.get_or_try_init(|| check::node(dialled))).await;
     accepted.map_err(|error| named(&dialled.server, &error.into()).into())
 }
 

@@ -8,9 +8,6 @@
 --   extended, age in µs, and of each item a word and a text, which is an error or '':
 --     renewed, reentered, gone, late, refused, error
 --   refused, error   nothing was done
-local age, err = kept_for(KEYS[1], ARGV[1])
-if err then return {now, 'refused', err} end
-
 local reply = {now, 'extended', age}
 for item = 2, #KEYS do
   local lease, duration, not_after, depth = unpack(ARGV, 4 * item - 6, 4 * item - 3)

@@ -22,7 +22,7 @@ end
 local function hold(lock, lasts, lease, depth, duration)
   local free = lasts == -2
   if free then redis.call('HSET', lock, lease, depth) end
-  if lasts < tonumber(duration) then
+  if free or lasts < tonumber(duration) then
     local set = redis.pcall('PEXPIRE', lock, duration)
     if type(set) == 'table' then
       -- The key is deleted with its only field.

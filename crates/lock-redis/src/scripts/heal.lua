@@ -11,24 +11,26 @@
 -- and without an age:
 --   refused, error   a key holds something else, or a right is missing: nothing was done
 --   error, text      midway: the counter may have been written
-local marker, lock, counter = unpack(KEYS)
-local run, lease, duration, not_after, depth, last, retention = unpack(ARGV)
+local _, lock, counter = unpack(KEYS)
+local _, lease, duration, not_after, depth, last, retention = unpack(ARGV)
 
-local age, lasts, other, count, err
-age, err = kept_for(marker, run)
-if err then return {now, 'refused', err} end
 if now > tonumber(not_after) then return {now, 'late', age} end
-count, err = count_of(counter)
-if err then return {now, 'refused', err} end
-lasts, other, err = look(lock, lease)
-if err then return {now, 'refused', err} end
-if other then
+local text = redis.pcall('GET', counter)
+if type(text) == 'table' then return {now, 'refused', text.err} end
+local count = not text and 0 or not string.find(text, '%D') and tonumber(text)
+if not count or count >= LIMIT then
+  return {now, 'refused', 'WRONGTYPE the fencing counter is no number below 2^53'}
+end
+local lasts = redis.pcall('PTTL', lock)
+local there = lasts ~= -2 and (type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease))
+if type(there) == 'table' then return {now, 'refused', there.err} end
+if lasts ~= -2 and not there then
   -- A write that changes nothing: a replica, whose data may be old, refuses it.
   redis.call('HDEL', lock, lease)
   return {now, 'busy', age}
 end
 
 raise(counter, math.max(count, tonumber(last)), retention)
-err = hold(lock, lasts, lease, depth, duration)
-if err then return {now, 'error', err} end
+local failed = hold(lock, lasts, lease, depth, duration)
+if failed then return {now, 'error', failed} end
 return {now, 'set', age}

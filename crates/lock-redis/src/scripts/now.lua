@@ -2,15 +2,3 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- Commands are given strings: Redis formats Lua numbers more slowly, and `n..''` rounds them to 14 digits. Each
--- string is made once, since the operations of a batch share the time.
-local texts = {}
-local function int(n)
-  local text = texts[n]
-  if not text then
-    text = string.format('%.0f', n)
-    texts[n] = text
-  end
-  return text
-end
-
