@@ -34,7 +34,7 @@ fn part(frame: Frame) -> Result<Reply, CallError> {
         | Frame::Set { .. }
         | Frame::Hello { .. }
         | Frame::ChunkedString(_) => {
-            return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned()));
+            return Err(CallError::Unreadable("unexpected reply type".to_owned()));
         }
     })
 }
@@ -56,7 +56,7 @@ fn of_value(value: Value) -> Result<Reply, CallError> {
         Value::Bytes(bytes) => Reply::Bytes(bytes),
         Value::Array(parts) => Reply::List(parts.into_iter().map(of_value).collect::<Result<_, _>>()?),
         _ => {
-            return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned()));
+            return Err(CallError::Unreadable("unexpected reply type".to_owned()));
         }
     })
 }

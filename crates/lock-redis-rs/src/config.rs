@@ -34,11 +34,11 @@ pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
             ));
         }
         ConnectionAddr::Unix(path) => (Server::Unix { path: path.clone() }, None),
-        _ => return Err(LockError::invalid_url("its address is of a kind that is not known here")),
+        _ => return Err(LockError::invalid_url("unsupported address type")),
     };
     let login = info.redis_settings();
     let database = u8::try_from(login.db())
-        .map_err(|_| LockError::invalid_url("its database is no number from 0 to 255"))?;
+        .map_err(|_| LockError::invalid_url("the database must be a number from 0 to 255"))?;
     let credentials = Credentials {
         username: login.username().map(str::to_owned),
         password: login.password().map(str::to_owned),

@@ -42,7 +42,7 @@ fn part(value: Value) -> Result<Reply, CallError> {
             Reply::List(parts.map(part).collect::<Result<_, _>>()?)
         }
         Value::ServerError(error) => Reply::Error(words(&error)),
-        _ => return Err(CallError::Unreadable("a type of reply that no command of ours has".to_owned())),
+        _ => return Err(CallError::Unreadable("unexpected reply type".to_owned())),
     })
 }
 

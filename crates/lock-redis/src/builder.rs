@@ -141,7 +141,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 return Ok(RedisBackend::new(Route::Cluster(cluster), warnings));
             }
             Topology::Quorum(_) => {
-                let why = "this is the address of a quorum, which keeps locks and no run ledger: use `connect_quorum`";
+                let why = "a quorum has no run ledger: use `connect_quorum` for locks alone";
                 return Err(misconfigured(why).into());
             }
         };
@@ -169,11 +169,11 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Validates the settings and creates the client.
     pub(crate) fn checked(&mut self) -> Result<Arc<C>, BackendError> {
         if self.retention.is_some_and(|retention| !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)) {
-            let why = "the retention is not from 1 s to 100 years: give another, or `None` for ever";
+            let why = "`retention` must be from 1 s to 100 years, or `None`";
             return Err(misconfigured(why));
         }
         if self.connect_timeout.is_zero() {
-            let why = "a `connect_timeout` of zero leaves no time to connect: give some";
+            let why = "`connect_timeout` must not be zero";
             return Err(misconfigured(why));
         }
         self.client().map(Arc::new)

@@ -215,13 +215,13 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     let is_replica = info.get("role") == "slave";
     let why = match expected {
         Expected::QuorumNode if is_sentinel => {
-            "this is a sentinel, and a node of a quorum is a master of its own: give the address of one"
+            "this is a sentinel: a quorum node must be an independent master"
         }
         Expected::QuorumNode if is_in_cluster(info) => {
-            "this is a node of a Redis Cluster, and a node of a quorum is a server of its own: give the address of one"
+            "this is a node of a Redis Cluster: a quorum node must be an independent master"
         }
         Expected::QuorumNode if is_replica => {
-            "this is a replica, and a node of a quorum is a master of its own: give the address of one"
+            "this is a replica: a quorum node must be an independent master"
         }
         _ if is_sentinel => {
             "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
@@ -262,7 +262,7 @@ fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
     let run_id = info.get("run_id");
     if run_id.is_empty() || run_id.contains(char::is_whitespace) {
         return Err(misconfigured(
-            "`INFO` names no run of this server, by which a node of a quorum shows that it kept its data: use another server",
+            "`INFO` has no run id, which a quorum node needs to show that it kept its data: use another server",
         ));
     }
     Ok(AcceptedNode { run_id: run_id.to_owned(), appends: info.get("aof_enabled") != "0" })

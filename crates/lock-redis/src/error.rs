@@ -195,17 +195,17 @@ pub(crate) fn misconfigured(why: &str) -> BackendError {
 
 /// Returns the error for a missing connection. Nothing was sent.
 pub(crate) fn not_connected(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "there is no connection to it now")
+    plain(what, Kind::Unavailable, Applied::No, "not connected, the request was not sent")
 }
 
 /// Returns the error of a request whose time was over before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
-    plain(what, Kind::Timeout, Applied::No, "its time was over before it was sent")
+    plain(what, Kind::Timeout, Applied::No, "timed out before it was sent")
 }
 
 /// Returns the error of a request that a single server does not support.
 pub(crate) fn unsupported() -> RequestError {
-    let message = "asked redis for a kind of acquire that it does not know";
+    let message = "redis: unsupported acquire mode";
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 

@@ -73,9 +73,7 @@ impl<C: Client> Route<C> {
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         let why = match self {
             Self::Cluster(_) => "a cluster",
-            Self::One(server) if server.follower.is_some() => {
-                "a master of sentinels, which another replaces,"
-            }
+            Self::One(server) if server.follower.is_some() => "a master behind Sentinel",
             Self::One(server) if server.shared.replicas.is_some() => "a server with `replicas(n)`",
             Self::One(server) => return Ok(&server.shared),
         };

@@ -107,7 +107,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
         "redis+unix" => unix(&url),
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
-            "its scheme is none of `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock` and their kin with TLS",
+            "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or the TLS variant of one",
         )),
     }
 }
@@ -187,15 +187,13 @@ fn credentials(username: Option<String>, password: Option<String>) -> Result<Cre
 
 fn database(number: &str) -> Result<u8, LockError> {
     number.parse().map_err(|_| {
-        refused(
-            "what stands for the database is no number from 0 to 255; in a password, `/` is written `%2F`",
-        )
+        refused("the database must be a number from 0 to 255; in a password, write `/` as `%2F`")
     })
 }
 
 fn decoded(text: &str) -> Result<String, LockError> {
     let text = percent_decode_str(text).decode_utf8();
-    Ok(text.map_err(|_| refused("what is percent-encoded in it is not UTF-8"))?.into_owned())
+    Ok(text.map_err(|_| refused("percent-encoded text must be UTF-8"))?.into_owned())
 }
 
 /// Returns the values of the options that this scheme knows, in order. Others are refused, since a misspelt option

@@ -27,7 +27,8 @@ pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retr
         return ClaimReply::Busy { running };
     }
     if open.stage == Stage::Running {
-        let orphan = open.ended(r.run, now, RunOutcome::Abandoned, "its lease ended without a record");
+        let orphan =
+            open.ended(r.run, now, RunOutcome::Abandoned, "its lease expired before an outcome was recorded");
         job.remember(orphan, r.history);
     }
     start(job, now, r, next)

@@ -85,12 +85,12 @@ fn nodes_of_quorums_are_masters_of_their_own() {
         let evicts = check(&evicts).expect_err("it would forget leases").to_string();
         assert!(evicts.contains("set `maxmemory-policy noeviction`"), "{evicts}");
         for (other, says) in [
-            (server.replace("cluster_enabled:0", "cluster_enabled:1"), "a server of its own"),
+            (server.replace("cluster_enabled:0", "cluster_enabled:1"), "this is a node of a Redis Cluster"),
             (server.replace("standalone", "sentinel"), "this is a sentinel"),
             (server.replace("role:master", "role:slave"), "this is a replica"),
         ] {
             let error = check(&other).expect_err("it is none").to_string();
-            assert!(error.contains(says) && error.contains("give the address of one"), "{error}");
+            assert!(error.contains(says) && error.contains("must be an independent master"), "{error}");
         }
     }
 }

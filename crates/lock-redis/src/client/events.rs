@@ -45,7 +45,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        let _ = self.end.set("the client gave it up".to_owned());
+        let _ = self.end.set("dropped by the client".to_owned());
     }
 }
 

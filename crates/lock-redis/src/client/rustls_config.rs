@@ -25,10 +25,10 @@ pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
         Some(client) => {
             let chain = certificates(&client.certificate, "the client certificate")?;
             let key = PrivateKeyDer::from_pem_slice(&client.key)
-                .map_err(|error| refused("the private key is no PEM text of a key", error))?;
+                .map_err(|error| refused("the private key is not a valid PEM key", error))?;
             config
                 .with_client_auth_cert(chain, key)
-                .map_err(|error| refused("the client certificate and its key do not fit", error))
+                .map_err(|error| refused("the client certificate and its key do not match", error))
         }
     }
 }

@@ -60,7 +60,7 @@ impl<C: Client> Supervisor<C> {
             log(&reason, &dialled);
             // A server that became a replica may still answer requests under way during this pause.
             sleep(reconnect_pause()).await;
-            let _ = dialled.end.set("another connection takes its place".to_owned());
+            let _ = dialled.end.set("replaced by another connection".to_owned());
             drop(dialled);
             dialled = Arc::new(self.dial_until_connected().await);
             if !matches!(reason, Reason::Ended(_)) {

@@ -64,7 +64,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     let (kind, text) = match why {
         NoMaster::Unknown => (
             Kind::Misconfigured,
-            format!("it watches no master {master:?}: use the name in its line `sentinel monitor`"),
+            format!("it monitors no master {master:?}: use the name in its line `sentinel monitor`"),
         ),
         NoMaster::Dial(error) if error.kind == DialErrorKind::Refused => said(&error.message),
         NoMaster::Dial(error) => return connecting(sentinel, tls, error),

@@ -80,7 +80,7 @@ if ARGV[4] ~= '' then
   end
   if running and not is_over(open) then return answer('busy', int(#others + 1)) end
   if forbidden then return answer('busy', int(#others)) end
-  if running then remember(KEYS[3], ended(open, 'abandoned', 'its lease ended without a record'), length) end
+  if running then remember(KEYS[3], ended(open, 'abandoned', 'its lease expired before an outcome was recorded'), length) end
   return start(number, failures, orphanings)
 end
 

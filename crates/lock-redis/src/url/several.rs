@@ -50,7 +50,7 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
 pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
     if !path.is_empty() {
-        return Err(refused("a cluster has one database: leave out what stands after the hosts"));
+        return Err(refused("a cluster has one database: remove the path after the hosts"));
     }
     let tls = match scheme.starts_with("redis-") {
         true => {
@@ -69,7 +69,7 @@ pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
         return Err(refused("a quorum has at least three nodes: write `redlock://host,host,host`"));
     }
     if (1..servers.len()).any(|at| servers[..at].contains(&servers[at])) {
-        return Err(refused("it has one node twice: each node of a quorum is a server of its own"));
+        return Err(refused("duplicate node: each node of a quorum must be a separate server"));
     }
     let (tls, max_lease, durable) = match scheme {
         "redlock" => {

@@ -96,7 +96,7 @@ async fn settle<C: Client>(
         let batch = lock(&shared.state).next_batch();
         if batch == Batch::default() && !first {
             if !std::mem::take(logged).is_empty() {
-                tracing::info!("redis wake-ups come again");
+                tracing::info!("redis wake-ups resumed");
             }
             return Settled::Yes;
         }
@@ -139,7 +139,7 @@ fn log(error: &RequestError, logged: &mut String) {
     if *logged == text {
         tracing::debug!(%error, retryable, "redis wake-ups still missing");
     } else {
-        tracing::warn!(%error, retryable, "no redis wake-ups for now, waiters poll at least every 5 s");
+        tracing::warn!(%error, retryable, "redis pub/sub unavailable, waiters poll at least every 5 s");
         *logged = text;
     }
 }

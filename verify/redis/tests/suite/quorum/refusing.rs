@@ -70,12 +70,9 @@ async fn replicas_members_and_sentinels_are_no_nodes() {
     let sentinels = RedisSentinels::start();
     let sentinel = sentinels.sentinels()[0].address();
     for (address, says) in [
-        (replica.address(), "this is a replica, and a node of a quorum is a master of its own"),
-        (
-            member.address(),
-            "this is a node of a Redis Cluster, and a node of a quorum is a server of its own",
-        ),
-        (sentinel, "this is a sentinel, and a node of a quorum is a master of its own"),
+        (replica.address(), "this is a replica: a quorum node must be an independent master"),
+        (member.address(), "this is a node of a Redis Cluster: a quorum node must be an independent master"),
+        (sentinel, "this is a sentinel: a quorum node must be an independent master"),
     ] {
         is_no_node(&nodes, &address.to_string(), BackendErrorKind::Misconfigured, says).await;
     }
@@ -99,7 +96,7 @@ async fn a_store_of_several_servers_is_no_node() {
         RedisBackendBuilder::from_url(&plain.url()).unwrap().replicas(1).connect().await.unwrap();
     for (backend, says) in [
         (redis(&cluster.url()).await, "a cluster cannot be a node of a quorum"),
-        (redis(&sentinels.url()).await, "a master of sentinels, which another replaces, cannot be a node"),
+        (redis(&sentinels.url()).await, "a master behind Sentinel cannot be a node"),
         (acknowledged, "a server with `replicas(n)` cannot be a node"),
     ] {
         let members =
