@@ -124,7 +124,7 @@ impl AcquireFuture {
 
     fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         if self.pending.is_none() {
-            let entered = match self.check_wait() {
+            let entered = match self.check() {
                 Ok(()) => self.handle.clone().enter(self.params()),
                 Err(error) => Err(error),
             };
@@ -145,14 +145,12 @@ impl AcquireFuture {
         Some(LockGuard::new(hold, pending.entry().clone(), self.spec.clone(), self.handle.clone()))
     }
 
-    fn check_wait(&self) -> Result<(), LockError> {
-        match self.wait {
-            Wait::For(wait) => {
-                let checked = self.handle.limits.check_wait(wait);
-                checked.map_err(|error| LockError::from(error).of(&self.spec.name))
-            }
-            Wait::Once | Wait::Forever => Ok(()),
+    fn check(&self) -> Result<(), LockError> {
+        let name = &self.spec.name;
+        if let Wait::For(wait) = self.wait {
+            self.handle.limits.check_wait(wait).map_err(|error| LockError::from(error).of(name))?;
         }
+        self.handle.check_name(name).map_err(|error| LockError::from(error).of(name))
     }
 
     fn error(&self, refusal: Refusal, error: Option<Arc<crate::backend::BackendError>>) -> LockError {

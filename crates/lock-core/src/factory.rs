@@ -5,7 +5,7 @@ use crate::error::LockErrorKind;
 use crate::{
     backend::{
         Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, Reply, Store,
-        StoredHold,
+        StoredHold, with_prefix,
     },
     clock::{BootClock, Clock},
     driver::{self, Handle, Parts, SHUTDOWN, ShutdownReport},
@@ -14,9 +14,9 @@ use crate::{
     inspect::{ForceReleaseOutcome, Inspection},
     lock::Lock,
     machine::MachineConfig,
-    name::{LockName, NameError},
+    name::{LockName, NameError, Prefix},
     observer::{LockObserver, Observers},
-    options::{Limits, LockOptions},
+    options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,
 };
@@ -56,7 +56,7 @@ impl LockFactory {
     /// Creates a factory with default options.
     #[must_use]
     pub fn new(store: impl Into<Store>) -> Self {
-        Self::with_parts(LockFactoryBuilder::new(store.into()))
+        Self::with_parts(LockFactoryBuilder::new(store.into()), None)
     }
 
     /// Returns a builder for a factory with other options; see [`LockFactoryBuilder`].
@@ -64,7 +64,7 @@ impl LockFactory {
         LockFactoryBuilder::new(store.into())
     }
 
-    fn with_parts(b: LockFactoryBuilder) -> Self {
+    fn with_parts(b: LockFactoryBuilder, prefix: Option<Prefix>) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
         let config = MachineConfig {
@@ -81,8 +81,13 @@ impl LockFactory {
         let process = b.process.unwrap_or_else(ProcessId::random);
         let has_backstop = b.clock.is_none();
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
-        let (store, options, random) = (b.store, b.options, b.random);
-        let parts = Parts { process, store, clock, options, limits, observers, config, random, has_backstop };
+        let store = match &prefix {
+            Some(prefix) => with_prefix(b.store, prefix),
+            None => b.store,
+        };
+        let (options, random) = (b.options, b.random);
+        let parts =
+            Parts { process, store, clock, options, limits, prefix, observers, config, random, has_backstop };
         Self { handle: driver::start(parts) }
     }
 
@@ -97,7 +102,7 @@ impl LockFactory {
         N: TryInto<LockName>,
         NameError: From<N::Error>,
     {
-        Lock::new(self.handle.clone(), parse(name)?)
+        Lock::new(self.handle.clone(), self.parse(name)?)
     }
 
     /// Returns the options of locks that do not choose their own.
@@ -159,7 +164,7 @@ impl LockFactory {
         N: TryInto<LockName>,
         NameError: From<N::Error>,
     {
-        let name = parse(name)?;
+        let name = self.parse(name)?;
         let Reply { outcome, votes, .. } = self.stored(&name).await?;
         let stored = match outcome {
             Inspected::Held(stored) => Some(stored),
@@ -184,7 +189,7 @@ impl LockFactory {
         N: TryInto<LockName>,
         NameError: From<N::Error>,
     {
-        let name = parse(name)?;
+        let name = self.parse(name)?;
         let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
             return Ok(ForceReleaseOutcome::NotHeld);
         };
@@ -223,6 +228,16 @@ impl LockFactory {
         }
     }
 
+    fn parse<N>(&self, name: N) -> Result<LockName, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = name.try_into().map_err(NameError::from)?;
+        self.handle.check_name(&name).map_err(|error| LockError::from(error).of(&name))?;
+        Ok(name)
+    }
+
     /// Returns the number of names that this process holds or waits for; zero once all past work is cleaned up.
     #[must_use]
     pub fn active_locks(&self) -> usize {
@@ -255,14 +270,6 @@ impl LockFactory {
     }
 }
 
-fn parse<N>(name: N) -> Result<LockName, LockError>
-where
-    N: TryInto<LockName>,
-    NameError: From<N::Error>,
-{
-    Ok(name.try_into().map_err(NameError::from)?)
-}
-
 /// Options of a [`LockFactory`].
 ///
 /// | option | default |
@@ -271,6 +278,7 @@ where
 /// | [`limits`](Self::limits) | 10,000 waiters per name, 100,000 in all; see [`Limits`] |
 /// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
 /// | [`clock`](Self::clock) | [`BootClock`] |
+/// | [`prefix`](Self::prefix) | none |
 ///
 /// ```
 /// use lock_core::{LockFactory, LockOptions, MemoryBackend};
@@ -289,6 +297,7 @@ pub struct LockFactoryBuilder {
     limits: Limits,
     observers: Vec<Arc<dyn LockObserver>>,
     clock: Option<Arc<dyn Clock>>,
+    prefix: Option<String>,
     process: Option<ProcessId>,
     random: Random,
 }
@@ -302,6 +311,7 @@ impl LockFactoryBuilder {
             limits,
             observers: Vec::new(),
             clock: None,
+            prefix: None,
             process: None,
             random: Random::default(),
         }
@@ -333,6 +343,31 @@ impl LockFactoryBuilder {
         self
     }
 
+    /// Puts this word and a colon before the names of the factory in the store, for applications that share one: `stock:42`
+    /// is stored as `shop-prod:stock:42`. Errors, events and guards have the name without it. Names of two prefixes are
+    /// never one lock. Names of a factory without a prefix are stored as they are, `shop-prod:stock:42` too.
+    ///
+    /// A prefix is 1 to 64 of `A–Z a–z 0–9 - _ .`, not `distlock`, and does not begin with `redisson_`. It counts towards
+    /// [`LockName::MAX_BYTES`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let store = MemoryBackend::new();
+    /// let production = LockFactory::builder(store.clone()).prefix("shop-prod").build()?;
+    /// let staging = LockFactory::builder(store).prefix("shop-staging").build()?;
+    ///
+    /// let guard = production.named("stock:42")?.acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "stock:42");
+    /// assert!(staging.named("stock:42")?.try_acquire().await?.is_some(), "another lock");
+    /// # Ok(()) }
+    /// ```
+    pub fn prefix(mut self, word: impl Into<String>) -> Self {
+        self.prefix = Some(word.into());
+        self
+    }
+
     /// Sets the process id and a source of lease ids and jitter, so that a simulation can be repeated.
     #[cfg(feature = "__internal")]
     #[doc(hidden)]
@@ -350,11 +385,15 @@ impl LockFactoryBuilder {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits of the factory or
-    /// its backend.
-    pub fn build(self) -> Result<LockFactory, LockError> {
+    /// its backend, or if the prefix is no such word.
+    pub fn build(mut self) -> Result<LockFactory, LockError> {
         self.limits.check()?;
         self.limits.terms(&self.options)?;
-        let factory = LockFactory::with_parts(self);
+        let prefix = match self.prefix.take() {
+            Some(prefix) => Some(Prefix::new(&prefix).ok_or(OptionsError::InvalidPrefix { prefix })?),
+            None => None,
+        };
+        let factory = LockFactory::with_parts(self, prefix);
         factory.handle.terms(&factory.handle.options)?;
         Ok(factory)
     }

@@ -36,6 +36,7 @@
 //! | [`clock`] | the clock of a factory |
 //! | [`future`] | the futures of acquires, for signatures |
 //! | [`inspect`] | the holder as the store sees it, and forced releases |
+//! | [`names`] | the parts of lock names, for signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //!
@@ -118,12 +119,18 @@ pub mod future {
     pub use crate::acquire::{AcquireFuture, TryAcquireFuture};
 }
 
+/// The parts of lock names, for signatures that name them.
+pub mod names {
+    pub use crate::name::NameParts;
+}
+
 /// Helpers shared by the crates of this workspace. Not covered by any promise of stability.
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::Instruments;
     pub use crate::{
+        name::{escape as escape_part, may_stand_in_a_part},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,

@@ -1,6 +1,19 @@
 //! Lock names, parsed once at the edge, so that every [`LockName`] is valid.
 
-use std::{fmt, str::FromStr, sync::Arc};
+mod parts;
+mod prefix;
+mod rule;
+
+pub use parts::{NameParts, escape, may_stand_in_a_part};
+pub(crate) use prefix::Prefix;
+
+use std::{
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+    sync::Arc,
+};
 
 /// The prefix of the locks of libraries built on this one.
 const RESERVED: &str = "distlock:";
@@ -22,8 +35,14 @@ const RESERVED: &str = "distlock:";
 /// assert_eq!(LockName::new(""), Err(NameError::Empty));
 /// # Ok::<(), NameError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LockName(Arc<str>);
+#[derive(Clone)]
+pub struct LockName(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
 
 impl LockName {
     /// The length of the longest name, in bytes of UTF-8.
@@ -39,22 +58,41 @@ impl LockName {
     /// A [`NameError`] that names the violated rule.
     pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
         let name = name.as_ref();
-        if name.is_empty() {
-            return Err(NameError::Empty);
+        rule::check(name)?;
+        Ok(Self::shared(name))
+    }
+
+    /// A name that is known when the program is compiled: it costs no allocation, and may be a constant.
+    ///
+    /// ```
+    /// use lock_core::LockName;
+    ///
+    /// const REPORT: LockName = LockName::from_static("report");
+    /// assert_eq!(REPORT.as_str(), "report");
+    /// ```
+    ///
+    /// # Panics
+    /// If it breaks a rule. As a constant it does not compile then:
+    /// ```compile_fail
+    /// # use lock_core::LockName;
+    /// const REPORT: LockName = LockName::from_static("");
+    /// # println!("{REPORT}");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub const fn from_static(name: &'static str) -> Self {
+        match rule::check(name) {
+            Ok(()) => Self(Text::Static(name)),
+            Err(_) => panic!(
+                "no lock name: it has 1 to 512 bytes, no control character, no unpaired brace, and does not begin with \
+                 `redisson_` or `distlock:`"
+            ),
         }
-        if name.len() > LockName::MAX_BYTES {
-            return Err(NameError::TooLong { bytes: name.len() });
-        }
-        if let Some((at, _)) = name.char_indices().find(|(_, c)| c.is_control()) {
-            return Err(NameError::ControlCharacter { at });
-        }
-        if let Some(prefix) = Self::RESERVED_PREFIXES.into_iter().find(|p| name.starts_with(p)) {
-            return Err(NameError::ReservedPrefix { prefix });
-        }
-        match has_whole_hash_tag(name) {
-            true => Ok(Self(name.into())),
-            false => Err(NameError::BrokenHashTag),
-        }
+    }
+
+    /// A text that was checked.
+    fn shared(name: &str) -> Self {
+        Self(Text::Shared(name.into()))
     }
 
     /// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
@@ -67,28 +105,23 @@ impl LockName {
         let whole = format!("{RESERVED}{rest}");
         match Self::new(rest)? {
             _ if whole.len() > LockName::MAX_BYTES => Err(NameError::TooLong { bytes: whole.len() }),
-            _ => Ok(Self(whole.into())),
+            _ => Ok(Self::shared(&whole)),
         }
     }
 
     /// Returns `true` if the name was made by [`reserved`](Self::reserved).
     #[must_use]
     pub fn is_reserved(&self) -> bool {
-        self.0.starts_with(RESERVED)
+        self.as_str().starts_with(RESERVED)
     }
 
     /// Returns the name as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Returns `true` if the name has no brace, or its first `{` is followed by a non-empty tag and `}`.
-fn has_whole_hash_tag(name: &str) -> bool {
-    match name.split_once('{') {
-        None => !name.contains('}'),
-        Some((before, after)) => !before.contains('}') && after.find('}').is_some_and(|end| end > 0),
+        match &self.0 {
+            Text::Static(name) => name,
+            Text::Shared(name) => name,
+        }
     }
 }
 
@@ -100,7 +133,7 @@ pub enum NameError {
     Empty,
     /// The string is longer than [`LockName::MAX_BYTES`].
     TooLong {
-        /// Its length in bytes.
+        /// Its length in bytes, with the prefix of the factory.
         bytes: usize,
     },
     /// The string contains a control character.
@@ -115,6 +148,16 @@ pub enum NameError {
     },
     /// The string has a brace that is not part of a complete, non-empty hash tag.
     BrokenHashTag,
+    /// A part of the name is empty.
+    EmptyPart {
+        /// The place of the part in the tuple of [`LockName::of`], from 0; 0 for [`LockName::part`].
+        part: usize,
+    },
+    /// The [`Display`](fmt::Display) of a part of the name failed.
+    UnwrittenPart {
+        /// The place of the part, as for an empty one.
+        part: usize,
+    },
 }
 
 impl fmt::Display for NameError {
@@ -139,6 +182,12 @@ impl fmt::Display for NameError {
                 f,
                 "a lock name has an unpaired or empty brace: write a whole hash tag such as `{{tag}}`, or no brace"
             ),
+            Self::EmptyPart { part } => {
+                write!(f, "part {part} of a lock name is empty: give each part at least one character")
+            }
+            Self::UnwrittenPart { part } => {
+                write!(f, "part {part} of a lock name could not be written: check its `Display`")
+            }
         }
     }
 }
@@ -148,6 +197,32 @@ impl std::error::Error for NameError {}
 impl From<std::convert::Infallible> for NameError {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
+    }
+}
+
+impl PartialEq for LockName {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for LockName {}
+
+impl PartialOrd for LockName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LockName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl Hash for LockName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
     }
 }
 
@@ -206,6 +281,7 @@ impl fmt::Debug for LockName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
     #[test]
     fn ordinary_names_and_whole_hash_tags_are_taken() {
@@ -213,6 +289,16 @@ mod tests {
         for name in ["a", "stock:42", "{tag}", "a{b}c", "a{b}}c", "a{b}{", "Größe:ü", "{{x}", &longest] {
             assert!(LockName::new(name).is_ok(), "{name} is a good name");
         }
+    }
+
+    #[test]
+    fn static_names_are_as_others() {
+        const NAME: LockName = LockName::from_static("stock:42");
+        let other = LockName::new("stock:42").unwrap();
+        let hash = |name: &LockName| BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
+        assert_eq!((&NAME, hash(&NAME)), (&other, hash(&other)));
+        assert_eq!(NAME.cmp(&other), Ordering::Equal);
+        assert!(NAME < LockName::from_static("stock:43"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod error;
 mod listener;
 mod pipeline;
+mod prefixed;
 mod registry;
 mod reply;
 mod request;
@@ -21,6 +22,7 @@ pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};
 pub(crate) use pipeline::Complete;
 pub use pipeline::{Answer, Completion, Operation, Pipeline};
+pub(crate) use prefixed::with_prefix;
 pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
 pub use request::{

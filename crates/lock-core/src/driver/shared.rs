@@ -15,7 +15,7 @@ use crate::{
     ids::ProcessId,
     inspect::{LocalHold, LocalView},
     machine::{HoldId, MachineConfig, OwnerId},
-    name::LockName,
+    name::{LockName, NameError, Prefix},
     observer::{LockEvent, Observers},
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     /// The terms of the factory's default options, shared by all of its locks.
     pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
+    /// The store behind it adds the prefix; here it only bounds names.
+    prefix: Option<Prefix>,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
     pub(super) random: Random,
@@ -74,6 +76,8 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
     pub(crate) limits: Limits,
+    /// The prefix that `store` adds.
+    pub(crate) prefix: Option<Prefix>,
     pub(crate) observers: Observers,
     pub(crate) config: MachineConfig,
     pub(crate) random: Random,
@@ -116,6 +120,7 @@ impl Shared {
             options: parts.options,
             default_terms: parts.limits.terms(&parts.options),
             limits: parts.limits,
+            prefix: parts.prefix,
             observers: parts.observers,
             config: parts.config,
             random: parts.random,
@@ -157,6 +162,11 @@ impl Shared {
             true => self.default_terms.clone(),
             false => self.limits.terms(options),
         }
+    }
+
+    /// Checks that a name and the prefix of the factory are not too long together.
+    pub(crate) fn check_name(&self, name: &LockName) -> Result<(), NameError> {
+        self.prefix.as_ref().map_or(Ok(()), |prefix| prefix.check(name))
     }
 
     /// Returns the entry of the name, and creates it if needed.

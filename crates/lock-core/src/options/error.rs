@@ -62,6 +62,11 @@ pub enum OptionsError {
         /// The operation timeout, which it must exceed.
         operation_timeout: Duration,
     },
+    /// The prefix of the factory is no word, or names under it would be reserved.
+    InvalidPrefix {
+        /// The prefix.
+        prefix: String,
+    },
     /// The token floor leaves no room above it.
     FloorTooHigh {
         /// The floor.
@@ -123,6 +128,12 @@ impl fmt::Display for OptionsError {
                 f,
                 "a `max_hold` of {max_hold:?} may be over before its grant is answered: use more than the operation timeout \
                  ({operation_timeout:?}), or a shorter `operation_timeout`"
+            ),
+            Self::InvalidPrefix { prefix } => write!(
+                f,
+                "`{}` cannot be a prefix: use 1 to 64 letters of ASCII, digits, `-`, `_` and `.`, other than `distlock`, and no \
+                 `redisson_` at the begin",
+                prefix.escape_debug()
             ),
             Self::FloorTooHigh { floor, most } => {
                 write!(f, "a token floor of {floor} leaves too few tokens above it: use one below {most}")

@@ -25,6 +25,7 @@ mod observer_panics;
 mod operations;
 mod outages;
 mod pipelines;
+mod prefixes;
 mod quorum;
 mod reentry;
 mod renewal_cost;

@@ -39,7 +39,7 @@ fn is_value(piece: &Piece) -> bool {
 
 /// Returns `true` if a literal marks the end of the value before it.
 fn separates(literal: &str) -> bool {
-    !literal.chars().all(super::escape::may_stand_in_a_value)
+    !literal.chars().all(lock_core::__private::may_stand_in_a_part)
 }
 
 #[cfg(feature = "axum")]

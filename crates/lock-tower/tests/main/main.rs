@@ -12,6 +12,7 @@ mod lost;
 mod max_hold;
 #[cfg(feature = "otel")]
 mod metrics;
+mod names;
 mod observers;
 mod placement;
 mod processes;

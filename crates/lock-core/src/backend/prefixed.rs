@@ -1,0 +1,145 @@
+//! A store behind the prefix of a factory: the only place where its names are translated.
+//!
+//! Everything above it has the names of the application; everything below it, a quorum included, has the stored ones.
+
+use super::{
+    AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+    Inspected, MissedWakes, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+    Store, SubscriberId, Subscriptions, WakeListener,
+};
+use crate::{
+    name::{LockName, Prefix},
+    time::ServerTime,
+};
+use async_trait::async_trait;
+use std::sync::{Arc, OnceLock, Weak};
+
+/// Puts the prefix before all names that go to the store, and takes it off those that come back.
+pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
+    let Store { backend, subscriptions, pipeline } = store;
+    let prefix = || prefix.clone();
+    Store {
+        backend: Arc::new(PrefixedBackend { prefix: prefix(), inner: backend }),
+        subscriptions: subscriptions.map(|inner| {
+            let listener = OnceLock::new();
+            Arc::new(PrefixedSubscriptions { prefix: prefix(), inner, listener }) as _
+        }),
+        pipeline: pipeline.map(|inner| Arc::new(PrefixedPipeline { prefix: prefix(), inner }) as _),
+    }
+}
+
+#[derive(Debug)]
+struct PrefixedBackend {
+    prefix: Prefix,
+    inner: Arc<dyn Backend>,
+}
+
+#[async_trait]
+impl Backend for PrefixedBackend {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+        self.inner.server_now(&self.prefix.stored(name))
+    }
+
+    async fn acquire(&self, mut request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        request.name = self.prefix.stored(&request.name);
+        self.inner.acquire(request).await
+    }
+
+    async fn renew(&self, mut items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        for item in &mut items {
+            item.name = self.prefix.stored(&item.name);
+        }
+        self.inner.renew(items).await
+    }
+
+    async fn release(&self, mut request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        request.name = self.prefix.stored(&request.name);
+        self.inner.release(request).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.inner.inspect(self.prefix.stored(&name)).await
+    }
+
+    async fn force_release(
+        &self,
+        mut request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        request.name = self.prefix.stored(&request.name);
+        self.inner.force_release(request).await
+    }
+}
+
+#[derive(Debug)]
+struct PrefixedPipeline {
+    prefix: Prefix,
+    inner: Arc<dyn Pipeline>,
+}
+
+impl Pipeline for PrefixedPipeline {
+    fn submit(&self, mut operation: Operation) {
+        let name = match &mut operation {
+            Operation::Acquire(request, _) => &mut request.name,
+            Operation::Renew(request, _) => &mut request.name,
+            Operation::Release(request, _) => &mut request.name,
+        };
+        *name = self.prefix.stored(name);
+        self.inner.submit(operation);
+    }
+}
+
+#[derive(Debug)]
+struct PrefixedSubscriptions {
+    prefix: Prefix,
+    inner: Arc<dyn Subscriptions>,
+    /// The listener of the one factory that has this store, kept here since stores keep listeners weakly.
+    listener: OnceLock<Arc<PrefixedListener>>,
+}
+
+#[async_trait]
+impl Subscriptions for PrefixedSubscriptions {
+    fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
+        let prefix = self.prefix.clone();
+        let own = self.listener.get_or_init(|| Arc::new(PrefixedListener { prefix, inner: listener }));
+        let own: Weak<PrefixedListener> = Arc::downgrade(own);
+        self.inner.register_listener(own)
+    }
+
+    async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.subscribe(subscriber, self.prefix.stored(&name)).await
+    }
+
+    async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
+        self.inner.unsubscribe(subscriber, self.prefix.stored(&name)).await
+    }
+}
+
+#[derive(Debug)]
+struct PrefixedListener {
+    prefix: Prefix,
+    inner: Weak<dyn WakeListener>,
+}
+
+impl WakeListener for PrefixedListener {
+    fn released(&self, stored: &LockName) {
+        if let (Some(listener), Some(name)) = (self.inner.upgrade(), self.prefix.unstored(stored)) {
+            listener.released(&name);
+        }
+    }
+
+    fn wake_all(&self, reason: MissedWakes) {
+        if let Some(listener) = self.inner.upgrade() {
+            listener.wake_all(reason);
+        }
+    }
+
+    fn server_restarted(&self) {
+        if let Some(listener) = self.inner.upgrade() {
+            listener.server_restarted();
+        }
+    }
+}

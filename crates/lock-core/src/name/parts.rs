@@ -1,0 +1,203 @@
+//! Names of parts: each is percent-encoded, so that different parts never make the same name.
+
+use super::{LockName, NameError};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use std::fmt::{self, Display, Write};
+
+/// All but the unreserved characters of RFC 3986, so a name can be taken apart at its colons in one way only.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// Percent-encodes a part of a name, in pieces.
+pub fn escape(part: &[u8]) -> impl Iterator<Item = &str> {
+    percent_encode(part, ESCAPED)
+}
+
+/// Returns whether an escaped part may contain this character.
+#[must_use]
+pub fn may_stand_in_a_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.~%".contains(c)
+}
+
+impl LockName {
+    /// The name of these parts, percent-encoded and joined with `:`.
+    ///
+    /// The parts are a tuple of 1 to 8 values with [`Display`]. All bytes but `A–Z a–z 0–9 - _ . ~` are encoded: `a:b` and `c`
+    /// make another name than `a` and `b:c`. The path templates of lock-tower encode in the same way, so `("stock", sku)` and
+    /// `"stock:{sku}"` are one lock. Two values that are written differently are two names: `7` and `07`, upper and lower
+    /// case, the forms of Unicode.
+    ///
+    /// ```
+    /// use lock_core::{LockName, NameError};
+    ///
+    /// let sku = "A 1"; // from a user
+    /// assert_eq!(LockName::of(("stock", sku, 7))?.as_str(), "stock:A%201:7");
+    /// assert_eq!(LockName::of(("stock", "")), Err(NameError::EmptyPart { part: 1 }));
+    /// # Ok::<(), NameError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`NameError::EmptyPart`] if a part is empty;
+    /// - [`NameError::TooLong`] if the name has more than [`MAX_BYTES`](Self::MAX_BYTES) bytes, of which an encoded byte takes three;
+    /// - [`NameError::ReservedPrefix`] if the first part is `distlock` or begins with `redisson_`;
+    /// - [`NameError::UnwrittenPart`] if the `Display` of a part fails.
+    pub fn of(parts: impl NameParts) -> Result<Self, NameError> {
+        let mut joined = Joined::default();
+        parts.join(&mut joined)?;
+        Self::new(joined.finish()?)
+    }
+
+    /// This name and one more part, percent-encoded after a `:`. It builds a name step by step, also after a fixed name that
+    /// [`of`](Self::of) would encode.
+    ///
+    /// ```
+    /// use lock_core::{LockName, NameError};
+    ///
+    /// const STOCK: LockName = LockName::from_static("{eu}:stock"); // with the hash tag of a cluster
+    /// let name = STOCK.part("A 1")?.part(7)?;
+    /// assert_eq!(name.as_str(), "{eu}:stock:A%201:7");
+    /// # Ok::<(), NameError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`of`](Self::of), without the reserved prefix.
+    pub fn part(&self, part: impl Display) -> Result<Self, NameError> {
+        let mut joined = Joined { text: self.as_str().to_owned(), bytes: self.as_str().len(), parts: 0 };
+        joined.add(&part)?;
+        // A valid name stays one when encoded text is added.
+        Ok(Self::shared(&joined.finish()?))
+    }
+}
+
+/// The parts of a [`LockName::of`]: a tuple of 1 to 8 values with [`Display`].
+pub trait NameParts: sealed::Join {}
+
+mod sealed {
+    use super::{Joined, NameError};
+
+    pub trait Join {
+        fn join(&self, joined: &mut Joined) -> Result<(), NameError>;
+    }
+}
+
+/// A name in the making.
+#[derive(Debug, Default)]
+pub struct Joined {
+    /// As much of the name as may be used.
+    text: String,
+    /// The length of the whole name.
+    bytes: usize,
+    parts: usize,
+}
+
+impl Joined {
+    fn add(&mut self, part: &dyn Display) -> Result<(), NameError> {
+        let place = self.parts;
+        self.parts += 1;
+        if self.bytes > 0 {
+            self.push(":");
+        }
+        let before = self.bytes;
+        write!(self, "{part}").map_err(|_| NameError::UnwrittenPart { part: place })?;
+        match self.bytes == before {
+            true => Err(NameError::EmptyPart { part: place }),
+            false => Ok(()),
+        }
+    }
+
+    /// Text beyond the longest name is counted, not kept.
+    fn push(&mut self, text: &str) {
+        self.bytes += text.len();
+        if self.bytes <= LockName::MAX_BYTES {
+            self.text.push_str(text);
+        }
+    }
+
+    fn finish(self) -> Result<String, NameError> {
+        match self.bytes {
+            bytes if bytes > LockName::MAX_BYTES => Err(NameError::TooLong { bytes }),
+            _ => Ok(self.text),
+        }
+    }
+}
+
+impl Write for Joined {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        escape(text.as_bytes()).for_each(|piece| self.push(piece));
+        Ok(())
+    }
+}
+
+macro_rules! tuples {
+    ($(($($part:ident),+))+) => {$(
+        impl<$($part: Display),+> NameParts for ($($part,)+) {}
+
+        impl<$($part: Display),+> sealed::Join for ($($part,)+) {
+            #[allow(non_snake_case)]
+            fn join(&self, joined: &mut Joined) -> Result<(), NameError> {
+                let ($($part,)+) = self;
+                $(joined.add($part)?;)+
+                Ok(())
+            }
+        }
+    )+};
+}
+
+tuples! {
+    (A)
+    (A, B)
+    (A, B, C)
+    (A, B, C, D)
+    (A, B, C, D, E)
+    (A, B, C, D, E, F)
+    (A, B, C, D, E, F, G)
+    (A, B, C, D, E, F, G, H)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_encoded_and_joined() {
+        let name = LockName::of(("stock", "Größe 1", 7, 'x', "a:b", 1.5, true, "-_.~%")).unwrap();
+        assert_eq!(name.as_str(), "stock:Gr%C3%B6%C3%9Fe%201:7:x:a%3Ab:1.5:true:-_.~%25");
+        assert_eq!(LockName::of(("a{}\n",)).unwrap().as_str(), "a%7B%7D%0A", "no text breaks a hash tag");
+        let stepwise = LockName::of(("stock",)).unwrap().part("a:b").unwrap().part(7).unwrap();
+        assert_eq!(stepwise, LockName::of(("stock", "a:b", 7)).unwrap());
+        assert_ne!(LockName::of(("a:b", "c")), LockName::of(("a", "b:c")));
+    }
+
+    #[test]
+    fn empty_long_reserved_and_unwritten_parts_are_refused() {
+        struct Fails;
+        impl Display for Fails {
+            fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+                Err(fmt::Error)
+            }
+        }
+        let name = LockName::from_static("a");
+        assert_eq!(LockName::of(("", "b")), Err(NameError::EmptyPart { part: 0 }));
+        assert_eq!(LockName::of(("a", "b", "")), Err(NameError::EmptyPart { part: 2 }));
+        assert_eq!(name.part(""), Err(NameError::EmptyPart { part: 0 }));
+        assert_eq!(LockName::of(("a", Fails)), Err(NameError::UnwrittenPart { part: 1 }));
+        assert_eq!(
+            LockName::of(("distlock", 1)),
+            Err(NameError::ReservedPrefix { prefix: "distlock:" }),
+            "a user cannot name a lock of another library"
+        );
+        assert!(LockName::of(("distlock",)).is_ok() && name.part("distlock").is_ok());
+
+        let fits = ":".repeat(170);
+        assert_eq!(LockName::of(("a", &fits)).unwrap().as_str().len(), 512);
+        assert_eq!(LockName::of(("ab", &fits)), Err(NameError::TooLong { bytes: 513 }));
+        assert_eq!(name.part(&fits).unwrap().part(1), Err(NameError::TooLong { bytes: 514 }));
+        let endless = "x".repeat(1_000_000);
+        assert_eq!(LockName::of((&endless, 1)), Err(NameError::TooLong { bytes: 1_000_002 }));
+    }
+
+    #[test]
+    fn library_names_take_parts() {
+        let name = LockName::reserved("run").unwrap().part("a b").unwrap();
+        assert_eq!(name.as_str(), "distlock:run:a%20b");
+    }
+}
