@@ -10,6 +10,7 @@ use crate::{
     options::OptionsError,
     owner::Owner,
     spec::LockSpec,
+    time::Moment,
 };
 use std::{
     future::Future,
@@ -24,6 +25,8 @@ use std::{
 pub(crate) enum Wait {
     Once,
     For(Duration),
+    /// Until a moment that is shared with other acquires.
+    Until(Moment),
     Forever,
 }
 
@@ -61,13 +64,13 @@ impl AcquireFuture {
 
     fn params(&mut self) -> AcquireParams {
         let shared = &**self.handle;
-        // Read at the first poll, so that `scope(lock.acquire())` works like `scope(async { lock.acquire().await })`.
-        let named = self.spec.owner.or_else(|| Owner::ambient(shared.process));
+        let named = self.spec.given_owner(shared.process);
         let owner = named.unwrap_or_else(|| Owner::new(shared.process, shared.fresh_owner()));
         let entered = shared.clock.now();
         let wait_policy = *self.wait_policy.get_or_insert_with(|| match self.wait {
             Wait::For(Duration::ZERO) | Wait::Once => WaitPolicy::NoWait,
             Wait::For(wait) => WaitPolicy::Deadline(entered + wait),
+            Wait::Until(deadline) => WaitPolicy::Deadline(deadline),
             Wait::Forever => WaitPolicy::Unbounded,
         });
         let LockSpec { name, terms, .. } = self.spec.clone();

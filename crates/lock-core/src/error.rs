@@ -5,6 +5,7 @@ use crate::{
     machine::{LostReason, Unconfirmed},
     name::{LockName, NameError},
     options::OptionsError,
+    set::{MemberLost, SetError},
 };
 use std::{error::Error, fmt, sync::Arc};
 
@@ -32,6 +33,8 @@ pub enum LockErrorKind {
     InvalidName,
     /// The options contradict each other; the source is an [`OptionsError`].
     InvalidOptions,
+    /// The locks cannot be a [set](crate::set); the source is a [`SetError`].
+    InvalidSet,
     /// The scheme of the backend's URL is unknown, or the URL is malformed.
     InvalidUrl,
     /// The waiting time passed while others held the lock.
@@ -46,6 +49,9 @@ pub enum LockErrorKind {
     Backend,
     /// The hold was already lost.
     Lost,
+    /// A lock of a [set](crate::set) was lost while the set waited for a later one. All its locks were released, and the
+    /// set can be acquired again.
+    MemberLost,
     /// The owner belongs to another factory.
     ForeignOwner,
     /// The factory was shut down.
@@ -76,6 +82,7 @@ impl LockErrorKind {
         match self {
             Self::InvalidName => "the lock name was refused",
             Self::InvalidOptions => "the lock options were refused",
+            Self::InvalidSet => "the set of locks was refused",
             Self::InvalidUrl => "the backend URL was refused",
             Self::Timeout => "the lock was not acquired within the waiting time",
             Self::TooManyWaiters => {
@@ -84,6 +91,9 @@ impl LockErrorKind {
             Self::Unavailable => "the store does not answer",
             Self::Backend => "the store refused",
             Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
+            Self::MemberLost => {
+                "a lock of the set was lost while the set waited for a later one: acquire the set again"
+            }
             Self::ForeignOwner => {
                 "the owner belongs to another factory: use `owner()` of the factory of this lock"
             }
@@ -157,10 +167,14 @@ impl LockError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.0.kind {
-            LockErrorKind::Timeout | LockErrorKind::TooManyWaiters | LockErrorKind::Unavailable => true,
+            LockErrorKind::Timeout
+            | LockErrorKind::TooManyWaiters
+            | LockErrorKind::Unavailable
+            | LockErrorKind::MemberLost => true,
             LockErrorKind::Backend => self.backend_error().is_some_and(BackendError::is_retryable),
             LockErrorKind::InvalidName
             | LockErrorKind::InvalidOptions
+            | LockErrorKind::InvalidSet
             | LockErrorKind::InvalidUrl
             | LockErrorKind::Lost
             | LockErrorKind::ForeignOwner
@@ -236,6 +250,18 @@ impl From<OptionsError> for LockError {
     }
 }
 
+impl From<SetError> for LockError {
+    fn from(e: SetError) -> Self {
+        Self::new(LockErrorKind::InvalidSet).because(Arc::new(e))
+    }
+}
+
+impl From<MemberLost> for LockError {
+    fn from(lost: MemberLost) -> Self {
+        Self::new(LockErrorKind::MemberLost).of(&lost.name).because(Arc::new(lost.reason))
+    }
+}
+
 impl From<BackendError> for LockError {
     fn from(e: BackendError) -> Self {
         Self::backend(LockErrorKind::of(&e), Some(Arc::new(e)))
@@ -248,7 +274,7 @@ impl From<Unconfirmed> for LockError {
     }
 }
 
-/// The reason why [`Lock::run`](crate::Lock::run) returns no value.
+/// The reason why [`Lock::run`](crate::Lock::run) or [`LockSet::run`](crate::set::LockSet::run) returns no value.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum RunError {
@@ -256,6 +282,8 @@ pub enum RunError {
     NotAcquired(LockError),
     /// The lock was lost while the work ran. The work was dropped, or its value cannot be trusted.
     Lost(LostReason),
+    /// A lock of the set was lost while the work ran. The work was dropped, or its value cannot be trusted.
+    MemberLost(MemberLost),
 }
 
 impl fmt::Display for RunError {
@@ -263,6 +291,9 @@ impl fmt::Display for RunError {
         match self {
             Self::NotAcquired(_) => write!(f, "the work did not begin"),
             Self::Lost(reason) => write!(f, "the work was stopped: {reason}"),
+            Self::MemberLost(MemberLost { name, reason }) => {
+                write!(f, "the work was stopped: {reason} (lock `{name}`)")
+            }
         }
     }
 }
@@ -271,7 +302,7 @@ impl Error for RunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::NotAcquired(error) => Some(error),
-            Self::Lost(_) => None,
+            Self::Lost(_) | Self::MemberLost(_) => None,
         }
     }
 }

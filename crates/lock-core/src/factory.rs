@@ -343,12 +343,13 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Puts this word and a colon before the names of the factory in the store, for applications that share one: `stock:42`
-    /// is stored as `shop-prod:stock:42`. Errors, events and guards have the name without it. Names of two prefixes are
-    /// never one lock. Names of a factory without a prefix are stored as they are, `shop-prod:stock:42` too.
+    /// Sets a word that the store has before each name of this factory, for applications that share a store. With the
+    /// prefix `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards show the name
+    /// without the prefix. Names under two prefixes are never the same lock. A factory without a prefix stores names
+    /// unchanged, so its `shop-prod:stock:42` is that lock as well.
     ///
-    /// A prefix is 1 to 64 of `A–Z a–z 0–9 - _ .`, not `distlock`, and does not begin with `redisson_`. It counts towards
-    /// [`LockName::MAX_BYTES`].
+    /// A prefix has 1 to 64 characters of `A–Z a–z 0–9 - _ .`, is not `distlock`, and does not begin with `redisson_`. It
+    /// counts towards [`LockName::MAX_BYTES`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -385,7 +386,7 @@ impl LockFactoryBuilder {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits of the factory or
-    /// its backend, or if the prefix is no such word.
+    /// its backend, or if the prefix is invalid.
     pub fn build(mut self) -> Result<LockFactory, LockError> {
         self.limits.check()?;
         self.limits.terms(&self.options)?;

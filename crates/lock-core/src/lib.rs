@@ -39,6 +39,7 @@
 //! | [`names`] | the parts of lock names, for signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
+//! | [`set`] | several locks at once |
 //!
 //! # Testing
 //! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows that time.
@@ -88,6 +89,7 @@ mod owner;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 pub mod quorum;
 mod random;
+pub mod set;
 mod spec;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;

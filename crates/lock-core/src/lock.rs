@@ -41,6 +41,25 @@ impl Lock {
         Ok(Self { handle, spec: LockSpec { name, owner: None, terms }, options })
     }
 
+    /// Acquires a lock of a set: of this name, for this owner.
+    pub(crate) fn acquire_member(&self, name: LockName, owner: Owner, wait: Wait) -> TryAcquireFuture {
+        let spec = LockSpec { name, owner: Some(owner), terms: self.spec.terms.clone() };
+        TryAcquireFuture(AcquireFuture::new(self.handle.clone(), spec, wait))
+    }
+
+    /// Returns the owner given to [`with_owner`](Self::with_owner).
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.spec.owner
+    }
+
+    pub(crate) fn given_owner(&self) -> Option<Owner> {
+        self.spec.given_owner(self.handle.process)
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
+    }
+
     /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &LockName {

@@ -62,7 +62,7 @@ impl LockName {
         Ok(Self::shared(name))
     }
 
-    /// A name that is known when the program is compiled: it costs no allocation, and may be a constant.
+    /// Returns a name that is known when the program is compiled. It allocates nothing, and can be a constant.
     ///
     /// ```
     /// use lock_core::LockName;
@@ -72,7 +72,7 @@ impl LockName {
     /// ```
     ///
     /// # Panics
-    /// If it breaks a rule. As a constant it does not compile then:
+    /// If it violates a rule. A constant does not compile then:
     /// ```compile_fail
     /// # use lock_core::LockName;
     /// const REPORT: LockName = LockName::from_static("");
@@ -84,13 +84,13 @@ impl LockName {
         match rule::check(name) {
             Ok(()) => Self(Text::Static(name)),
             Err(_) => panic!(
-                "no lock name: it has 1 to 512 bytes, no control character, no unpaired brace, and does not begin with \
+                "not a lock name: it has 1 to 512 bytes, no control character, no unpaired brace, and does not begin with \
                  `redisson_` or `distlock:`"
             ),
         }
     }
 
-    /// A text that was checked.
+    /// Returns the name of a string that was checked.
     fn shared(name: &str) -> Self {
         Self(Text::Shared(name.into()))
     }

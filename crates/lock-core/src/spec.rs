@@ -1,6 +1,6 @@
 //! The parameters of a lock handle.
 
-use crate::{name::LockName, owner::Owner, terms::Terms};
+use crate::{ids::ProcessId, name::LockName, owner::Owner, terms::Terms};
 
 /// The name of a lock, its owner, and its terms.
 #[derive(Debug, Clone)]
@@ -9,4 +9,12 @@ pub(crate) struct LockSpec {
     /// The owner, if the caller named one.
     pub(crate) owner: Option<Owner>,
     pub(crate) terms: Terms,
+}
+
+impl LockSpec {
+    /// Returns the owner that the caller named, or the ambient one. Read at the first poll, so that `scope(lock.acquire())`
+    /// works like `scope(async { lock.acquire().await })`.
+    pub(crate) fn given_owner(&self, process: ProcessId) -> Option<Owner> {
+        self.owner.or_else(|| Owner::ambient(process))
+    }
 }

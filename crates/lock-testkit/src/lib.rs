@@ -55,6 +55,7 @@ mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis;
 mod seed;
+mod set_contention;
 mod thread_log;
 
 pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
@@ -72,4 +73,5 @@ pub use redis::{
     TlsFiles,
 };
 pub use seed::{Seed, Stream};
+pub use set_contention::contend_for_sets;
 pub use thread_log::ThreadLog;

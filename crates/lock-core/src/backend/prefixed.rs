@@ -1,6 +1,6 @@
-//! A store behind the prefix of a factory: the only place where its names are translated.
+//! A store that adds the prefix of a factory to each name. Names are translated in this file only.
 //!
-//! Everything above it has the names of the application; everything below it, a quorum included, has the stored ones.
+//! The driver above it has the names of the application; the store below it, also a quorum, has the stored names.
 
 use super::{
     AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
@@ -14,7 +14,7 @@ use crate::{
 use async_trait::async_trait;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Puts the prefix before all names that go to the store, and takes it off those that come back.
+/// Returns the store with a prefix: it is added to each name sent to the store, and removed from each name received.
 pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
     let Store { backend, subscriptions, pipeline } = store;
     let prefix = || prefix.clone();
@@ -96,7 +96,7 @@ impl Pipeline for PrefixedPipeline {
 struct PrefixedSubscriptions {
     prefix: Prefix,
     inner: Arc<dyn Subscriptions>,
-    /// The listener of the one factory that has this store, kept here since stores keep listeners weakly.
+    /// The listener of the factory. It is owned here, since stores keep weak references.
     listener: OnceLock<Arc<PrefixedListener>>,
 }
 

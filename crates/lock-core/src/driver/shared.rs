@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// The terms of the factory's default options, shared by all of its locks.
     pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
-    /// The store behind it adds the prefix; here it only bounds names.
+    /// The store adds the prefix. Here it only limits the length of names.
     prefix: Option<Prefix>,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,

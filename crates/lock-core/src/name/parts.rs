@@ -1,10 +1,10 @@
-//! Names of parts: each is percent-encoded, so that different parts never make the same name.
+//! Names of parts. Each part is percent-encoded, so that different parts never make the same name.
 
 use super::{LockName, NameError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use std::fmt::{self, Display, Write};
 
-/// All but the unreserved characters of RFC 3986, so a name can be taken apart at its colons in one way only.
+/// All characters but the unreserved ones of RFC 3986. No encoded part contains a colon.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Percent-encodes a part of a name, in pieces.
@@ -19,12 +19,12 @@ pub fn may_stand_in_a_part(c: char) -> bool {
 }
 
 impl LockName {
-    /// The name of these parts, percent-encoded and joined with `:`.
+    /// Returns the name of these parts, percent-encoded and joined with `:`.
     ///
     /// The parts are a tuple of 1 to 8 values with [`Display`]. All bytes but `A–Z a–z 0–9 - _ . ~` are encoded: `a:b` and `c`
     /// make another name than `a` and `b:c`. The path templates of lock-tower encode in the same way, so `("stock", sku)` and
-    /// `"stock:{sku}"` are one lock. Two values that are written differently are two names: `7` and `07`, upper and lower
-    /// case, the forms of Unicode.
+    /// `"stock:{sku}"` are one lock. Values with different text are different names: `"7"` and `"07"`, upper and lower case,
+    /// the normalisation forms of Unicode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};
@@ -39,15 +39,15 @@ impl LockName {
     /// - [`NameError::EmptyPart`] if a part is empty;
     /// - [`NameError::TooLong`] if the name has more than [`MAX_BYTES`](Self::MAX_BYTES) bytes, of which an encoded byte takes three;
     /// - [`NameError::ReservedPrefix`] if the first part is `distlock` or begins with `redisson_`;
-    /// - [`NameError::UnwrittenPart`] if the `Display` of a part fails.
+    /// - [`NameError::UnwrittenPart`] if the `Display` of a part returns an error.
     pub fn of(parts: impl NameParts) -> Result<Self, NameError> {
         let mut joined = Joined::default();
         parts.join(&mut joined)?;
         Self::new(joined.finish()?)
     }
 
-    /// This name and one more part, percent-encoded after a `:`. It builds a name step by step, also after a fixed name that
-    /// [`of`](Self::of) would encode.
+    /// Returns this name with one more part, percent-encoded, after a `:`. It builds names step by step, also from a fixed name
+    /// that [`of`](Self::of) would encode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};
@@ -82,7 +82,7 @@ mod sealed {
 /// A name in the making.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// As much of the name as may be used.
+    /// The name, as far as it is not too long.
     text: String,
     /// The length of the whole name.
     bytes: usize,
@@ -104,7 +104,7 @@ impl Joined {
         }
     }
 
-    /// Text beyond the longest name is counted, not kept.
+    /// Adds text. Text beyond the longest name is counted and not stored.
     fn push(&mut self, text: &str) {
         self.bytes += text.len();
         if self.bytes <= LockName::MAX_BYTES {

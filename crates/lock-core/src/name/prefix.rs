@@ -1,17 +1,17 @@
-//! The prefix of a factory: the word before its names in the store.
+//! The prefix of a factory, which its names have in the store.
 
 use super::{LockName, NameError, RESERVED};
 use std::sync::Arc;
 
-/// A word of `A–Z a–z 0–9 - _ .`, with the colon that follows it. No word has a colon, so the names of two prefixes differ.
+/// A word of `A–Z a–z 0–9 - _ .`, and a colon. No word contains a colon, so names under two prefixes differ.
 #[derive(Debug, Clone)]
 pub(crate) struct Prefix(Arc<str>);
 
 impl Prefix {
-    /// The longest word, so that most of a name is left to the application.
+    /// The length of the longest word. It leaves most of a name to the application.
     pub(crate) const MAX_BYTES: usize = 64;
 
-    /// Returns `None` if the text is no such word, or if names under it would be reserved.
+    /// Parses a word. Returns `None` if it is not valid, or if names under it would be reserved.
     pub(crate) fn new(word: &str) -> Option<Self> {
         let is_word =
             !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -28,7 +28,7 @@ impl Prefix {
         }
     }
 
-    /// The name in the store. A reserved name stays one.
+    /// Returns the name in the store. A reserved name is reserved in the store, too.
     pub(crate) fn stored(&self, name: &LockName) -> LockName {
         let prefix = &*self.0;
         LockName::shared(&match name.as_str().strip_prefix(RESERVED) {
@@ -37,7 +37,7 @@ impl Prefix {
         })
     }
 
-    /// The name of which this is the stored one; `None` if it is none of this prefix.
+    /// Returns the name whose stored name this is; `None` if it does not have this prefix.
     pub(crate) fn unstored(&self, stored: &LockName) -> Option<LockName> {
         let prefix = &*self.0;
         Some(match stored.as_str().strip_prefix(RESERVED) {

@@ -1,8 +1,8 @@
-//! The rule of names, as a constant function: [`LockName::new`] and [`LockName::from_static`] share it.
+//! The rules of names, as a constant function that [`LockName::new`] and [`LockName::from_static`] share.
 
 use super::{LockName, NameError};
 
-/// Returns the first part of the rule that `name` breaks.
+/// Returns the first rule that `name` violates.
 pub(super) const fn check(name: &str) -> Result<(), NameError> {
     let name = name.as_bytes();
     if name.is_empty() {
@@ -28,8 +28,8 @@ pub(super) const fn check(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// The first character for which [`char::is_control`] is true: U+0000 to U+001F, U+007F, and U+0080 to U+009F, whose first
-/// byte in UTF-8 is C2.
+/// Returns the byte offset of the first character for which [`char::is_control`] is true: U+0000 to U+001F, U+007F, and
+/// U+0080 to U+009F, whose first byte in UTF-8 is C2.
 const fn control_character(name: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < name.len() {
@@ -58,7 +58,7 @@ const fn are_equal(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// No brace at all, or a first `{` that is followed by a non-empty tag and `}`.
+/// Returns `true` if the name has no brace, or its first `{` is followed by a non-empty tag and `}`.
 const fn has_whole_hash_tag(name: &[u8]) -> bool {
     match (find(name, b'{'), find(name, b'}')) {
         (None, None) => true,

@@ -17,13 +17,21 @@ use std::{
 
 /// Counts increments that must be matched by decrements.
 #[derive(Debug, Default, Clone)]
-struct Counters(Arc<Counted>);
+pub(crate) struct Counters(Arc<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
     waiting: AtomicI64,
     held: AtomicI64,
     cancelled: AtomicU64,
+}
+
+impl Counters {
+    #[track_caller]
+    pub(crate) fn assert_zero(&self) {
+        assert_eq!(self.0.waiting.load(Ordering::SeqCst), 0, "waiting");
+        assert_eq!(self.0.held.load(Ordering::SeqCst), 0, "held");
+    }
 }
 
 impl LockObserver for Counters {
@@ -43,7 +51,7 @@ impl LockObserver for Counters {
     }
 }
 
-fn counted(world: &World) -> (LockFactory, Counters) {
+pub(crate) fn counted(world: &World) -> (LockFactory, Counters) {
     let counters = Counters::default();
     let locks = LockFactory::builder(world.faulty.clone())
         .clock(world.clock.clone())
@@ -93,8 +101,7 @@ async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
     assert_eq!(world.store.held(), Vec::new(), "no orphan after 1 s");
     tokio::time::sleep(secs(2)).await;
     world.assert_nothing_left();
-    assert_eq!(counters.0.waiting.load(Ordering::SeqCst), 0);
-    assert_eq!(counters.0.held.load(Ordering::SeqCst), 0);
+    counters.assert_zero();
 }
 
 #[tokio::test(start_paused = true)]

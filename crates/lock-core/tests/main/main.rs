@@ -33,6 +33,7 @@ mod repeated_tokens;
 mod replies;
 mod runtimes;
 mod scale;
+mod sets;
 mod shutdowns;
 mod silent_pipelines;
 mod starvation;

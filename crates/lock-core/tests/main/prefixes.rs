@@ -135,6 +135,7 @@ async fn prefix_counts_towards_the_longest_name() {
         template.with_name(long.clone()).try_acquire().await.unwrap_err(),
         locks.inspect(&long).await.unwrap_err(),
         locks.force_release(&long).await.unwrap_err(),
+        locks.all([&long]).unwrap_err(),
     ] {
         assert_eq!(error.kind(), LockErrorKind::InvalidName);
         assert_eq!(error.name(), Some(&long));

@@ -1,0 +1,55 @@
+//! The error of locks that cannot be a set.
+
+use crate::name::LockName;
+use std::{error::Error, fmt};
+
+/// The reason why locks cannot be a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetError {
+    /// There is no name.
+    Empty,
+    /// There are more different names than [`LockSet::MAX_MEMBERS`](super::LockSet::MAX_MEMBERS).
+    TooMany {
+        /// The first name that is too many.
+        name: LockName,
+        /// The bound.
+        most: usize,
+    },
+    /// A lock has other options than the first.
+    UnequalOptions {
+        /// The lock.
+        name: LockName,
+    },
+    /// A lock has another factory or another owner than the first.
+    UnequalOwners {
+        /// The lock.
+        name: LockName,
+    },
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a set has no names: give it at least one"),
+            Self::TooMany { name, most } => {
+                write!(
+                    f,
+                    "`{name}` is too many for a set: use at most {most} names, or one lock instead of several"
+                )
+            }
+            Self::UnequalOptions { name } => {
+                write!(f, "`{name}` has other options than the first lock: use `LockSet::with_options`")
+            }
+            Self::UnequalOwners { name } => {
+                write!(
+                    f,
+                    "`{name}` has another factory or owner than the first lock: use locks of one factory, and \
+                     `LockSet::with_owner`"
+                )
+            }
+        }
+    }
+}
+
+impl Error for SetError {}

@@ -1,0 +1,88 @@
+//! The shared view of the locks of a set.
+
+use super::{
+    losses::{Losses, first_lost},
+    lost::MemberLost,
+};
+use crate::{hold::Hold, name::LockName, owner::Owner, token::FencingToken};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+/// A cloneable, read-only view of the locks of a held set. It cannot release them, and may outlive
+/// the guard.
+#[derive(Clone)]
+pub struct SetHold {
+    /// In the order of their names; at least one.
+    holds: Arc<[Hold]>,
+}
+
+impl SetHold {
+    pub(super) fn new(holds: Arc<[Hold]>) -> Self {
+        Self { holds }
+    }
+
+    /// Returns the holds, in the order of their names.
+    #[must_use]
+    pub fn holds(&self) -> &[Hold] {
+        &self.holds
+    }
+
+    /// Returns the hold of this name; `None` if the set does not have it.
+    #[must_use]
+    pub fn hold_of(&self, name: impl AsRef<str>) -> Option<&Hold> {
+        let name = name.as_ref();
+        let place = self.holds.binary_search_by(|hold| hold.name().as_str().cmp(name)).ok()?;
+        self.holds.get(place)
+    }
+
+    /// Returns the names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &LockName> {
+        self.holds.iter().map(Hold::name)
+    }
+
+    /// Returns the fencing token of this name; `None` if the set does not have the name. Tokens grow within one name; tokens
+    /// of different names cannot be compared.
+    #[must_use]
+    pub fn fencing_token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
+        self.hold_of(name).map(Hold::fencing_token)
+    }
+
+    /// Returns the owner of all holds. Acquiring one of the locks with it re-enters.
+    #[must_use]
+    pub fn owner(&self) -> Option<&Owner> {
+        self.holds.first().map(Hold::owner)
+    }
+
+    /// Returns `true` if all holds are valid now; see [`Hold::is_held`].
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.holds.iter().all(Hold::is_held)
+    }
+
+    /// Returns the time for which all holds stay valid without a further renewal; zero if one has ended.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.holds.iter().map(Hold::remaining).min().unwrap_or_default()
+    }
+
+    /// Completes when one of the locks is lost, and returns which. It never completes if all are released.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn lost(&self) -> impl Future<Output = MemberLost> + Send + 'static {
+        let holds = self.holds.clone();
+        async move { holds.iter().cloned().collect::<Losses>().first().await }
+    }
+
+    /// Returns the first lock that is lost, if one is. It compares the clock, as [`is_held`](Self::is_held) does.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn first_lost(&self) -> Option<MemberLost> {
+        first_lost(&self.holds)
+    }
+}
+
+impl fmt::Debug for SetHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SetHold").field(&self.holds).finish()
+    }
+}

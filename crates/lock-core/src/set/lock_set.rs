@@ -1,0 +1,237 @@
+//! Several locks that are acquired together.
+
+use super::{acquire::acquire_all, error::SetError, guard::LockSetGuard, hold::SetHold, lost::MemberLost};
+use crate::{
+    acquire::Wait,
+    error::{LockError, LockErrorKind, RunError},
+    factory::LockFactory,
+    lock::Lock,
+    machine::{LostReason, ReleaseOutcome},
+    name::{LockName, NameError},
+    options::LockOptions,
+    owner::Owner,
+};
+use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
+
+/// Several locks that are acquired together; made by [`LockFactory::all`] without any IO.
+///
+/// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones while it waits for
+/// the next. All sets use that order, so they cannot deadlock. A task that already holds another lock while it acquires a set
+/// can: acquire locks with greater names after the set, or make them part of it.
+///
+/// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each acquire. Duplicate names
+/// are one lock. A set is a handle: cheap to clone, and it holds nothing.
+///
+/// # Cost
+/// One round trip to the store for each name. Each lock that is held keeps its waiters waiting while the set waits for a later
+/// one, so prefer one lock for resources that are always used together.
+#[derive(Debug, Clone)]
+pub struct LockSet {
+    /// A lock of the first name, with the options and the owner of all.
+    template: Lock,
+    /// Sorted, different, at least one.
+    names: Arc<[LockName]>,
+}
+
+impl LockFactory {
+    /// Returns the set of the locks with these names, without any IO. The order of the names does not matter, and duplicates
+    /// are merged.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.all(["stock:b", "stock:a"])?.acquire().await?;
+    /// println!("held with {:?} and {:?}", guard.fencing_token("stock:a"), guard.fencing_token("stock:b"));
+    /// for (name, outcome) in guard.release().await {
+    ///     println!("{name}: {outcome:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// - [`LockErrorKind::InvalidSet`] with a [`SetError`], if there is no name, or more than [`LockSet::MAX_MEMBERS`];
+    /// - as [`named`](Self::named) for each name; the error says which one it is.
+    pub fn all<I>(&self, names: I) -> Result<LockSet, LockError>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<LockName>,
+        NameError: From<<I::Item as TryInto<LockName>>::Error>,
+    {
+        let members = names.into_iter().enumerate().map(|(place, name)| {
+            self.named(name).map_err(|error| error.detail(format!("name {place} of the set")))
+        });
+        LockSet::collect(members)
+    }
+}
+
+impl LockSet {
+    /// The largest number of different names.
+    pub const MAX_MEMBERS: usize = 64;
+
+    /// Returns the set of these locks, without any IO.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidSet`] with a [`SetError`], if there is none, if there are more than
+    /// [`MAX_MEMBERS`](Self::MAX_MEMBERS), or if they differ in their options, owners or factories.
+    pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self, LockError> {
+        Self::collect(locks.into_iter().map(Ok))
+    }
+
+    fn collect(locks: impl Iterator<Item = Result<Lock, LockError>>) -> Result<Self, LockError> {
+        let mut members: BTreeMap<LockName, Lock> = BTreeMap::new();
+        for lock in locks {
+            let lock = lock?;
+            let name = lock.name().clone();
+            if let Some((_, first)) = members.first_key_value() {
+                check_equal(first, &lock)?;
+            }
+            if members.len() == Self::MAX_MEMBERS && !members.contains_key(&name) {
+                return Err(SetError::TooMany { name, most: Self::MAX_MEMBERS }.into());
+            }
+            members.insert(name, lock);
+        }
+        let names: Arc<[_]> = members.keys().cloned().collect();
+        let (_, template) = members.pop_first().ok_or(SetError::Empty)?;
+        Ok(Self { template, names })
+    }
+
+    /// Returns the names, sorted.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &LockName> {
+        self.names.iter()
+    }
+
+    /// Returns the options of all locks, to change some of them for [`with_options`](Self::with_options).
+    pub fn options(&self) -> LockOptions {
+        self.template.options()
+    }
+
+    /// Returns the same set with other options for all locks; see [`Lock::with_options`].
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidOptions`] if they contradict each other or exceed the limits.
+    pub fn with_options(&self, options: LockOptions) -> Result<Self, LockError> {
+        Ok(Self { template: self.template.with_options(options)?, names: self.names.clone() })
+    }
+
+    /// Returns the same set for this owner, who re-enters the locks that it holds; see [`Lock::with_owner`].
+    ///
+    /// # Errors
+    /// [`LockErrorKind::ForeignOwner`] if another factory made the owner.
+    pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
+        Ok(Self { template: self.template.with_owner(owner)?, names: self.names.clone() })
+    }
+
+    /// Acquires all locks, and waits as long as others hold one of them. Locks that are already acquired are renewed meanwhile.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock was lost while
+    /// the set waited for a later one. The future completes after the locks that were acquired are released, which takes no
+    /// longer than two operation timeouts.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves nothing behind. Locks that were acquired are released in the background.
+    pub fn acquire(&self) -> impl Future<Output = Result<LockSetGuard, LockError>> + Send + 'static {
+        self.acquire_or_timeout(Wait::Forever)
+    }
+
+    /// Tries once to acquire all locks. Returns `None` if another owner holds one of them, or waits for one in this process;
+    /// the locks acquired before it are released first.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but at the first failure of the store.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(
+        &self,
+    ) -> impl Future<Output = Result<Option<LockSetGuard>, LockError>> + Send + 'static {
+        let acquired = self.acquire_all(Wait::Once);
+        async move { Ok(acquired.await?.ok()) }
+    }
+
+    /// Acquires all locks, and waits no longer than `wait` in total, from the first poll on. Zero is one try.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the lock that was waited for last;
+    /// [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's `max_wait`.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_timeout(
+        &self,
+        wait: Duration,
+    ) -> impl Future<Output = Result<LockSetGuard, LockError>> + Send + 'static {
+        self.acquire_or_timeout(Wait::For(wait))
+    }
+
+    fn acquire_or_timeout(
+        &self,
+        wait: Wait,
+    ) -> impl Future<Output = Result<LockSetGuard, LockError>> + Send + 'static {
+        let acquired = self.acquire_all(wait);
+        async move { acquired.await?.map_err(|busy| LockError::new(LockErrorKind::Timeout).of(&busy)) }
+    }
+
+    /// The inner error is the name of a lock that a single try found busy.
+    fn acquire_all(
+        &self,
+        wait: Wait,
+    ) -> impl Future<Output = Result<Result<LockSetGuard, LockName>, LockError>> + Send + 'static {
+        acquire_all(self.template.clone(), self.names.clone(), wait)
+    }
+
+    /// Acquires all locks, runs `work`, and releases the locks. If one of them is lost, `work` is dropped at its current await
+    /// point. `Ok` means the same as for [`Lock::run`], for each of the locks.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let names = locks.all(["b", "a"])?.run(|held| async move { held.holds().len() }).await?;
+    /// assert_eq!(names, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RunError::NotAcquired`] if the work never started, [`RunError::MemberLost`] with the name of the lock that was lost
+    /// before the work ended.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the work and releases the locks in the background.
+    pub async fn run<F, W>(&self, work: F) -> Result<W::Output, RunError>
+    where
+        F: FnOnce(SetHold) -> W,
+        W: Future,
+    {
+        let guard = self.acquire().await?;
+        let hold = guard.hold();
+        let value = tokio::select! {
+            biased;
+            lost = hold.lost() => return Err(RunError::MemberLost(lost)),
+            value = work(hold.clone()) => value,
+        };
+        if let Some(lost) = hold.first_lost() {
+            return Err(RunError::MemberLost(lost));
+        }
+        // The store says that a hold had ended before: the end of the work was not protected.
+        let ended = |outcome: &Result<ReleaseOutcome, _>| matches!(outcome, Ok(how) if !how.was_held());
+        match guard.release().await.into_iter().find(|(_, outcome)| ended(outcome)) {
+            Some((name, _)) => Err(RunError::MemberLost(MemberLost { name, reason: LostReason::Gone })),
+            None => Ok(value),
+        }
+    }
+}
+
+fn check_equal(first: &Lock, other: &Lock) -> Result<(), SetError> {
+    let name = || other.name().clone();
+    if !Arc::ptr_eq(first.handle(), other.handle()) || first.owner() != other.owner() {
+        return Err(SetError::UnequalOwners { name: name() });
+    }
+    match first.options() == other.options() {
+        true => Ok(()),
+        false => Err(SetError::UnequalOptions { name: name() }),
+    }
+}

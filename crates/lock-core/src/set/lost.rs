@@ -1,0 +1,26 @@
+//! The loss of one lock of a set.
+
+use crate::{machine::LostReason, name::LockName};
+use std::{error::Error, fmt};
+
+/// The first lock of a set that was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemberLost {
+    /// The name of the lock.
+    pub name: LockName,
+    /// The reason of the loss.
+    pub reason: LostReason,
+}
+
+impl fmt::Display for MemberLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lock `{}` of a set was lost", self.name)
+    }
+}
+
+impl Error for MemberLost {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.reason)
+    }
+}

@@ -1,0 +1,41 @@
+//! Several locks, acquired together: all or none.
+//!
+//! Made by [`LockFactory::all`](crate::LockFactory::all). A [`LockSet`] acquires its locks in the order of their names, so two
+//! sets never wait for one another, in whatever order their names were given.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use lock_core::{LockFactory, LockName, MemoryBackend};
+//!
+//! async fn transfer(locks: &LockFactory, from: u64, to: u64) -> Result<(), Box<dyn std::error::Error>> {
+//!     let (from, to) = (LockName::of(("account", from))?, LockName::of(("account", to))?);
+//!     locks
+//!         .all([&from, &to])?
+//!         .run(|held| async move {
+//!             let (debit, credit) = (held.fencing_token(&from), held.fencing_token(&to));
+//!             // … write both accounts, each fenced with its token …
+//! #           assert!(debit.is_some() && credit.is_some());
+//!         })
+//!         .await?;
+//!     Ok(())
+//! }
+//!
+//! let locks = LockFactory::new(MemoryBackend::new());
+//! let (there, back) = tokio::join!(transfer(&locks, 1, 2), transfer(&locks, 2, 1));
+//! there.and(back)?;
+//! # Ok(()) }
+//! ```
+
+mod acquire;
+mod error;
+mod guard;
+mod hold;
+mod lock_set;
+mod losses;
+mod lost;
+
+pub use error::SetError;
+pub use guard::LockSetGuard;
+pub use hold::SetHold;
+pub use lock_set::LockSet;
+pub use lost::MemberLost;

@@ -1,0 +1,80 @@
+//! Tasks that contend for overlapping sets of locks, and the referee that watches them.
+
+use crate::seed::{Seed, Stream};
+use lock_core::{FencingToken, LockFactory, LockName};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+const TASKS: usize = 32;
+const NAMES: usize = 8;
+
+/// A set that is not acquired within this time waits in a circle: the others take milliseconds.
+const DEADLOCK: Duration = Duration::from_secs(60);
+
+/// Knows who holds which lock, and under which token it was held last.
+#[derive(Debug, Default)]
+struct Referee {
+    locks: Mutex<BTreeMap<LockName, (bool, Option<FencingToken>)>>,
+}
+
+impl Referee {
+    fn enter(&self, name: &LockName, token: FencingToken) {
+        let mut locks = self.locks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (is_held, last) = locks.entry(name.clone()).or_default();
+        assert!(!*is_held, "two sets hold `{name}`");
+        assert!(*last < Some(token), "`{name}`: token {token} after {last:?}");
+        (*is_held, *last) = (true, Some(token));
+    }
+
+    fn leave(&self, name: &LockName) {
+        let mut locks = self.locks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        locks.entry(name.clone()).or_default().0 = false;
+    }
+}
+
+/// Lets 32 tasks acquire random sets of 8 names, in random orders and with duplicates, `acquisitions` times in all. The factories
+/// share a store, and the tasks take turns in using them.
+///
+/// # Panics
+/// If two sets hold one lock, if a token does not grow, if a set waits for a minute, or if a release finds its lock gone.
+pub async fn contend_for_sets(factories: &[LockFactory], acquisitions: u64, seed: Seed) {
+    let (referee, left) = (Arc::new(Referee::default()), Arc::new(AtomicU64::new(acquisitions)));
+    let mut seeds = seed.stream();
+    let mut tasks = tokio::task::JoinSet::new();
+    for locks in factories.iter().cycle().take(TASKS) {
+        let (referee, left, random) = (referee.clone(), left.clone(), Seed::new(seeds.number()).stream());
+        tasks.spawn(contend(locks.clone(), referee, left, random));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no task panics");
+    }
+}
+
+async fn contend(locks: LockFactory, referee: Arc<Referee>, left: Arc<AtomicU64>, mut random: Stream) {
+    while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
+        let size = 1 + random.below(4);
+        let names: Vec<_> = (0..size).map(|_| format!("set:{}", random.below(NAMES as u64))).collect();
+        let set = locks.all(&names).expect("they are names");
+        let acquired = tokio::time::timeout(DEADLOCK, set.acquire()).await;
+        let guard =
+            acquired.unwrap_or_else(|_| panic!("{set:?} is not acquired")).expect("the store answers");
+        for hold in guard.holds() {
+            referee.enter(hold.name(), hold.fencing_token());
+        }
+        tokio::task::yield_now().await;
+        guard.names().for_each(|name| referee.leave(name));
+        if random.chance(0.2) {
+            drop(guard);
+            continue;
+        }
+        for (name, outcome) in guard.release().await {
+            assert!(outcome.as_ref().is_ok_and(|how| how.was_held()), "`{name}`: {outcome:?}");
+        }
+    }
+}
