@@ -41,7 +41,7 @@ impl Lock {
         Ok(Self { handle, spec: LockSpec { name, owner: None, terms }, options })
     }
 
-    /// Acquires a lock of a set: of this name, for this owner.
+    /// Acquires a lock of a set, with this name and owner.
     pub(crate) fn acquire_member(&self, name: LockName, owner: Owner, wait: Wait) -> TryAcquireFuture {
         let spec = LockSpec { name, owner: Some(owner), terms: self.spec.terms.clone() };
         TryAcquireFuture(AcquireFuture::new(self.handle.clone(), spec, wait))

@@ -6,6 +6,7 @@
 //! - [`FaultyBackend`]: wraps a backend whose calls then hang, get lost, arrive late or twice, or wait at a [`Gate`].
 //! - [`History`]: records holds, and finds overlapping ones and tokens that decrease.
 //! - [`outlives_a_blocked_thread`]: checks that a lock is kept while a caller blocks a runtime thread.
+//! - [`contend_for_sets`]: tasks that contend for overlapping sets of locks, and a referee.
 //! - [`Seed`]: random numbers; a failing test prints the seed that repeats them.
 //! - [`ThreadLog`]: captures the log of one test's thread only.
 //! - [`RedisServer`] (feature `servers`): a private `redis-server` that can be paused, killed, and restarted from an old dump;

@@ -21,7 +21,7 @@ pub use machine::events;
 
 use arbitrary::Unstructured;
 use duration::AnyDuration;
-use lock_core::{LockName, LockOptions, backend::Applied};
+use lock_core::{LockName, LockOptions, NameError, backend::Applied};
 use lock_redis::{Address, model};
 use std::error::Error;
 
@@ -31,6 +31,7 @@ use std::error::Error;
 /// If an accepted name breaks a rule.
 pub fn names(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    parts(&text);
     let Ok(name) = LockName::new(text.as_ref()) else { return };
     assert_eq!(name.as_str(), text);
     assert!(!text.is_empty() && text.len() <= LockName::MAX_BYTES);
@@ -41,6 +42,25 @@ pub fn names(data: &[u8]) {
     assert_eq!(hash_tag(&counter), hash_tag(&lock), "{text}");
     assert_eq!(hash_tag(&channel), hash_tag(&lock), "{text}");
     assert_ne!(counter, lock);
+}
+
+/// Checks that a text is a part of a name unless it is empty, too long, or makes the name reserved.
+fn parts(text: &str) {
+    match (LockName::of((text, 7)), LockName::of(("k", text))) {
+        (Ok(first), Ok(second)) => {
+            let encoded = second.as_str().strip_prefix("k:").expect("the part before it");
+            assert_eq!(first.as_str(), format!("{encoded}:7"));
+            assert!(encoded.chars().all(|c| c.is_ascii_alphanumeric() || "-_.~%".contains(c)), "{encoded}");
+        }
+        (Err(NameError::EmptyPart { part: 0 }), Err(NameError::EmptyPart { part: 1 })) => {
+            assert!(text.is_empty());
+        }
+        (Err(NameError::TooLong { .. }), Err(NameError::TooLong { .. })) => assert!(text.len() > 169),
+        (Err(NameError::ReservedPrefix { .. }), Ok(_)) => {
+            assert!(text == "distlock" || text.starts_with("redisson_"));
+        }
+        other => panic!("{text:?}: {other:?}"),
+    }
 }
 
 /// Returns the part of a key that determines its slot in a cluster: between the first `{` and the next `}`, or all of

@@ -22,6 +22,7 @@ mod restarts;
 mod rounds;
 mod same_answers;
 mod sentinel;
+mod sets;
 pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;
