@@ -1,15 +1,15 @@
 //! The settings and limits shared by the clones of a layer.
 
 use crate::{
+    acquire::Acquire,
     detach::DetachedTasks,
+    key::Names,
     observer::{LayerObserver, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{
-    __private::lock, Lock, LockError, LockFactory, LockName, LockOptions, future::AcquireFuture,
-};
+use lock_core::{__private::lock, Lock, LockError, LockFactory, LockName, LockOptions, set::LockSet};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, OnceLock},
@@ -116,7 +116,18 @@ impl Config {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
 
-    pub(crate) fn acquire(&self, name: LockName) -> Result<AcquireFuture, LockError> {
+    pub(crate) fn acquire(&self, names: Names) -> Result<Acquire, LockError> {
+        match names {
+            Names::One(name) => Ok(Acquire::One(self.lock(name)?.acquire_timeout(self.wait))),
+            Names::Set(names) => {
+                let locks: Result<Vec<_>, _> = names.into_iter().map(|name| self.lock(name)).collect();
+                Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
+            }
+        }
+    }
+
+    /// Returns the lock of that name, with the options of the layer.
+    fn lock(&self, name: LockName) -> Result<Lock, LockError> {
         let template = match self.template.get() {
             Some(template) => template,
             None => {
@@ -124,7 +135,7 @@ impl Config {
                 self.template.get_or_init(|| template)
             }
         };
-        Ok(template.with_name(name).acquire_timeout(self.wait))
+        Ok(template.with_name(name))
     }
 
     /// Changes a setting.
@@ -153,11 +164,8 @@ impl Config {
         }
     }
 
-    pub(crate) fn key_hash(&self, name: &LockName) -> KeyHash {
-        match self.key_hash_secret {
-            Some(secret) => KeyHash::with_secret(secret, name),
-            None => KeyHash::of(name),
-        }
+    pub(crate) fn key_hash(&self, names: &Names) -> KeyHash {
+        KeyHash::of_names(self.key_hash_secret, names.as_slice())
     }
 
     /// Opens the span of a request, and names its route for the observers.

@@ -21,7 +21,7 @@ use tower_layer::Layer;
 ///
 /// | option | default |
 /// | --- | --- |
-/// | [`key`](Self::key), [`try_key`](Self::try_key) | none: a `LockLayer` without a key does not implement `Layer` |
+/// | [`key`](Self::key), [`keys`](Self::keys), [`try_key`](Self::try_key), [`try_keys`](Self::try_keys) | none: a `LockLayer` without a key does not implement `Layer` |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
 /// | [`options`](Self::options) | those of the factory |
@@ -96,9 +96,61 @@ impl<D> LockLayer<NoKey, D> {
         T: TryInto<KeyTemplate>,
         InvalidKey: From<T::Error>,
     {
-        let key = key.try_into()?;
+        Ok(self.with_key(key.try_into()?))
+    }
+
+    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests cannot
+    /// deadlock whatever the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for all locks together.
+    ///
+    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If one of the
+    /// locks is lost, the request ends as it does for a single lock.
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use axum::{Router, extract::Path, routing::post};
+    /// use lock_tower::{KeyTemplate, LockLayer, LockSetHandle};
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    ///
+    /// async fn transfer(Path((from, to)): Path<(u64, u64)>, locks: LockSetHandle) {}
+    ///
+    /// let account = |parameter| KeyTemplate::of("account").path_as::<u64>(parameter);
+    /// let lock = LockLayer::new(locks).keys([account("from"), account("to")]);
+    /// let app: Router = Router::new().route("/transfer/{from}/{to}", post(transfer).route_layer(lock));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If a template is malformed, or if there are no keys or more than 64; [`try_keys`](Self::try_keys) returns the error.
+    #[track_caller]
+    pub fn keys<I>(self, keys: I) -> LockLayer<KeyTemplate, D>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+    {
+        match self.try_keys(keys) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// As [`keys`](Self::keys), for templates that are not known before run time.
+    ///
+    /// # Errors
+    /// An [`InvalidKey`] that says what to change.
+    pub fn try_keys<I>(self, keys: I) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+    {
+        Ok(self.with_key(KeyTemplate::all(keys)?))
+    }
+
+    fn with_key(self, key: KeyTemplate) -> LockLayer<KeyTemplate, D> {
         let this = self.with(|config| config.logged_routes = LoggedRoutes::default());
-        Ok(LockLayer { config: this.config, key, disconnect: this.disconnect })
+        LockLayer { config: this.config, key, disconnect: this.disconnect }
     }
 }
 

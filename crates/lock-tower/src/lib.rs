@@ -125,8 +125,9 @@
 //! </div>
 //!
 //! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant
-//! before the account. Otherwise take one lock for both, or acquire in the handler, in sorted order. With two layers
-//! of the same key, the inner one waits for the outer one until its wait is over.
+//! before the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1`
+//! then acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer
+//! one until its wait is over.
 //!
 //! # Behind a proxy
 //! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,
@@ -166,6 +167,7 @@
 //! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
 //! headers, the query or by a function, and the handler finds its lock in the extensions of the request.
 
+mod acquire;
 mod body;
 mod buffer;
 mod config;
@@ -188,7 +190,7 @@ pub use detach::{DetachedTasks, DrainTimeout};
 pub use error::BoxError;
 #[cfg(feature = "axum")]
 pub use handle::LockMissing;
-pub use handle::{LockHandle, LockStatus, Unlocked};
+pub use handle::{LockHandle, LockSetHandle, LockStatus, Unlocked};
 pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};

@@ -1,16 +1,17 @@
 //! A request that needs a lock, from its arrival to the decision about it.
 
 use crate::{
+    acquire::Acquire,
     config::{Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Held, Unlocked},
-    key::KeyErrorKind,
+    key::{KeyErrorKind, Names},
     observer::{Disposition, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{FencingToken, LockError, LockErrorKind, LockName, future::AcquireFuture};
+use lock_core::{FencingToken, LockError, LockErrorKind};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -25,7 +26,7 @@ pub(crate) struct LockRequest {
     pub(crate) config: Arc<Config>,
     pub(crate) observers: Observers,
     pub(crate) method: Method,
-    name: Option<LockName>,
+    names: Option<Names>,
     arrived: Option<Instant>,
     waiter_permit: Option<OwnedSemaphorePermit>,
     task_slot: Option<TaskSlot>,
@@ -51,7 +52,7 @@ impl LockRequest {
             config,
             observers,
             method,
-            name: None,
+            names: None,
             arrived,
             waiter_permit: None,
             task_slot: None,
@@ -70,12 +71,12 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Starts to acquire the lock of that name.
-    pub(crate) fn acquire(&mut self, name: LockName) -> Result<AcquireFuture, RejectReason> {
-        self.observers.record_key(|| self.config.key_hash(&name));
-        self.name = Some(name.clone());
+    /// Starts to acquire the locks of these names.
+    pub(crate) fn acquire(&mut self, names: Names) -> Result<Acquire, RejectReason> {
+        self.observers.record_key(|| self.config.key_hash(&names));
+        self.names = Some(names.clone());
         self.enter_queue()?;
-        self.config.acquire(name).map_err(|error| self.reason(error))
+        self.config.acquire(names).map_err(|error| self.reason(error))
     }
 
     pub(crate) fn reason(&self, error: LockError) -> RejectReason {
@@ -104,9 +105,11 @@ impl LockRequest {
         })
     }
 
-    pub(crate) fn acquired(&mut self, token: FencingToken) {
+    pub(crate) fn acquired(&mut self, token: Option<FencingToken>) {
         (self.waiter_permit, self.undecided) = (None, false);
-        self.observers.record_token(token);
+        if let Some(token) = token {
+            self.observers.record_token(token);
+        }
         let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
     }
@@ -161,7 +164,7 @@ impl LockRequest {
             RejectReason::Timeout => self.config.timeout_status,
             _ => reason.status(),
         };
-        let key = self.name.as_ref().map(|name| self.config.key_hash(name));
+        let key = self.names.as_ref().map(|names| self.config.key_hash(names));
         let rejection = Rejection::new(reason, status, key, self.config.wait);
         (self.config.on_reject)(rejection)
     }

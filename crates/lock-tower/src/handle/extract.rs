@@ -1,15 +1,14 @@
 //! The handle and the status as axum extractors.
 
-use super::{lock_handle::LockHandle, status::LockStatus};
+use super::{lock_handle::LockHandle, lock_set_handle::LockSetHandle, status::LockStatus};
 use crate::reject::{Details, kind};
 use axum::{
     extract::{FromRequestParts, MatchedPath, OptionalFromRequestParts},
     response::{IntoResponse, Response},
 };
 use http::{StatusCode, request::Parts};
-use std::convert::Infallible;
 
-/// The reason why a handler cannot extract its [`LockHandle`].
+/// The reason why a handler cannot extract its [`LockHandle`] or [`LockSetHandle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockMissing {
@@ -24,16 +23,42 @@ pub enum LockMissing {
         "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
     )]
     Unlocked,
+    /// A [`LockSetHandle`] was asked for, and the layer has one key.
+    #[error("this route has one lock: take `LockHandle`")]
+    OneKey,
+    /// A [`LockHandle`] was asked for, and the layer has several keys.
+    #[error("this route has several locks: take `LockSetHandle`")]
+    SeveralKeys,
 }
 
 impl LockMissing {
-    /// Returns the status of the answer: 500 for a route without a layer, 503 for a request without its lock.
+    /// Returns the status of the answer: 503 for a request without its lock, and otherwise 500.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Self::NoLayer => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::NoLayer | Self::OneKey | Self::SeveralKeys => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unlocked => StatusCode::SERVICE_UNAVAILABLE,
         }
+    }
+
+    /// Returns why the status of a request has not the handle that was asked for.
+    fn of(status: Option<&LockStatus>) -> Self {
+        match status {
+            Some(LockStatus::Held(_)) => Self::OneKey,
+            Some(LockStatus::HeldSet(_)) => Self::SeveralKeys,
+            Some(LockStatus::Unlocked(_)) => Self::Unlocked,
+            None => Self::NoLayer,
+        }
+    }
+
+    /// Logs the route, and not the path, which contains keys.
+    fn log(self, parts: &Parts) -> Self {
+        let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+        match self {
+            Self::Unlocked => tracing::warn!("{self}"),
+            Self::NoLayer | Self::OneKey | Self::SeveralKeys => tracing::error!(http.route = route, "{self}"),
+        }
+        self
     }
 }
 
@@ -41,7 +66,9 @@ impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
         // The client does not learn the configuration of the server; it is logged instead.
         let (kind, detail) = match self {
-            Self::NoLayer => (kind::MISCONFIGURED, "the server is misconfigured"),
+            Self::NoLayer | Self::OneKey | Self::SeveralKeys => {
+                (kind::MISCONFIGURED, "the server is misconfigured")
+            }
             Self::Unlocked => (kind::BACKEND_ERROR, "the lock service is not available"),
         };
         Details::new(self.status(), kind, detail).into_response().into_response()
@@ -52,7 +79,7 @@ impl<S: Sync> FromRequestParts<S> for LockStatus {
     type Rejection = LockMissing;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
-        parts.extensions.get::<Self>().cloned().ok_or_else(|| no_layer(parts))
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| LockMissing::NoLayer.log(parts))
     }
 }
 
@@ -60,28 +87,48 @@ impl<S: Sync> FromRequestParts<S> for LockHandle {
     type Rejection = LockMissing;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
-        match parts.extensions.get::<LockStatus>() {
-            Some(LockStatus::Held(handle)) => Ok(handle.clone()),
-            Some(LockStatus::Unlocked(_)) => {
-                tracing::warn!("{}", LockMissing::Unlocked);
-                Err(LockMissing::Unlocked)
-            }
-            None => Err(no_layer(parts)),
-        }
+        required(parts, LockStatus::handle)
     }
 }
 
 impl<S: Sync> OptionalFromRequestParts<S> for LockHandle {
-    type Rejection = Infallible;
+    type Rejection = LockMissing;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
-        Ok(parts.extensions.get::<LockStatus>().and_then(LockStatus::handle).cloned())
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, LockMissing> {
+        optional(parts, LockStatus::handle)
     }
 }
 
-/// The route is logged, not the path, which contains keys.
-fn no_layer(parts: &Parts) -> LockMissing {
-    let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-    tracing::error!(http.route = route, "{}", LockMissing::NoLayer);
-    LockMissing::NoLayer
+impl<S: Sync> FromRequestParts<S> for LockSetHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        required(parts, LockStatus::set_handle)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for LockSetHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, LockMissing> {
+        optional(parts, LockStatus::set_handle)
+    }
+}
+
+fn required<H: Clone>(parts: &Parts, handle: fn(&LockStatus) -> Option<&H>) -> Result<H, LockMissing> {
+    let status = parts.extensions.get::<LockStatus>();
+    status.and_then(handle).cloned().ok_or_else(|| LockMissing::of(status).log(parts))
+}
+
+/// `None` means that the request is not locked, and never that it is locked in another way.
+fn optional<H: Clone>(
+    parts: &Parts,
+    handle: fn(&LockStatus) -> Option<&H>,
+) -> Result<Option<H>, LockMissing> {
+    let status = parts.extensions.get::<LockStatus>();
+    match (status.and_then(handle), LockMissing::of(status)) {
+        (Some(handle), _) => Ok(Some(handle.clone())),
+        (None, LockMissing::NoLayer | LockMissing::Unlocked) => Ok(None),
+        (None, wrong) => Err(wrong.log(parts)),
+    }
 }

@@ -1,8 +1,8 @@
 //! The shared ownership of the lock of a request.
 
+use super::guard::{RequestGuard, RequestHold};
 use crate::observer::{LayerEvent, Observers, elapsed};
-use futures_util::FutureExt;
-use lock_core::{__private::lock, Hold, LockGuard, LostReason};
+use lock_core::{__private::lock, LostReason};
 use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::Span;
@@ -11,18 +11,18 @@ use tracing::Span;
 /// is released when the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has
 /// a weak reference.
 pub(crate) struct Held {
-    guard: Mutex<Option<LockGuard>>,
-    hold: Hold,
+    guard: Mutex<Option<RequestGuard>>,
+    hold: RequestHold,
     since: Option<Instant>,
     observers: Observers,
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, observers: Observers) -> Self {
+    pub(crate) fn new(guard: RequestGuard, observers: Observers) -> Self {
         Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: observers.now(), observers }
     }
 
-    pub(crate) fn hold(&self) -> &Hold {
+    pub(super) fn hold(&self) -> &RequestHold {
         &self.hold
     }
 
@@ -33,7 +33,7 @@ impl Held {
 
     /// Takes the guard, and notifies the observers that the hold has ended. Returns `None` after the first
     /// call.
-    pub(crate) fn take_guard(&self) -> Option<LockGuard> {
+    pub(super) fn take_guard(&self) -> Option<RequestGuard> {
         let guard = lock(&self.guard).take()?;
         if let Some(reason) = self.lost() {
             self.observers.notify(|route| LayerEvent::Lost { route, reason });
@@ -46,8 +46,7 @@ impl Held {
     /// Drops a share, and releases the lock if it was the last.
     pub(crate) fn release(share: Arc<Self>) {
         if let Some(guard) = Arc::into_inner(share).and_then(|held| held.take_guard()) {
-            // From its first poll on, a release continues without its future.
-            drop(guard.release().now_or_never());
+            guard.start_release();
         }
     }
 

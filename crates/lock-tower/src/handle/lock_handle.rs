@@ -1,6 +1,6 @@
 //! The lock of a request, for its handler.
 
-use super::held::Held;
+use super::{guard::RequestGuard, held::Held};
 use lock_core::{Hold, LockError, ReleaseOutcome};
 use std::{
     fmt,
@@ -19,6 +19,8 @@ use std::{
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
 /// | [`LockStatus`](crate::LockStatus) | `Held` | `Unlocked` | 500 |
 ///
+/// A route with several [`keys`](crate::LockLayer::keys) has a [`LockSetHandle`](super::LockSetHandle) instead.
+///
 /// It does not keep the lock. The layer keeps it until the body has ended, regardless of clones of this handle. With
 /// [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
 #[derive(Clone)]
@@ -28,8 +30,8 @@ pub struct LockHandle {
 }
 
 impl LockHandle {
-    pub(crate) fn new(held: &Arc<Held>) -> Self {
-        Self { hold: held.hold().clone(), held: Arc::downgrade(held) }
+    pub(super) fn new(hold: Hold, held: &Arc<Held>) -> Self {
+        Self { hold, held: Arc::downgrade(held) }
     }
 
     /// Returns a view of the hold, for tasks that outlive the request.
@@ -49,8 +51,8 @@ impl LockHandle {
     /// Cancel safe: from the first poll on the lock is released, in the background if necessary.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
-            Some(guard) => guard.release().await,
-            None => Ok(ReleaseOutcome::AlreadyExpired),
+            Some(RequestGuard::One(guard)) => guard.release().await,
+            Some(RequestGuard::Set(_)) | None => Ok(ReleaseOutcome::AlreadyExpired),
         }
     }
 }

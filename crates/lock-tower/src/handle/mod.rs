@@ -1,16 +1,20 @@
-//! The lock of a request, for its handler and for the layer.
+//! The locks of a request, for its handler and for the layer.
 
 #[cfg(feature = "axum")]
 mod extract;
+mod guard;
 mod held;
 mod lock_handle;
+mod lock_set_handle;
 mod status;
 mod watch;
 
 #[cfg(feature = "axum")]
 pub use extract::LockMissing;
 pub use lock_handle::LockHandle;
+pub use lock_set_handle::LockSetHandle;
 pub use status::{LockStatus, Unlocked};
 
+pub(crate) use guard::RequestGuard;
 pub(crate) use held::Held;
 pub(crate) use watch::Watch;

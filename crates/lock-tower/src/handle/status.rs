@@ -1,7 +1,8 @@
 //! The lock of a request, or the reason why it runs without one.
 
-use super::lock_handle::LockHandle;
+use super::{guard::RequestHold, held::Held, lock_handle::LockHandle, lock_set_handle::LockSetHandle};
 use crate::reject::RejectReason;
+use std::sync::Arc;
 
 /// The lock of a request, or the reason why the request runs without one. It is in the extensions of every
 /// request that needed a lock.
@@ -9,17 +10,35 @@ use crate::reject::RejectReason;
 pub enum LockStatus {
     /// The request has its lock.
     Held(LockHandle),
+    /// The request has all of its locks: the layer has several [`keys`](crate::LockLayer::keys).
+    HeldSet(LockSetHandle),
     /// The layer passed the request through without its lock.
     Unlocked(Unlocked),
 }
 
 impl LockStatus {
-    /// Returns the lock, if the request has it.
+    pub(crate) fn held(held: &Arc<Held>) -> Self {
+        match held.hold() {
+            RequestHold::One(hold) => Self::Held(LockHandle::new(hold.clone(), held)),
+            RequestHold::Set(hold) => Self::HeldSet(LockSetHandle::new(hold.clone(), held)),
+        }
+    }
+
+    /// Returns the lock, if the request has one.
     #[must_use]
     pub fn handle(&self) -> Option<&LockHandle> {
         match self {
             Self::Held(handle) => Some(handle),
-            Self::Unlocked(_) => None,
+            Self::HeldSet(_) | Self::Unlocked(_) => None,
+        }
+    }
+
+    /// Returns the locks, if the request has those of several keys.
+    #[must_use]
+    pub fn set_handle(&self) -> Option<&LockSetHandle> {
+        match self {
+            Self::HeldSet(handle) => Some(handle),
+            Self::Held(_) | Self::Unlocked(_) => None,
         }
     }
 
@@ -27,7 +46,7 @@ impl LockStatus {
     #[must_use]
     pub fn unlocked(&self) -> Option<&Unlocked> {
         match self {
-            Self::Held(_) => None,
+            Self::Held(_) | Self::HeldSet(_) => None,
             Self::Unlocked(unlocked) => Some(unlocked),
         }
     }

@@ -32,7 +32,7 @@ impl Watch {
     /// Must not be polled after completion.
     pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
         match self.on_lost {
-            OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost().boxed()).poll_unpin(cx),
+            OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost()).poll_unpin(cx),
             OnLost::Signal => Poll::Pending,
         }
     }

@@ -58,6 +58,17 @@ pub enum InvalidKey {
         /// The given name.
         name: String,
     },
+    /// There is no key.
+    #[error("a layer with several keys has none: give it at least one")]
+    NoKeys,
+    /// There are more keys than a set can have names.
+    #[error("a layer with several keys has {keys}: use at most {most}")]
+    TooManyKeys {
+        /// The number of keys.
+        keys: usize,
+        /// The bound.
+        most: usize,
+    },
     /// The fixed parts are not a valid lock name.
     #[error(fmt = with_cause)]
     Name(#[source] NameError),

@@ -3,9 +3,11 @@
 mod error;
 mod escape;
 mod function;
+mod names;
 mod parse;
 mod parts;
 mod piece;
+mod rule;
 mod source;
 mod template;
 
@@ -16,4 +18,5 @@ pub use error::{InvalidKey, KeyError, KeyErrorKind};
 pub use parts::KeyParts;
 pub use template::KeyTemplate;
 
+pub(crate) use names::Names;
 pub(crate) use template::Read;

@@ -1,17 +1,20 @@
 //! The rule that turns a request into the name of its lock.
 
 use super::{
-    error::{self, InvalidKey, KeyError},
-    escape,
-    function::{self, AsyncFunction, Function},
+    error::{InvalidKey, KeyError},
+    escape, function,
+    names::Names,
     parse,
     parts::KeyParts,
     piece::Piece,
-    source::Reader,
+    rule::{ReadName, Rule},
 };
-use futures_util::future::BoxFuture;
+use futures_util::{
+    FutureExt, TryFutureExt,
+    future::{BoxFuture, ready, try_join_all},
+};
 use http::request::Parts;
-use lock_core::LockName;
+use lock_core::{LockName, set::LockSet};
 use std::{fmt, future::Future, sync::Arc};
 
 /// The rule that turns a request into the name of its lock.
@@ -23,6 +26,7 @@ use std::{fmt, future::Future, sync::Arc};
 /// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
 /// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
 /// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
+/// | [`KeyTemplate::all`] | the names of several keys |
 ///
 /// # Values from the client
 /// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` make another name than `a` and `b:c`.
@@ -61,19 +65,18 @@ use std::{fmt, future::Future, sync::Arc};
 /// let layer = LockLayer::new(locks).key(KeyTemplate::of("transfer").header("x-tenant").query("account"));
 /// ```
 #[derive(Clone)]
-pub struct KeyTemplate(Arc<Kind>);
+pub struct KeyTemplate(Rules);
 
-enum Kind {
-    Fixed(LockName),
-    Pieces(Vec<Piece>),
-    Function(Function),
-    AsyncFunction(AsyncFunction),
+#[derive(Clone)]
+enum Rules {
+    One(Arc<Rule>),
+    Set(Vec<Arc<Rule>>),
 }
 
-/// A name, or the future of one.
+/// The names of a request, or a future of them.
 pub(crate) enum Read {
-    Now(Result<LockName, KeyError>),
-    Later(BoxFuture<'static, Result<LockName, KeyError>>),
+    Now(Result<Names, KeyError>),
+    Later(BoxFuture<'static, Result<Names, KeyError>>),
 }
 
 impl KeyTemplate {
@@ -88,6 +91,33 @@ impl KeyTemplate {
     #[must_use = "give it to `LockLayer::key`"]
     pub fn template(template: &str) -> KeyParts {
         KeyParts::new(parse::pieces(template))
+    }
+
+    /// Creates a key of several keys, whose locks a request acquires together; see [`LockLayer::keys`](crate::LockLayer::keys).
+    ///
+    /// # Errors
+    /// An [`InvalidKey`] if one of the keys is malformed, if there is none, or if there are more than
+    /// [`LockSet::MAX_MEMBERS`].
+    pub fn all<I>(keys: I) -> Result<Self, InvalidKey>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<Self>,
+        InvalidKey: From<<I::Item as TryInto<Self>>::Error>,
+    {
+        let mut rules = Vec::new();
+        for key in keys {
+            match key.try_into()?.0 {
+                Rules::One(rule) => rules.push(rule),
+                Rules::Set(inner) => rules.extend(inner),
+            }
+        }
+        match rules.len() {
+            0 => Err(InvalidKey::NoKeys),
+            keys if keys > LockSet::MAX_MEMBERS => {
+                Err(InvalidKey::TooManyKeys { keys, most: LockSet::MAX_MEMBERS })
+            }
+            _ => Ok(Self(Rules::Set(rules))),
+        }
     }
 
     /// Creates a key from a function of the head of the request. The name is used as it is: [escape](Self::escape)
@@ -106,7 +136,7 @@ impl KeyTemplate {
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
     {
-        Self::new(Kind::Function(Arc::new(read)))
+        Self::new(Rule::Function(Arc::new(read)))
     }
 
     /// Creates a key from an async function of the head of the request. The name is used as it is. The future is
@@ -126,7 +156,7 @@ impl KeyTemplate {
         F: Fn(&Parts) -> W + Send + Sync + 'static,
         W: Future<Output = Result<String, KeyError>> + Send + 'static,
     {
-        Self::new(Kind::AsyncFunction(function::boxed(read)))
+        Self::new(Rule::AsyncFunction(function::boxed(read)))
     }
 
     /// Percent-encodes a value for a name, as for the parts of a template: all bytes but `A–Z a–z 0–9 - _ . ~`.
@@ -136,8 +166,8 @@ impl KeyTemplate {
         escape::escape(value.as_ref())
     }
 
-    fn new(kind: Kind) -> Self {
-        Self(Arc::new(kind))
+    fn new(rule: Rule) -> Self {
+        Self(Rules::One(Arc::new(rule)))
     }
 
     /// Builds a key of pieces. Literals alone are a fixed name, which is checked now.
@@ -146,31 +176,34 @@ impl KeyTemplate {
         let sample: String = pieces.iter().map(|piece| piece.literal().unwrap_or("x")).collect();
         let name = LockName::new(sample).map_err(InvalidKey::Name)?;
         let fixed = pieces.iter().all(|piece| piece.literal().is_some());
-        Ok(Self::new(if fixed { Kind::Fixed(name) } else { Kind::Pieces(pieces) }))
+        Ok(Self::new(if fixed { Rule::Fixed(name) } else { Rule::Pieces(pieces) }))
     }
 
     pub(crate) fn read(&self, parts: &mut Parts) -> Read {
-        match &*self.0 {
-            Kind::Fixed(name) => Read::Now(Ok(name.clone())),
-            Kind::Pieces(pieces) => Read::Now(join(pieces, parts)),
-            Kind::Function(read) => Read::Now(read(parts).and_then(|name| error::name(&name))),
-            Kind::AsyncFunction(read) => Read::Later(function::in_time(read(parts))),
+        match &self.0 {
+            Rules::One(rule) => match rule.read(parts) {
+                ReadName::Now(name) => Read::Now(name.map(Names::One)),
+                ReadName::Later(name) => Read::Later(name.map_ok(Names::One).boxed()),
+            },
+            Rules::Set(rules) => read_all(rules.iter().map(|rule| rule.read(parts)).collect()),
         }
     }
 }
 
-fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
-    let mut reader = Reader::new(parts);
-    let mut name = String::new();
-    for piece in pieces {
-        match piece {
-            Piece::Literal(text) => name.push_str(text),
-            Piece::Value(source, parse) => {
-                escape::push(&mut name, &reader.value(source, *parse)?, source)?;
-            }
-        }
+/// Joins names that are all there, or waits for the others together.
+fn read_all(names: Vec<ReadName>) -> Read {
+    if names.iter().any(|name| matches!(name, ReadName::Later(_))) {
+        let names = names.into_iter().map(|name| match name {
+            ReadName::Now(name) => ready(name).boxed(),
+            ReadName::Later(name) => name,
+        });
+        return Read::Later(try_join_all(names).map_ok(Names::set).boxed());
     }
-    error::name(&name)
+    let names = names.into_iter().filter_map(|name| match name {
+        ReadName::Now(name) => Some(name),
+        ReadName::Later(_) => None,
+    });
+    Read::Now(names.collect::<Result<_, _>>().map(Names::set))
 }
 
 impl TryFrom<&str> for KeyTemplate {
@@ -196,25 +229,15 @@ impl TryFrom<KeyParts> for KeyTemplate {
 
 impl From<LockName> for KeyTemplate {
     fn from(name: LockName) -> Self {
-        Self::new(Kind::Fixed(name))
+        Self::new(Rule::Fixed(name))
     }
 }
 
 impl fmt::Debug for KeyTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeyTemplate(")?;
-        match &*self.0 {
-            Kind::Fixed(name) => f.write_str(name.as_str())?,
-            Kind::Pieces(pieces) => {
-                for piece in pieces {
-                    match piece {
-                        Piece::Literal(text) => f.write_str(text)?,
-                        Piece::Value(source, _) => write!(f, "{{{source}}}")?,
-                    }
-                }
-            }
-            Kind::Function(_) | Kind::AsyncFunction(_) => f.write_str("function")?,
+        match &self.0 {
+            Rules::One(rule) => write!(f, "KeyTemplate({rule:?})"),
+            Rules::Set(rules) => write!(f, "KeyTemplate({rules:?})"),
         }
-        f.write_str(")")
     }
 }

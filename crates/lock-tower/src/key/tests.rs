@@ -16,7 +16,7 @@ fn read(
 
 fn filled(key: &KeyTemplate, request: http::request::Builder) -> Result<String, KeyError> {
     match key.read(&mut head(request)) {
-        Read::Now(name) => name.map(|name| name.as_str().to_owned()),
+        Read::Now(names) => names.map(|names| names.as_slice()[0].as_str().to_owned()),
         Read::Later(_) => panic!("this key is known at once"),
     }
 }

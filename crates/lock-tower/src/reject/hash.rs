@@ -4,14 +4,15 @@ use lock_core::LockName;
 use siphasher::sip::SipHasher24;
 use std::{
     fmt,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hasher, RandomState},
     sync::OnceLock,
 };
 
 /// A hash of a lock's name under a secret: 64 bits of SipHash-2-4.
 ///
 /// By default the secret is random and belongs to the process, so each process has different hashes. Processes that
-/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version.
+/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version. The
+/// hash of several keys is that of the sorted names, joined with line feeds.
 ///
 /// A client can tell that two rejections concern the same lock. Without the secret it cannot find the name by hashing
 /// all possible names.
@@ -25,7 +26,7 @@ impl KeyHash {
     /// that clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
-        Self::with_secret(secret(), name)
+        Self::with_secret(process_secret(), name)
     }
 
     /// Returns the hash of a name under a secret that processes share. On a command line, OpenSSL prints the same
@@ -36,14 +37,26 @@ impl KeyHash {
     /// ```
     #[must_use]
     pub fn with_secret(secret: [u8; 16], name: &LockName) -> Self {
-        let hash = SipHasher24::new_with_key(&secret).hash(name.as_str().as_bytes());
+        Self::of_names(Some(secret), std::slice::from_ref(name))
+    }
+
+    /// Returns the hash of sorted names, joined with line feeds, which no name contains. The default secret is that of this
+    /// process.
+    pub(crate) fn of_names(secret: Option<[u8; 16]>, names: &[LockName]) -> Self {
+        let mut hasher = SipHasher24::new_with_key(&secret.unwrap_or_else(process_secret));
+        for (place, name) in names.iter().enumerate() {
+            if place > 0 {
+                hasher.write(b"\n");
+            }
+            hasher.write(name.as_str().as_bytes());
+        }
         // In the order in which OpenSSL prints the bytes.
-        Self(hash.swap_bytes())
+        Self(hasher.finish().swap_bytes())
     }
 }
 
 /// The secret of this process. Without a source of random bytes, it has the randomness of std's hash maps.
-fn secret() -> [u8; 16] {
+fn process_secret() -> [u8; 16] {
     static SECRET: OnceLock<[u8; 16]> = OnceLock::new();
     *SECRET.get_or_init(|| {
         let mut secret = [0; 16];

@@ -40,9 +40,12 @@ impl RejectReason {
             LockErrorKind::Timeout if wait.is_zero() => Self::Contended,
             LockErrorKind::Timeout => Self::Timeout,
             LockErrorKind::TooManyWaiters => Self::TooManyWaiters,
-            LockErrorKind::Unavailable | LockErrorKind::Backend | LockErrorKind::Unconfirmed => {
-                Self::Unavailable(error)
-            }
+            LockErrorKind::Unavailable
+            | LockErrorKind::Backend
+            | LockErrorKind::Unconfirmed
+            | LockErrorKind::MemberLost => Self::Unavailable(error),
+            // Keys are names. Only the prefix of the factory can make one invalid.
+            LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("it is too long")),
             LockErrorKind::ShutDown => Self::ShutDown,
             _ => Self::Misconfigured(error),
         }

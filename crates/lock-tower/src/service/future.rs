@@ -2,16 +2,17 @@
 //! response.
 
 use crate::{
+    acquire::Acquire,
     body::LockedBody,
-    handle::{Held, LockHandle, LockStatus, Watch},
-    key::{KeyError, Read},
+    handle::{Held, LockStatus, RequestGuard, Watch},
+    key::{KeyError, Names, Read},
     reject::{RejectReason, RejectionBody},
     request::{Fallback, LockRequest},
 };
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
-use lock_core::{LockError, LockGuard, LockName, future::AcquireFuture};
+use lock_core::LockError;
 use pin_project_lite::pin_project;
 use std::{
     future::Future,
@@ -45,9 +46,9 @@ pin_project! {
     enum Stage<F, S, B> {
         NoLockNeeded { #[pin] handler: F },
         /// A function of the user looks up the key.
-        ResolvingKey { name: BoxFuture<'static, Result<LockName, KeyError>>, waiting: Option<Waiting<S, B>> },
-        /// The request waits for its lock.
-        Acquiring { acquire: AcquireFuture, waiting: Option<Waiting<S, B>> },
+        ResolvingKey { names: BoxFuture<'static, Result<Names, KeyError>>, waiting: Option<Waiting<S, B>> },
+        /// The request waits for its lock, or for the next of several.
+        Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
         /// The handler runs, with the lock or without.
         Running { #[pin] handler: F, watch: Option<Watch>, lock: LockRequest },
         /// The layer answers instead of the handler.
@@ -69,12 +70,12 @@ where
         Self { stage: Stage::NoLockNeeded { handler }, span: Span::none() }
     }
 
-    pub(super) fn begin(name: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
+    pub(super) fn begin(names: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
         let span = lock.observers.span().clone();
         let waiting = Waiting { lock, service, request };
-        let stage = span.in_scope(|| match name {
-            Read::Now(name) => waiting.resolved(name),
-            Read::Later(name) => waiting.look_up(name),
+        let stage = span.in_scope(|| match names {
+            Read::Now(names) => waiting.resolved(names),
+            Read::Later(names) => waiting.look_up(names),
         });
         Self { stage, span }
     }
@@ -84,22 +85,22 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Starts a look-up, which also counts as a waiter.
-    fn look_up(mut self, name: BoxFuture<'static, Result<LockName, KeyError>>) -> Stage<S::Future, S, B> {
+    /// A look-up counts as a waiter, too.
+    fn look_up(mut self, names: BoxFuture<'static, Result<Names, KeyError>>) -> Stage<S::Future, S, B> {
         match self.lock.enter_queue() {
-            Ok(()) => Stage::ResolvingKey { name, waiting: Some(self) },
+            Ok(()) => Stage::ResolvingKey { names, waiting: Some(self) },
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn resolved(mut self, name: Result<LockName, KeyError>) -> Stage<S::Future, S, B> {
-        match name.map_err(RejectReason::Key).and_then(|name| self.lock.acquire(name)) {
+    fn resolved(mut self, names: Result<Names, KeyError>) -> Stage<S::Future, S, B> {
+        match names.map_err(RejectReason::Key).and_then(|names| self.lock.acquire(names)) {
             Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn acquired(mut self, guard: Result<LockGuard, LockError>) -> Stage<S::Future, S, B> {
+    fn acquired(mut self, guard: Result<RequestGuard, LockError>) -> Stage<S::Future, S, B> {
         let guard = match guard {
             Ok(guard) => guard,
             Err(error) => {
@@ -113,8 +114,7 @@ where
         }
         self.lock.acquired(guard.fencing_token());
         let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
-        let status = LockStatus::Held(LockHandle::new(&held));
-        self.run(status, Some(held))
+        self.run(LockStatus::held(&held), Some(held))
     }
 
     fn without_lock(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
@@ -152,9 +152,9 @@ where
                 StageProj::NoLockNeeded { handler } => {
                     return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
                 }
-                StageProj::ResolvingKey { name, waiting } => {
-                    let name = ready!(name.as_mut().poll(cx));
-                    take(waiting).resolved(name)
+                StageProj::ResolvingKey { names, waiting } => {
+                    let names = ready!(names.as_mut().poll(cx));
+                    take(waiting).resolved(names)
                 }
                 StageProj::Acquiring { acquire, waiting } => {
                     let guard = ready!(Pin::new(acquire).poll(cx));

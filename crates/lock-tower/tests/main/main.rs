@@ -19,6 +19,7 @@ mod processes;
 mod release;
 mod responses;
 mod service;
+mod several_keys;
 mod shadow;
 mod spans;
 mod streams;

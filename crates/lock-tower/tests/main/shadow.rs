@@ -7,7 +7,7 @@ use lock_tower::{DetachedTasks, KeyTemplate, LockStatus, Unlocked};
 
 async fn status(status: LockStatus) -> String {
     match status {
-        LockStatus::Held(_) => "held".to_owned(),
+        LockStatus::Held(_) | LockStatus::HeldSet(_) => "held".to_owned(),
         LockStatus::Unlocked(Unlocked::Shadow(reason)) => format!("without: {}", reason.as_str()),
         LockStatus::Unlocked(other) => panic!("{other:?}"),
     }

@@ -1,0 +1,60 @@
+//! The guard of a request and the view of its hold: of one lock, or of a set.
+
+use futures_util::{FutureExt, future::BoxFuture};
+use lock_core::{
+    FencingToken, Hold, LockGuard, LostReason,
+    set::{LockSetGuard, SetHold},
+};
+
+pub(crate) enum RequestGuard {
+    One(LockGuard),
+    Set(LockSetGuard),
+}
+
+impl RequestGuard {
+    pub(super) fn hold(&self) -> RequestHold {
+        match self {
+            Self::One(guard) => RequestHold::One(guard.hold()),
+            Self::Set(guard) => RequestHold::Set(guard.hold()),
+        }
+    }
+
+    /// Returns the token of one lock. Those of a set belong to their names.
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        match self {
+            Self::One(guard) => Some(guard.fencing_token()),
+            Self::Set(_) => None,
+        }
+    }
+
+    /// Sends the release. From its first poll on, it goes on without its future.
+    pub(super) fn start_release(self) {
+        match self {
+            Self::One(guard) => drop(guard.release().now_or_never()),
+            Self::Set(guard) => drop(guard.release().now_or_never()),
+        }
+    }
+}
+
+pub(crate) enum RequestHold {
+    One(Hold),
+    Set(SetHold),
+}
+
+impl RequestHold {
+    /// Completes when a lock is lost.
+    pub(super) fn lost(&self) -> BoxFuture<'static, LostReason> {
+        match self {
+            Self::One(hold) => hold.lost().boxed(),
+            Self::Set(hold) => hold.lost().map(|lost| lost.reason).boxed(),
+        }
+    }
+
+    /// Returns why a lock is lost, if one is. It compares the clock, since a timer may fire late.
+    pub(super) fn lost_reason(&self) -> Option<LostReason> {
+        match self {
+            Self::One(hold) => hold.lost_reason(),
+            Self::Set(hold) => hold.first_lost().map(|lost| lost.reason),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The locks of a request with several keys, as its handler sees them.
+
+use super::{guard::RequestGuard, held::Held};
+use lock_core::{LockError, LockName, ReleaseOutcome, set::SetHold};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, Weak},
+};
+
+/// The locks of a request with several [`keys`](crate::LockLayer::keys), as its handler sees them: a [`SetHold`], with a
+/// fencing token for each name, that can be released early.
+///
+/// It is found and extracted as a [`LockHandle`](super::LockHandle), and like it does not keep the locks. Each of the two is
+/// an error of the server (500) on a route that has the other.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{extract::Path, http::StatusCode};
+/// use lock_core::LockName;
+/// use lock_tower::LockSetHandle;
+///
+/// async fn transfer(Path((from, to)): Path<(u64, u64)>, locks: LockSetHandle) -> StatusCode {
+///     for account in [from, to] {
+///         let token = LockName::of(("account", account)).ok().and_then(|name| locks.fencing_token(name));
+///         // … write the account, fenced with its token …
+/// #       let _ = token;
+///     }
+///     StatusCode::NO_CONTENT
+/// }
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockSetHandle {
+    hold: SetHold,
+    held: Weak<Held>,
+}
+
+impl LockSetHandle {
+    pub(super) fn new(hold: SetHold, held: &Arc<Held>) -> Self {
+        Self { hold, held: Arc::downgrade(held) }
+    }
+
+    /// Returns a view of the holds, for tasks that outlive the request.
+    #[must_use]
+    pub fn hold(&self) -> &SetHold {
+        &self.hold
+    }
+
+    /// Releases all locks now, before the response, and returns for each whether it was still held, in the order of the names.
+    /// Of locks released already, the outcome is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    ///
+    /// # Errors
+    /// For each lock, those of [`LockHandle::release`](super::LockHandle::release).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: from the first poll on the locks are released, in the background if need be.
+    pub async fn release(&self) -> Vec<(LockName, Result<ReleaseOutcome, LockError>)> {
+        match self.held.upgrade().and_then(|held| held.take_guard()) {
+            Some(RequestGuard::Set(guard)) => guard.release().await,
+            Some(RequestGuard::One(_)) | None => {
+                self.hold.names().map(|name| (name.clone(), Ok(ReleaseOutcome::AlreadyExpired))).collect()
+            }
+        }
+    }
+}
+
+impl Deref for LockSetHandle {
+    type Target = SetHold;
+    fn deref(&self) -> &SetHold {
+        &self.hold
+    }
+}
+
+impl fmt::Debug for LockSetHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockSetHandle").field(&self.hold).finish()
+    }
+}
