@@ -104,12 +104,8 @@ impl Server {
                 (DatabaseUrl::sqlite(&directory.path().join("shop.sqlite"))?, Some(directory))
             }
         };
-        let redis = match (shop.strategy.needs_redis(), locks.reveal()) {
-            (true, None) => return Err(ServeError::NeedsRedis { strategy: shop.strategy }),
-            (_, None) => None,
-            (_, Some(url)) => Some(RedisStock::connect(url, &shop.prefix).await.map_err(ServeError::Redis)?),
-        };
         let lock_store = Locks::connect(&locks).await.map_err(ServeError::Locks)?;
+        let redis = connect_strategies(&shop, &locks).await?;
         let store = Store::open(&database).await?;
         store.set_up(&catalogue).await?;
         let shop = Shop::open(shop, store, lock_store, redis, Faults::default()).await?;
@@ -189,6 +185,16 @@ pub async fn run(config: Config, stop: impl Future<Output = ()> + Send + 'static
     let server = Server::open(config).await?;
     announce(server.ready()).map_err(ServeError::Announce)?;
     server.run(stop).await
+}
+
+/// Connects to Redis for strategies that send their own commands. A shop that may change to one of them later can do without.
+async fn connect_strategies(shop: &ShopConfig, locks: &LocksUrl) -> Result<Option<RedisStock>, ServeError> {
+    let strategy = shop.strategy;
+    let connected = match locks.reveal() {
+        None => Err(ServeError::NeedsRedis { strategy }),
+        Some(url) => RedisStock::connect(url, &shop.prefix).await.map_err(ServeError::Redis),
+    };
+    if strategy.needs_redis() { connected.map(Some) } else { Ok(connected.ok()) }
 }
 
 fn announce(ready: &Ready) -> io::Result<()> {

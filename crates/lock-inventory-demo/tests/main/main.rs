@@ -3,8 +3,16 @@
 // What they share may unwrap as they do.
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod balancer;
 mod catalogue;
 mod fleet;
+mod jobs;
 mod load;
 mod program;
+mod routes;
+mod sale;
+#[cfg(target_os = "linux")] // it looks into /proc
+mod serve;
+mod store;
+mod support;
