@@ -11,9 +11,11 @@
 //! | [`payment`], [`fault`] | the simulated payment service, and faults at an exact place |
 //! | [`fleet`] | shop processes, pauses, kills, and servers of one's own |
 //! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and load with fixed arrivals and a journal of outcomes |
+//! | [`scenario`], [`audit`], [`report`] | the scenarios in real processes, the audit of a database, and the page of the results |
 //! | [`catalogue`], [`locks`] | a CSV file and an address become valid values, or one clear sentence |
 //! | [`quick`], [`cli`] | the default command, and the command line |
 
+pub mod audit;
 pub mod balancer;
 pub mod catalogue;
 pub mod cli;
@@ -27,6 +29,8 @@ pub mod load;
 pub mod locks;
 pub mod payment;
 pub mod quick;
+pub mod report;
+pub mod scenario;
 pub mod serve;
 pub mod shop;
 pub mod store;

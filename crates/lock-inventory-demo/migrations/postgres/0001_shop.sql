@@ -59,3 +59,13 @@ create table units (
     order_key text
 );
 create index units_free on units (sku, id) where order_key is null;
+
+-- Every start of a job's run. There is no unique key: a run that started twice has two rows.
+create table job_runs (
+    seq          bigint  not null generated always as identity primary key,
+    job          text not null,
+    scheduled_ms bigint not null,
+    attempt      bigint not null,
+    shop         text not null,
+    started_ms   bigint not null
+);

@@ -51,3 +51,13 @@ create table audits (
     breaches integer not null,
     oversold integer not null
 ) strict;
+
+-- Every start of a job's run. There is no unique key: a run that started twice has two rows.
+create table job_runs (
+    seq          integer not null primary key autoincrement,
+    job          text not null,
+    scheduled_ms integer not null,
+    attempt      integer not null,
+    shop         text not null,
+    started_ms   integer not null
+) strict;

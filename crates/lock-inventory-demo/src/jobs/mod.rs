@@ -4,7 +4,10 @@ mod audit;
 mod expire;
 mod restock;
 
-use crate::shop::Shop;
+use crate::{
+    shop::Shop,
+    store::{JobRun, StoreError},
+};
 use lock_cron::{
     CronError, OnOrphan, RunContext, RunResult, Schedule, Scheduler, observer::OtelCronObserver,
 };
@@ -48,7 +51,7 @@ pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
 /// A run whose shop died is run again: each of these jobs finds what an earlier attempt has done.
 fn register<W>(
     cron: &Scheduler,
-    name: &str,
+    name: &'static str,
     schedule: Schedule,
     shop: &Arc<Shop>,
     body: fn(Arc<Shop>, RunContext) -> W,
@@ -57,6 +60,23 @@ where
     W: Future<Output = RunResult> + Send + 'static,
 {
     let shop = shop.clone();
-    let job = cron.job(name, schedule, move |run| body(shop.clone(), run));
+    let job = cron.job(name, schedule, move |run| {
+        let shop = shop.clone();
+        async move {
+            note(&shop, name, &run).await?;
+            body(shop, run).await
+        }
+    });
     job.on_orphan(OnOrphan::Retry { max: 2 }).timeout(Duration::from_secs(60)).register()
+}
+
+async fn note(shop: &Shop, job: &str, run: &RunContext) -> Result<(), StoreError> {
+    let start = JobRun {
+        job: job.to_owned(),
+        scheduled_ms: run.scheduled_at().as_millis(),
+        attempt: run.attempt().into(),
+        shop: shop.instance(),
+        started_ms: run.started_at().as_millis(),
+    };
+    shop.store().note_job_run(&start).await
 }

@@ -4,14 +4,18 @@
 #![allow(clippy::unwrap_used)]
 
 mod audit;
+mod audit_command;
 mod balancer;
 mod catalogue;
 mod fleet;
 mod jobs;
 mod load;
 mod program;
+mod report;
 mod routes;
+mod run;
 mod sale;
+mod scenarios;
 #[cfg(target_os = "linux")] // it looks into /proc
 mod serve;
 mod store;

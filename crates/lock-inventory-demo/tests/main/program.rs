@@ -4,8 +4,14 @@ use clap::{CommandFactory, Parser};
 use lock_inventory_demo::cli::Cli;
 use std::process::{Command, Output};
 
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
+    command.args(arguments);
+    command
+}
+
 fn program(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo")).args(arguments).output().unwrap()
+    command(arguments).output().unwrap()
 }
 
 fn refusal(arguments: &[&str]) -> String {
@@ -13,7 +19,7 @@ fn refusal(arguments: &[&str]) -> String {
     Cli::try_parse_from(all).unwrap_err().to_string()
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 

@@ -1,0 +1,61 @@
+//! `all`: every part, and a report.
+
+use super::{Ended, Place, verdict};
+use crate::{
+    report,
+    scenario::{AllPlan, Part, Size},
+};
+use clap::{Args, value_parser};
+use std::{io::Write, path::PathBuf};
+
+/// Every scenario in real processes.
+#[derive(Debug, Clone, Args)]
+pub struct All {
+    /// Small stocks and short rounds: under three minutes in all
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Only these parts, separated by commas: S0 to S10, stall, comparison
+    #[arg(long, value_name = "PARTS", value_delimiter = ',')]
+    pub only: Vec<Part>,
+
+    /// How often the scenarios are run
+    #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=1_000))]
+    pub runs: u32,
+
+    /// Where report.html and results.json go
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+
+    /// The servers.
+    #[command(flatten)]
+    pub place: Place,
+}
+
+impl All {
+    /// Runs the parts and writes the report.
+    ///
+    /// # Errors
+    /// The failure that ended the run.
+    ///
+    /// # Cancel safety
+    /// Dropping this ends all processes and removes all files. Keys and databases on servers of others stay.
+    pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
+        let parts = if self.only.is_empty() { Part::every().collect() } else { self.only };
+        let size = if self.quick { Size::Quick } else { Size::Full };
+        let plan = AllPlan { parts, runs: self.runs, size, seed: self.place.seed };
+        let results = match self.place.run(&plan).await? {
+            Ok(results) => results,
+            Err(code) => return Ok(code),
+        };
+        report::write(&results, &self.out)?;
+        for failure in results.failures() {
+            writeln!(out, "FAILED {failure}")?;
+        }
+        let (page, seconds) = (self.out.join(report::PAGE), results.footer.seconds);
+        let verdict_line =
+            if results.have_passed() { "Every expectation holds" } else { "Expectations are broken" };
+        writeln!(out, "{verdict_line}, after {seconds} s. The report is in {}.", page.display())?;
+        Ok(verdict(results.have_passed()))
+    }
+}

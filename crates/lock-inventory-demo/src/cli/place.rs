@@ -1,0 +1,80 @@
+//! The servers of `all` and `chaos`.
+
+use super::{
+    Secret,
+    say::Say,
+    secret::{parse_database, parse_locks},
+    stop::asked_to_stop,
+};
+use crate::locks::LocksUrl;
+use crate::{
+    report::Results,
+    scenario::{AllPlan, DatabasePlan, Site, SitePlan, all},
+};
+use clap::Args;
+use std::{env, error::Error, pin::pin, process::ExitCode};
+
+/// The servers of the scenarios. Without an option: a private redis-server, and SQLite.
+#[derive(Debug, Clone, Args)]
+pub struct Place {
+    /// Keep locks on the Redis at this address (or the environment's DEMO_REDIS) instead of a private one; the keys of the
+    /// run are removed in the end
+    #[arg(long, value_name = "URL", value_parser = Secret::take)]
+    pub redis: Option<Secret>,
+
+    /// Keep the stock on a private PostgreSQL, started for this run and gone after it
+    #[arg(long, conflicts_with = "database")]
+    pub postgres: bool,
+
+    /// Keep the stock on the PostgreSQL at this address (or the environment's DEMO_DATABASE), in databases that are created
+    /// for the run and dropped after it
+    #[arg(long, value_name = "URL", value_parser = Secret::take)]
+    pub database: Option<Secret>,
+
+    /// What all random draws are derived from; the same seed repeats them
+    #[arg(long, value_name = "SEED", default_value = "42")]
+    pub seed: u64,
+}
+
+impl Place {
+    /// Runs the parts. A signal ends them: then its exit code is returned, and nothing is left on any server.
+    pub(super) async fn run(
+        &self,
+        plan: &AllPlan,
+    ) -> Result<Result<Results, ExitCode>, Box<dyn Error + Send + Sync>> {
+        let (plan_of_site, say) = (self.plan()?, Say::on_stderr());
+        let mut stop = pin!(asked_to_stop());
+        let site = tokio::select! {
+            site = Site::open(plan_of_site) => site?,
+            code = &mut stop => return Ok(Err(code)),
+        };
+        let line = |line: &str| say.line(line);
+        let ended = tokio::select! {
+            results = all(&site, plan, &line) => Ok(results),
+            code = &mut stop => Err(code),
+        };
+        let closed = site.close().await;
+        match ended {
+            Ok(results) => {
+                let results = results?;
+                closed?;
+                Ok(Ok(results))
+            }
+            Err(code) => {
+                closed?;
+                Ok(Err(code))
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<SitePlan, Box<dyn Error + Send + Sync>> {
+        let database = match self.postgres {
+            true => DatabasePlan::PrivatePostgres,
+            false => {
+                parse_database(self.database.clone())?.map_or(DatabasePlan::Sqlite, DatabasePlan::Postgres)
+            }
+        };
+        let redis = Some(parse_locks(self.redis.clone())?).filter(|url| *url != LocksUrl::MEMORY);
+        Ok(SitePlan { program: env::current_exe()?, redis, database })
+    }
+}

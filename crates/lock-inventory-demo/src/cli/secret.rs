@@ -1,0 +1,57 @@
+//! Addresses, which may have passwords.
+
+use crate::{
+    locks::LocksUrl,
+    store::{DatabaseUrl, StoreError},
+};
+use lock_core::LockError;
+use std::{convert::Infallible, env, fmt};
+
+/// The environment variables of addresses: command lines are visible to other users.
+const LOCKS: &str = "DEMO_REDIS";
+const DATABASE: &str = "DEMO_DATABASE";
+
+pub(super) fn parse_locks(given: Option<Secret>) -> Result<LocksUrl, LockError> {
+    given_or(given, LOCKS).map_or(Ok(LocksUrl::MEMORY), |text| text.parse())
+}
+
+pub(super) fn parse_database(given: Option<Secret>) -> Result<Option<DatabaseUrl>, StoreError> {
+    given_or(given, DATABASE).map(|text| text.parse()).transpose()
+}
+
+fn given_or(given: Option<Secret>, variable: &str) -> Option<String> {
+    given.map(|secret| secret.0).or_else(|| env::var(variable).ok())
+}
+
+/// A text that may have a password. Any text is taken here and judged later: clap repeats what it refuses.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub(super) fn take(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.into()))
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// An address is not usable.
+#[derive(Debug, thiserror::Error)]
+pub enum UsageError {
+    /// That of the database.
+    #[error(transparent)]
+    Database(#[from] StoreError),
+    /// That of the locks.
+    #[error("--locks was not given the address of a Redis")]
+    Locks(#[from] LockError),
+}

@@ -1,0 +1,72 @@
+//! Text as HTML.
+
+use std::fmt::Write;
+
+/// Writes `text` so that it is text in an element and in an attribute.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// A table of texts. The first column is left-aligned, the others as `numbers` says.
+pub(super) struct Table {
+    html: String,
+}
+
+impl Table {
+    pub(super) fn new(heads: &[&str]) -> Self {
+        let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
+        for head in heads {
+            let _ = write!(html, "<th scope=\"col\">{}</th>", escape(head));
+        }
+        html.push_str("</tr></thead><tbody>");
+        Self { html }
+    }
+
+    /// Adds a row; a cell is its text and its class.
+    pub(super) fn row(&mut self, cells: &[(&str, &str)]) {
+        self.html.push_str("<tr>");
+        for (text, class) in cells {
+            let _ = write!(self.html, "<td class=\"{class}\">{}</td>", escape(text));
+        }
+        self.html.push_str("</tr>");
+    }
+
+    pub(super) fn end(mut self) -> String {
+        self.html.push_str("</tbody></table></div>");
+        self.html
+    }
+}
+
+/// A chart with its caption and, if there is one, its legend.
+pub(super) fn figure(svg: &str, caption: &str, legend: &[(&str, &str)]) -> String {
+    let mut html = format!("<figure>{svg}");
+    if !legend.is_empty() {
+        html.push_str("<ul class=\"legend\">");
+        for (class, name) in legend {
+            let _ = write!(html, "<li><i class=\"{class}\"></i>{}</li>", escape(name));
+        }
+        html.push_str("</ul>");
+    }
+    let _ = write!(html, "<figcaption>{}</figcaption></figure>", escape(caption));
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(escape(r#"<a href="x">&"#), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

@@ -1,0 +1,20 @@
+//! The machine, for the footer.
+
+use std::{fs, thread};
+
+/// The model of the processor and the number of processors that this process may use.
+#[must_use]
+pub fn processor() -> String {
+    let count = thread::available_parallelism().map_or(1, usize::from);
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or(std::env::consts::ARCH, |(_, model)| model.trim());
+    format!("{count} × {model}")
+}
+
+/// The kernel and its version.
+#[must_use]
+pub fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned()
+}

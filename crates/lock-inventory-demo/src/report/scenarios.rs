@@ -1,0 +1,139 @@
+//! The part of the page about scenarios.
+
+use super::{
+    ReportError, ScenarioResult, charts,
+    charts::{BAD, Bar, GOOD},
+    html::{Table, escape, figure},
+};
+use std::fmt::Write;
+
+pub(super) fn table(scenarios: &[ScenarioResult]) -> String {
+    let mut table = Table::new(&[
+        "",
+        "scenario",
+        "strategy",
+        "expected",
+        "stock",
+        "sold",
+        "oversold",
+        "stale writes refused",
+        "p99",
+        "verdict",
+    ]);
+    for scenario in scenarios {
+        let (verdict, class) =
+            if scenario.has_passed() { ("as expected", "pass") } else { ("FAILED", "bad") };
+        let oversold = if scenario.oversold > 0 { "n bad" } else { "n" };
+        table.row(&[
+            (&scenario.id, ""),
+            (&scenario.title, ""),
+            (&scenario.strategy, ""),
+            (&scenario.expected, ""),
+            (&scenario.initial.to_string(), "n"),
+            (&scenario.sold.to_string(), "n"),
+            (&scenario.oversold.to_string(), oversold),
+            (&scenario.stale.len().to_string(), "n"),
+            (&format!("{:.0} ms", scenario.load.latency.p99_ms), "n"),
+            (verdict, class),
+        ]);
+    }
+    table.end()
+}
+
+pub(super) fn oversold(scenarios: &[ScenarioResult]) -> Result<String, ReportError> {
+    let bar = |scenario: &ScenarioResult| Bar {
+        name: format!("{} {}", scenario.id, scenario.strategy),
+        value: scenario.oversold as f64,
+        range: None,
+        color: if scenario.oversold > 0 { BAD } else { GOOD },
+    };
+    let bars: Vec<_> = scenarios.iter().map(bar).collect();
+    let svg = charts::bars("Pieces sold beyond the stock, per scenario", "pieces beyond the stock", &bars)?;
+    Ok(figure(
+        &svg,
+        "Rows of orders beyond the initial stock, read from the database after all processes ended.",
+        &[],
+    ))
+}
+
+/// What is worth a look in one scenario.
+pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> {
+    let mut html = format!("<h3>{} {}</h3>", escape(&scenario.id), escape(&scenario.title));
+    for failure in &scenario.failures {
+        let _ = write!(html, "<p class=\"bad\">{}</p>", escape(failure));
+    }
+    for figure in &scenario.figures {
+        let _ = write!(html, "<p>{}: {}</p>", escape(&figure.name), escape(&figure.value));
+    }
+    for breach in scenario.breaches.iter().take(10) {
+        let _ = write!(html, "<p class=\"soft\">{}</p>", escape(breach));
+    }
+    html.push_str(&servers(scenario));
+    if !scenario.stale.is_empty() {
+        html.push_str(&stale(scenario));
+    }
+    if scenario.stock.len() > 1 {
+        let svg = charts::stock(&format!("{}: stock and sales over time", scenario.id), scenario)?;
+        let legend = [
+            ("good-mark", "stock, as the database says"),
+            ("bad-mark", "pieces sold, by rows of orders"),
+            ("ink-mark", "initial stock"),
+            ("band-mark", "fault"),
+        ];
+        html.push_str(&figure(&svg, &faults(scenario), &legend));
+    }
+    if scenario.holds.iter().any(|hold| hold.is_stale)
+        || (!scenario.holds.is_empty() && !scenario.faults.is_empty())
+    {
+        let svg = charts::holders(&format!("{}: holders of the lock over time", scenario.id), scenario)?;
+        let legend = [
+            ("good-mark", "hold, with its token"),
+            ("bad-mark", "hold whose write was stale"),
+            ("band-mark", "fault"),
+        ];
+        let caption =
+            "From the answers of the shops: a hold ends with its answer and begins after the one before it.";
+        html.push_str(&figure(&svg, caption, &legend));
+    }
+    Ok(html)
+}
+
+fn servers(scenario: &ScenarioResult) -> String {
+    let mut table = Table::new(&["shop", "process", "requests", "share"]);
+    for server in &scenario.servers {
+        table.row(&[
+            (&server.name, ""),
+            (&server.pid.to_string(), ""),
+            (&server.requests.to_string(), ""),
+            (&format!("{:.1} %", server.share * 100.0), ""),
+        ]);
+    }
+    table.end()
+}
+
+fn stale(scenario: &ScenarioResult) -> String {
+    let mut table =
+        Table::new(&["refused write", "shop / process", "its token", "newer token", "its client was told"]);
+    for write in &scenario.stale {
+        table.row(&[
+            (&write.key, ""),
+            (&write.server, ""),
+            (&write.token.to_string(), ""),
+            (&write.newer.to_string(), ""),
+            ("503, not acknowledged", ""),
+        ]);
+    }
+    table.end()
+}
+
+fn faults(scenario: &ScenarioResult) -> String {
+    let faults: Vec<_> = scenario
+        .faults
+        .iter()
+        .map(|fault| {
+            let (from, to) = (fault.from_ms as f64 / 1e3, fault.to_ms as f64 / 1e3);
+            format!("{from:.2} to {to:.2} s: {}", fault.what)
+        })
+        .collect();
+    faults.join("; ")
+}

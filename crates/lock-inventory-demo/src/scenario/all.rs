@@ -1,0 +1,143 @@
+//! Every part of a run, into one report.
+
+use super::{
+    comparison, jobs, run,
+    script::{Part, SCRIPTS, Script},
+    site::Site,
+    stage::ScenarioError,
+    stall,
+};
+use crate::report::{self, Footer, Results, ScenarioResult};
+use lock_cron::UtcTime;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct AllPlan {
+    /// The parts, in their order.
+    pub parts: Vec<Part>,
+    /// How often the scenarios are run.
+    pub runs: u32,
+    /// How much is sold and measured.
+    pub size: Size,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// How much is sold and measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Under three minutes in all.
+    Quick,
+    /// Larger stocks, and longer rounds of the comparison.
+    Full,
+}
+
+impl Size {
+    /// The pieces of a scenario.
+    fn stock(self, script: &Script) -> u32 {
+        let pieces = match self {
+            Self::Quick => 90,
+            Self::Full => 400,
+        };
+        // Every section takes 70 ms there.
+        let pieces = if script.id == "S2" { pieces / 3 } else { pieces };
+        if script.products > 1 { pieces.max(script.products * 2) } else { pieces }
+    }
+
+    /// The length of a round of the comparison.
+    fn round(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_secs(1),
+            Self::Full => Duration::from_secs(10),
+        }
+    }
+}
+
+/// Runs all parts and returns their results. `say` gets a line before each part and after it.
+///
+/// # Errors
+/// [`ScenarioError`] when a part does not come to its end. A verdict that is not the expected one is no error: see
+/// [`Results::have_passed`].
+///
+/// # Cancel safety
+/// Dropping this ends all processes and removes all files. On servers that are not the run's own, keys and databases
+/// stay until [`Site::close`].
+pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Result<Results, ScenarioError> {
+    let (began, begin) = (UtcTime::now(), Instant::now());
+    let mut results = Results { footer: footer(site, plan, began).await?, ..Results::default() };
+    for round in 1..=plan.runs {
+        let tag = if plan.runs > 1 { format!(" (run {round} of {})", plan.runs) } else { String::new() };
+        let jobs = async {
+            match plan.parts.contains(&Part::Jobs) {
+                true => jobs::run(site, &format!("s10-{round}"), plan.seed).await.map(Some),
+                false => Ok(None),
+            }
+        };
+        // The jobs mostly wait for their next instant.
+        let (done, jobs) = tokio::try_join!(scenarios(site, plan, round, &tag, say), jobs)?;
+        results.scenarios.extend(done);
+        if let Some(jobs) = jobs {
+            say(&line(&jobs, &tag));
+            results.scenarios.push(jobs);
+        }
+    }
+    if plan.parts.contains(&Part::Stall) {
+        say("stall of 2 s under an open model of 30 s");
+        results.stall = Some(stall::run(site, plan.seed).await?);
+    }
+    if plan.parts.contains(&Part::Comparison) {
+        results.comparison = comparison::run(site, plan.seed, plan.size.round(), say).await?;
+    }
+    results.footer.seconds = begin.elapsed().as_secs();
+    Ok(results)
+}
+
+async fn scenarios(
+    site: &Site,
+    plan: &AllPlan,
+    round: u32,
+    tag: &str,
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<Vec<ScenarioResult>, ScenarioError> {
+    let mut results = Vec::new();
+    for script in SCRIPTS.iter().filter(|script| plan.parts.contains(&Part::Scenario(script))) {
+        if script.strategy.needs_postgres() && !site.is_postgres() {
+            say(&format!("{:<4} not run: it needs PostgreSQL (--postgres)", script.id));
+            continue;
+        }
+        let name = format!("{}-{round}", script.id.to_lowercase());
+        let seed = plan.seed.wrapping_add(round.into());
+        let result = run::run(site, script, &name, plan.size.stock(script), seed).await?;
+        say(&line(&result, tag));
+        results.push(result);
+    }
+    Ok(results)
+}
+
+fn line(result: &ScenarioResult, tag: &str) -> String {
+    let ScenarioResult { id, title, sold, oversold, initial, seconds, .. } = result;
+    let verdict = match result.failures.first() {
+        None => "as expected".to_owned(),
+        Some(failure) => format!("FAILED: {failure}"),
+    };
+    let stale = result.stale.len();
+    format!(
+        "{id:<4} {title}: sold {sold} of {initial}, {oversold} oversold, {stale} stale writes refused, {seconds:.1} s{tag}: {verdict}"
+    )
+}
+
+async fn footer(site: &Site, plan: &AllPlan, began: UtcTime) -> Result<Footer, ScenarioError> {
+    Ok(Footer {
+        program: format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        optimised: !cfg!(debug_assertions),
+        processor: report::processor(),
+        kernel: report::kernel(),
+        redis: site.redis_version().await?,
+        database: site.database_version().await?,
+        seed: plan.seed,
+        began: began.to_string(),
+        seconds: 0,
+    })
+}

@@ -1,0 +1,142 @@
+//! Faults at exact places: a pause is raised by the shop itself inside of its critical section, and what follows waits
+//! for what the other shops do, not for a time.
+
+use super::{
+    script::Trouble,
+    site::Site,
+    stage::{ScenarioError, Stage},
+};
+use crate::{fleet::ShopState, report::Fault};
+use lock_testkit::TcpProxy;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::{task::block_in_place, time::sleep};
+
+/// The first pieces are sold before anything goes wrong.
+const BEFORE: i64 = 10;
+/// So many pieces are sold by others before a stopped holder goes on.
+const MEANWHILE: i64 = 15;
+/// The stall of the section into which a stale write falls.
+const SECTION: Duration = Duration::from_millis(1_500);
+/// A payment that is slower than the TTL of the strategy `setnx`.
+const SLOW: Duration = Duration::from_millis(70);
+/// How long a shop is cut off from Redis.
+const CUT: Duration = Duration::from_millis(1_500);
+/// How long a shop may take to come to its pause.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The faults that took place, and when a holder was killed.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) faults: Vec<Fault>,
+    pub(super) killed_ms: Option<u64>,
+}
+
+/// Does what the script says while the load runs.
+pub(super) async fn trouble(
+    trouble: Trouble,
+    site: &Site,
+    stage: &Stage,
+    lease: Duration,
+    way: Option<&TcpProxy>,
+) -> Result<Done, ScenarioError> {
+    let mut done = Done::default();
+    match trouble {
+        Trouble::None | Trouble::Aborts | Trouble::SlowPayments => {}
+        Trouble::Pause => done.faults.push(pause(stage).await?),
+        Trouble::PauseIntoSection => done.faults.push(pause_into_section(stage, lease).await?),
+        Trouble::BothPauses => {
+            done.faults.push(pause(stage).await?);
+            done.faults.push(pause_into_section(stage, lease).await?);
+        }
+        Trouble::Kill => {
+            let (fault, at) = kill(stage).await?;
+            done.faults.push(fault);
+            done.killed_ms = Some(at);
+        }
+        Trouble::RedisTrouble => done.faults = redis(site, stage, way).await?,
+    }
+    Ok(done)
+}
+
+/// Makes every payment slower than the TTL, before the load begins.
+pub(super) async fn before_load(trouble: Trouble, stage: &Stage) -> Result<(), ScenarioError> {
+    if trouble == Trouble::SlowPayments {
+        for shop in 0..stage.fleet.len() {
+            stage.admin(shop, "/admin/fault", &fault("stall", SLOW, false)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The holder stands still until others have sold.
+async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold + MEANWHILE).await?;
+    stage.fleet.resume(0);
+    Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its section".into() })
+}
+
+/// The holder stands still until another one is between its read and its write.
+async fn pause_into_section(stage: &Stage, lease: Duration) -> Result<Fault, ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    for shop in 1..stage.fleet.len() {
+        stage.admin(shop, "/admin/fault", &fault("stall", SECTION, true)).await?;
+    }
+    // The next holder has read as soon as the lease has ended, and does not write before its stall is over.
+    sleep(lease + SECTION / 2).await;
+    stage.fleet.resume(0);
+    let to_ms = stage.now_ms();
+    for shop in 1..stage.fleet.len() {
+        stage.admin(shop, "/admin/fault", &fault("stall", Duration::ZERO, true)).await?;
+    }
+    let what = "shop-1 is stopped in its section, and goes on in that of another shop".into();
+    Ok(Fault { from_ms, to_ms, what })
+}
+
+/// The holder is killed while it stands still in its section.
+async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
+    let from_ms = stop_holder(stage).await?;
+    stage.fleet.kill(0);
+    let killed = stage.now_ms();
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold + 1).await?;
+    Ok((Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its section".into() }, killed))
+}
+
+/// Lets the first shop stop itself in its next section, and returns the time at which it stood still.
+async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
+    let sold = stage.look().await?.sold;
+    stage.until_sold(sold.max(1) + BEFORE).await?;
+    stage.admin(0, "/admin/fault", &fault("pause", Duration::ZERO, true)).await?;
+    match stage.fleet.stopped(0, PATIENCE).await {
+        ShopState::Stopped => Ok(stage.now_ms()),
+        ShopState::Running | ShopState::Ended => Err(ScenarioError::Never("the pause of a shop")),
+    }
+}
+
+/// Redis loses its data, if it is a private one; then the last shop is cut off from it.
+async fn redis(site: &Site, stage: &Stage, way: Option<&TcpProxy>) -> Result<Vec<Fault>, ScenarioError> {
+    let mut faults = Vec::new();
+    stage.until_sold(BEFORE).await?;
+    if let Some(redis) = &site.private_redis {
+        let from_ms = stage.now_ms();
+        redis.restart_empty().await?;
+        let sold = stage.look().await?.sold;
+        stage.until_sold(sold + MEANWHILE).await?;
+        faults.push(Fault { from_ms, to_ms: stage.now_ms(), what: "Redis restarts without its data".into() });
+    }
+    if let Some(way) = way {
+        let from_ms = stage.now_ms();
+        block_in_place(|| way.refuse());
+        sleep(CUT).await;
+        block_in_place(|| way.pass());
+        faults.push(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-4 is cut off from Redis".into() });
+    }
+    Ok(faults)
+}
+
+fn fault(kind: &str, length: Duration, once: bool) -> Value {
+    json!({ "kind": kind, "millis": u64::try_from(length.as_millis()).unwrap_or(u64::MAX), "once": once })
+}

@@ -1,0 +1,95 @@
+//! The expectations, and the rules by which a result breaks them.
+
+use super::script::{Script, Trouble, Verdict};
+use crate::{
+    domain::{Audit, Breach},
+    load::Entry,
+    report::{ServerShare, StaleWrite},
+};
+use std::time::Duration;
+
+/// The least part of the stock that a shop has to sell.
+const SOLD: f64 = 0.95;
+/// The least part of the requests of each of four shops.
+const SHARE: f64 = 0.15;
+
+/// All that a verdict is made of.
+#[derive(Debug)]
+pub(super) struct Evidence<'a> {
+    pub(super) script: &'a Script,
+    pub(super) audit: &'a Audit,
+    pub(super) servers: &'a [ServerShare],
+    pub(super) entries: &'a [Entry],
+    pub(super) stale: &'a [StaleWrite],
+    /// From the kill of the holder to the next sale, and the most that it may be.
+    pub(super) hand_over: Option<(Option<Duration>, Duration)>,
+}
+
+/// Every expectation that does not hold.
+pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
+    let Evidence { script, audit, .. } = *seen;
+    let mut failures = Vec::new();
+    match script.verdict {
+        Verdict::Oversells if audit.oversold == 0 => {
+            failures.push("it did not oversell, so this control shows nothing".to_owned());
+        }
+        Verdict::Oversells => {}
+        Verdict::Exact | Verdict::SellsOut if audit.oversold > 0 => {
+            failures.push(format!("it sold {} pieces that did not exist", audit.oversold));
+        }
+        Verdict::SellsOut if (audit.sold as f64) < SOLD * audit.supplied as f64 => {
+            failures.push(format!("it sold only {} of {} pieces", audit.sold, audit.supplied));
+        }
+        Verdict::Exact | Verdict::SellsOut => {}
+    }
+    if audit.sold == 0 {
+        failures.push("it sold nothing".to_owned());
+    }
+    let counts = audit.breaches.iter().filter(|breach| !is_expected(breach, script.verdict));
+    failures.extend(counts.map(ToString::to_string));
+    if script.trouble == Trouble::BothPauses {
+        failures.extend(stale(seen));
+    }
+    // A shop that is stopped, killed or cut off answers less.
+    if script.shops > 1 && matches!(script.trouble, Trouble::None | Trouble::SlowPayments | Trouble::Aborts) {
+        let few = seen.servers.iter().filter(|server| server.share < SHARE);
+        failures.extend(
+            few.map(|server| format!("{} got {:.1} % of the requests", server.name, server.share * 100.0)),
+        );
+    }
+    match seen.hand_over {
+        Some((None, _)) => failures.push("nothing was sold after the holder was killed".to_owned()),
+        Some((Some(took), limit)) if took > limit => {
+            failures.push(format!("the next sale came {took:.2?} after the kill, later than {limit:.2?}"));
+        }
+        _ => {}
+    }
+    failures
+}
+
+/// An oversold control has these breaches by its nature.
+fn is_expected(breach: &Breach, verdict: Verdict) -> bool {
+    let by_nature = matches!(
+        breach,
+        Breach::Oversold { .. } | Breach::CounterIsOff { .. } | Breach::TokenDidNotRise { .. }
+    );
+    verdict == Verdict::Oversells && by_nature || matches!(breach, Breach::Oversold { .. })
+}
+
+fn stale(seen: &Evidence<'_>) -> Vec<String> {
+    let mut failures = Vec::new();
+    if seen.stale.is_empty() {
+        failures.push("no write was refused as stale".to_owned());
+    }
+    for write in seen.stale {
+        if write.newer <= write.token {
+            failures
+                .push(format!("{}: token {} was refused for token {}", write.key, write.token, write.newer));
+        }
+        let answers = seen.entries.iter().filter(|entry| entry.key == write.key).count();
+        if answers != 1 {
+            failures.push(format!("{}: its client has {answers} outcomes", write.key));
+        }
+    }
+    failures
+}

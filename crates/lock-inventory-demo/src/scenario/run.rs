@@ -1,0 +1,152 @@
+//! One scenario of the table, from its first process to its verdict.
+
+use super::{
+    faults,
+    holds::{holds, stale_writes},
+    judge::{Evidence, failures},
+    script::{Script, Trouble},
+    site::Site,
+    stage::{HOT, ScenarioError, Stage, StagePlan},
+};
+use crate::{
+    load::{self, Aborts, Entry, Extent, LoadPlan, OrderMix, Outcome, Profile},
+    report::{Fault, Figure, ScenarioResult},
+};
+use lock_testkit::TcpProxy;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The lease of the locks: short, so that a stopped holder loses it soon.
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+/// How long requests wait for the lock.
+const WAIT: Duration = Duration::from_secs(10);
+/// How long clients wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The clients of the closed model.
+const CLIENTS: u32 = 32;
+/// After the kill of a holder the next sale comes within the lease and this.
+const HAND_OVER: Duration = Duration::from_secs(1);
+/// How many of 100 requests are aborted.
+const ABORTED: Aborts = Aborts { percent: 30 };
+
+/// Runs a scenario once. `stock` is the number of pieces of all products together.
+pub(super) async fn run(
+    site: &Site,
+    script: &Script,
+    name: &str,
+    stock: u32,
+    seed: u64,
+) -> Result<ScenarioResult, ScenarioError> {
+    let begin = Instant::now();
+    let products = products(script, stock);
+    let cut = script.trouble == Trouble::RedisTrouble;
+    let way = site.private_redis.as_ref().filter(|_| cut).map(|redis| redis.proxy());
+    let plan = StagePlan {
+        name: name.to_owned(),
+        strategy: script.strategy,
+        shops: script.shops,
+        last_shop_by: way.as_ref().map(TcpProxy::url),
+        products: products.clone(),
+        lease: LEASE,
+        wait: WAIT,
+        seed,
+    };
+    let stage = Stage::open(site, &plan).await?;
+    faults::before_load(script.trouble, &stage).await?;
+    let load = LoadPlan {
+        target: stage.balancer.address(),
+        profile: Profile::Closed { clients: CLIENTS },
+        extent: Extent::Orders(orders(script, stock)),
+        mix: OrderMix {
+            skus: products.into_iter().map(|(sku, _)| sku).collect(),
+            max_quantity: 1,
+            keys: name.to_owned(),
+            seed,
+        },
+        timeout: PATIENCE,
+        aborts: (script.trouble == Trouble::Aborts).then_some(ABORTED),
+        journal: Some(stage.directory.join("journal.jsonl")),
+        zero: stage.zero,
+    };
+    let mut points = Vec::new();
+    let both = async {
+        let load = async { load::run(load).await.map_err(ScenarioError::from) };
+        tokio::try_join!(load, faults::trouble(script.trouble, site, &stage, LEASE, way.as_ref()))
+    };
+    let ((summary, entries), done) = tokio::select! {
+        both = both => both?,
+        never = stage.watch(&mut points) => return Err(never.err().unwrap_or(ScenarioError::Never("the load's end"))),
+    };
+    points.push(stage.look().await?);
+    let servers = stage.shares();
+    let audit = stage.close(&entries).await?;
+    let stale = stale_writes(&entries);
+    let hand_over = done.killed_ms.map(|at| (next_sale(&entries, at), LEASE + HAND_OVER));
+    let seen =
+        Evidence { script, audit: &audit, servers: &servers, entries: &entries, stale: &stale, hand_over };
+    Ok(ScenarioResult {
+        id: script.id.into(),
+        title: script.title.into(),
+        strategy: script.strategy.name().into(),
+        expected: script.verdict.to_string(),
+        failures: failures(&seen),
+        initial: audit.supplied,
+        sold: audit.sold,
+        oversold: audit.oversold,
+        breaches: audit.breaches.iter().map(ToString::to_string).collect(),
+        servers,
+        load: summary,
+        holds: if script.products == 1 { holds(&entries, &done.faults, LEASE) } else { Vec::new() },
+        figures: figures(&entries, &done.faults, hand_over.and_then(|(took, _)| took)),
+        stale,
+        stock: points,
+        faults: done.faults,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
+}
+
+/// The stock in equal parts.
+fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
+    match script.products {
+        1 => vec![(HOT.to_owned(), stock)],
+        count => (1..=count).map(|number| (format!("P-{number}"), (stock / count).max(1))).collect(),
+    }
+}
+
+/// More orders than pieces. With many products each must be asked for often enough.
+fn orders(script: &Script, stock: u32) -> u64 {
+    let stock = u64::from(stock);
+    if script.products == 1 { stock * 3 / 2 } else { stock * 3 }
+}
+
+/// From the kill of a holder to the end of the next order that was acknowledged.
+fn next_sale(entries: &[Entry], killed_ms: u64) -> Option<Duration> {
+    let sales = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Acknowledged { .. }));
+    let next = sales.map(Entry::end_us).filter(|end| *end > killed_ms * 1000).min()?;
+    Some(Duration::from_micros(next - killed_ms * 1000))
+}
+
+fn figures(entries: &[Entry], faults: &[Fault], hand_over: Option<Duration>) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if let Some(took) = hand_over {
+        let value = format!("{} ms (at most {} ms)", took.as_millis(), (LEASE + HAND_OVER).as_millis());
+        figures.push(Figure { name: "From the kill of the holder to the next sale".into(), value });
+    }
+    if !faults.is_empty() {
+        let mut sales: Vec<_> = entries
+            .iter()
+            .filter(|entry| matches!(entry.outcome, Outcome::Acknowledged { .. }))
+            .map(Entry::end_us)
+            .collect();
+        sales.sort_unstable();
+        let gap = sales.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
+        figures
+            .push(Figure { name: "Longest time without a sale".into(), value: format!("{} ms", gap / 1000) });
+    }
+    let repeated = entries.iter().filter(|entry| entry.attempts > 1).count();
+    if repeated > 0 {
+        let value = format!("{repeated} of {}", entries.len());
+        figures.push(Figure { name: "Orders whose client aborted and repeated its request".into(), value });
+    }
+    figures
+}

@@ -1,0 +1,228 @@
+//! The servers of a run: Redis, the databases, and the directory of everything else.
+
+use crate::{
+    fleet::{PostgresError, PostgresServer, PrivateRedis, PrivateRedisError, RedisAdmin},
+    locks::LocksUrl,
+    store::DatabaseUrl,
+};
+use lock_core::{LockError, backend::ProcessId};
+use lock_fred::fred;
+use sqlx::{AnyConnection, Connection};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+use tempfile::TempDir;
+use url::Url;
+
+/// The servers that a run is to use.
+#[derive(Debug, Clone)]
+pub struct SitePlan {
+    /// The program that serves as a shop.
+    pub program: PathBuf,
+    /// A Redis that exists. Without one a private server is started.
+    pub redis: Option<LocksUrl>,
+    /// The databases.
+    pub database: DatabasePlan,
+}
+
+/// The databases that a run is to use: each scenario has one of its own.
+#[derive(Debug, Clone)]
+pub enum DatabasePlan {
+    /// Files of SQLite.
+    Sqlite,
+    /// A private PostgreSQL.
+    PrivatePostgres,
+    /// Databases on this PostgreSQL, which are created and dropped. The user needs the right to create databases.
+    Postgres(DatabaseUrl),
+}
+
+/// The servers of a run. Everything that was started ends when this is dropped.
+#[derive(Debug)]
+pub struct Site {
+    pub(super) program: PathBuf,
+    redis: LocksUrl,
+    pub(super) private_redis: Option<PrivateRedis>,
+    databases: Databases,
+    id: String,
+    // The last field: the others have files in it.
+    directory: TempDir,
+}
+
+#[derive(Debug)]
+enum Databases {
+    Sqlite,
+    Postgres { server: Option<PostgresServer>, url: Url, created: Mutex<Vec<String>> },
+}
+
+/// The servers of a run could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SiteError {
+    /// There is no Redis.
+    #[error(transparent)]
+    NoRedis(#[from] PrivateRedisError),
+    /// The address of Redis.
+    #[error("the address of Redis is not usable")]
+    RedisUrl(#[from] LockError),
+    /// Redis did not answer.
+    #[error("Redis could not be reached")]
+    Redis(#[from] fred::error::Error),
+    /// PostgreSQL.
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+    /// The database refused something.
+    #[error("could not {attempted} a database: the user needs the right to create databases")]
+    Database {
+        /// What was attempted.
+        attempted: &'static str,
+        /// The cause.
+        source: sqlx::Error,
+    },
+    /// The directory.
+    #[error("could not use the directory of the run")]
+    Directory(#[from] io::Error),
+}
+
+impl Site {
+    /// Starts what is missing.
+    ///
+    /// # Errors
+    /// [`SiteError`] with what to install.
+    ///
+    /// # Cancel safety
+    /// Dropping this ends what was started.
+    pub async fn open(plan: SitePlan) -> Result<Self, SiteError> {
+        let directory = tempfile::Builder::new().prefix("lock-inventory-demo-").tempdir()?;
+        let (redis, private_redis) = match plan.redis {
+            Some(url) => (url, None),
+            None => {
+                let server = PrivateRedis::start().await?;
+                (server.url().parse()?, Some(server))
+            }
+        };
+        let databases = match plan.database {
+            DatabasePlan::Sqlite => Databases::Sqlite,
+            DatabasePlan::PrivatePostgres => {
+                let server = PostgresServer::start().await?;
+                let url = Url::parse(&server.url()).map_err(io::Error::other)?;
+                Databases::Postgres { server: Some(server), url, created: Mutex::default() }
+            }
+            DatabasePlan::Postgres(url) => {
+                let url = Url::parse(url.reveal()).map_err(io::Error::other)?;
+                Databases::Postgres { server: None, url, created: Mutex::default() }
+            }
+        };
+        let id = ProcessId::random().to_string();
+        Ok(Self { program: plan.program, redis, private_redis, databases, id, directory })
+    }
+
+    /// Returns whether the databases are on PostgreSQL.
+    #[must_use]
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.databases, Databases::Postgres { .. })
+    }
+
+    /// The address of Redis with its password, for the environment of the shops.
+    pub(super) fn redis_url(&self) -> &str {
+        self.redis.reveal().unwrap_or("memory")
+    }
+
+    /// The version of Redis, for the footer.
+    pub(super) async fn redis_version(&self) -> Result<String, SiteError> {
+        let version = RedisAdmin::connect(self.redis_url()).await?.version().await?;
+        Ok(match self.private_redis {
+            Some(_) => format!("Redis {version} (private, without persistence)"),
+            None => format!("Redis {version}"),
+        })
+    }
+
+    /// The first part of the names of all keys and databases of the run.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// A directory for one scenario.
+    pub(super) fn directory(&self, name: &str) -> Result<PathBuf, SiteError> {
+        let path = self.directory.path().join(name);
+        std::fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+
+    /// An empty database for one scenario.
+    pub(super) async fn database(&self, name: &str) -> Result<String, SiteError> {
+        match &self.databases {
+            Databases::Sqlite => {
+                let file = self.directory(name)?.join("stock.sqlite");
+                Ok(format!("sqlite://{}", file.display()))
+            }
+            Databases::Postgres { url, created, .. } => {
+                let database = format!("demo_{}_{name}", self.id).replace('-', "_").to_lowercase();
+                execute(url, "create", &format!("create database \"{database}\"")).await?;
+                created.lock().unwrap_or_else(PoisonError::into_inner).push(database.clone());
+                let mut url = url.clone();
+                url.set_path(&database);
+                Ok(url.into())
+            }
+        }
+    }
+
+    /// The version of the database, for the footer.
+    pub(super) async fn database_version(&self) -> Result<String, SiteError> {
+        match &self.databases {
+            Databases::Sqlite => {
+                let version = text("sqlite::memory:", "select sqlite_version()").await?;
+                Ok(format!("SQLite {version} (WAL, synchronous=normal)"))
+            }
+            Databases::Postgres { server, url, .. } => {
+                let version = text(url.as_str(), "select split_part(version(), ' on ', 1)").await?;
+                Ok(match server {
+                    Some(_) => format!("{version} (private, fsync=off)"),
+                    None => version,
+                })
+            }
+        }
+    }
+
+    /// Removes what the run has left on servers that are not its own.
+    ///
+    /// # Errors
+    /// [`SiteError`] when a server does not answer.
+    pub async fn close(self) -> Result<(), SiteError> {
+        if self.private_redis.is_none() {
+            RedisAdmin::connect(self.redis_url()).await?.remove_keys(&self.id).await?;
+        }
+        if let Databases::Postgres { server: None, url, created } = &self.databases {
+            let created = std::mem::take(&mut *created.lock().unwrap_or_else(PoisonError::into_inner));
+            for database in created {
+                execute(url, "drop", &format!("drop database \"{database}\" with (force)")).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The directory of the run.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+async fn connect(url: &str, attempted: &'static str) -> Result<AnyConnection, SiteError> {
+    sqlx::any::install_default_drivers();
+    AnyConnection::connect(url).await.map_err(|source| SiteError::Database { attempted, source })
+}
+
+async fn execute(url: &Url, attempted: &'static str, statement: &str) -> Result<(), SiteError> {
+    let mut connection = connect(url.as_str(), attempted).await?;
+    let done = sqlx::query(sqlx::AssertSqlSafe(statement.to_owned())).execute(&mut connection).await;
+    done.map_err(|source| SiteError::Database { attempted, source })?;
+    Ok(())
+}
+
+async fn text(url: &str, query: &'static str) -> Result<String, SiteError> {
+    let mut connection = connect(url, "ask").await?;
+    let text = sqlx::query_scalar(query).fetch_one(&mut connection).await;
+    text.map_err(|source| SiteError::Database { attempted: "ask", source })
+}

@@ -1,0 +1,242 @@
+//! The processes of one scenario, from the first start to the audit.
+
+use super::site::{Site, SiteError};
+use crate::{
+    audit::outcomes,
+    balancer::{Balancer, Servers},
+    domain::Audit,
+    fleet::{Fleet, FleetError, PrivateRedisError, ShopCommand},
+    http_client::HttpClient,
+    load::{Entry, LoadError},
+    report::{ServerShare, StockPoint},
+    store::{DatabaseUrl, Store, StoreError},
+    strategy::Strategy,
+};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fmt::Write,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::time::{Instant, sleep};
+
+/// The code of the one hot product.
+pub(super) const HOT: &str = "HOT-1";
+/// How often the stock is looked at.
+const SAMPLE: Duration = Duration::from_millis(50);
+/// How long a condition may take to come about.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The shops of a scenario and what they sell.
+#[derive(Debug, Clone)]
+pub(super) struct StagePlan {
+    /// A word, once per run.
+    pub(super) name: String,
+    pub(super) strategy: Strategy,
+    pub(super) shops: u32,
+    /// The address of Redis for the last shop, if it is another one.
+    pub(super) last_shop_by: Option<String>,
+    /// The products, and the pieces of each.
+    pub(super) products: Vec<(String, u32)>,
+    pub(super) lease: Duration,
+    pub(super) wait: Duration,
+    pub(super) seed: u64,
+}
+
+/// Shops over one database behind a balancer.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) fleet: Fleet,
+    pub(super) balancer: Balancer,
+    pub(super) store: Store,
+    pub(super) directory: PathBuf,
+    pub(super) zero: Instant,
+    pids: Vec<u32>,
+}
+
+/// A scenario did not come to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The servers.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The shops.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// Redis did not start again.
+    #[error(transparent)]
+    Redis(#[from] PrivateRedisError),
+    /// The load.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system.
+    #[error("could not run the scenario")]
+    System(#[from] io::Error),
+    /// A shop refused what the run asked of it.
+    #[error("{shop} did not {what}: {answer}")]
+    Refused {
+        /// The address of the shop.
+        shop: SocketAddr,
+        /// What it was asked to do.
+        what: &'static str,
+        /// What it said.
+        answer: String,
+    },
+    /// A condition did not come about.
+    #[error("{0} did not happen within {PATIENCE:?}")]
+    Never(&'static str),
+}
+
+impl Stage {
+    /// Starts the shops over an empty database that gets the products.
+    pub(super) async fn open(site: &Site, plan: &StagePlan) -> Result<Self, ScenarioError> {
+        let directory = site.directory(&plan.name)?;
+        let catalogue = directory.join("catalogue.csv");
+        std::fs::write(&catalogue, csv(&plan.products))?;
+        let database = site.database(&plan.name).await?;
+        let servers = Servers::default();
+        let mut commands: Vec<_> =
+            (0..plan.shops).map(|_| command(plan, site, site.redis_url(), &database, &catalogue)).collect();
+        if let (Some(last), Some(redis)) = (commands.last_mut(), &plan.last_shop_by) {
+            *last = command(plan, site, redis, &database, &catalogue);
+        }
+        let fleet = Fleet::start(commands, servers.clone(), &directory).await?;
+        let balancer = Balancer::start((Ipv4Addr::LOCALHOST, 0).into(), servers).await?;
+        let store = Store::open(&database.parse::<DatabaseUrl>()?).await?;
+        let pids = fleet.statuses().iter().map(|shop| shop.pid).collect();
+        Ok(Self { fleet, balancer, store, directory, zero: Instant::now(), pids })
+    }
+
+    /// Milliseconds since the begin.
+    pub(super) fn now_ms(&self) -> u64 {
+        u64::try_from(self.zero.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks a shop for a document.
+    pub(super) async fn get(&self, address: SocketAddr, path: &str) -> Result<Value, ScenarioError> {
+        let request = Request::get(path).body(Full::default()).map_err(io::Error::other)?;
+        let body = exchange(address, "answer", request).await?;
+        serde_json::from_slice(&body).map_err(|error| ScenarioError::System(error.into()))
+    }
+
+    /// The counters of all products together.
+    pub(super) async fn look(&self) -> Result<StockPoint, ScenarioError> {
+        let products = self.store.products().await?;
+        let (stock, sold) =
+            products.iter().fold((0, 0), |(stock, sold), row| (stock + row.stock, sold + row.sold));
+        Ok(StockPoint { ms: self.now_ms(), stock, sold })
+    }
+
+    /// Looks at the stock again and again, until it is dropped.
+    pub(super) async fn watch(&self, points: &mut Vec<StockPoint>) -> Result<(), ScenarioError> {
+        loop {
+            points.push(self.look().await?);
+            sleep(SAMPLE).await;
+        }
+    }
+
+    /// Waits until so many pieces are sold.
+    pub(super) async fn until_sold(&self, pieces: i64) -> Result<(), ScenarioError> {
+        let begin = Instant::now();
+        while self.look().await?.sold < pieces {
+            if begin.elapsed() > PATIENCE {
+                return Err(ScenarioError::Never("the next sale"));
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
+    }
+
+    /// Sends a shop a command of its operator.
+    pub(super) async fn admin(&self, shop: usize, path: &str, body: &Value) -> Result<(), ScenarioError> {
+        let request = Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::from(body.to_string()))
+            .map_err(io::Error::other)?;
+        exchange(self.fleet.status(shop).address, "take a command", request).await.map(drop)
+    }
+
+    /// The shops' parts of the requests.
+    pub(super) fn shares(&self) -> Vec<ServerShare> {
+        let shares = self.balancer.servers().shares();
+        let all: u64 = shares.iter().map(|share| share.requests).sum();
+        let share = |(share, pid): (crate::balancer::Share, &u32)| ServerShare {
+            share: share.requests as f64 / all.max(1) as f64,
+            name: share.name,
+            pid: *pid,
+            requests: share.requests,
+        };
+        shares.into_iter().zip(&self.pids).map(share).collect()
+    }
+
+    /// Ends all shops and audits the database.
+    pub(super) async fn close(self, entries: &[Entry]) -> Result<Audit, ScenarioError> {
+        let Self { fleet, balancer, store, .. } = self;
+        drop(balancer);
+        fleet.stop().await?;
+        let books = store.books().await?;
+        store.close().await;
+        Ok(Audit::of(&books, Some(&outcomes(entries))))
+    }
+}
+
+/// Sends one request and returns the body of its answer.
+pub(super) async fn exchange(
+    shop: SocketAddr,
+    what: &'static str,
+    request: Request<Full<Bytes>>,
+) -> Result<Bytes, ScenarioError> {
+    let refused = |answer: String| ScenarioError::Refused { shop, what, answer };
+    let response = HttpClient::new(shop).send(request).await.map_err(|error| refused(error.to_string()))?;
+    let status = response.status();
+    let body = response.into_body().collect().await.map_err(|error| refused(error.to_string()))?.to_bytes();
+    match status.is_success() {
+        true => Ok(body),
+        false => Err(refused(format!("{status} {}", String::from_utf8_lossy(&body)))),
+    }
+}
+
+fn csv(products: &[(String, u32)]) -> String {
+    let mut text = "sku,title,category,price_cents,stock\n".to_owned();
+    for (sku, pieces) in products {
+        let _ = writeln!(text, "{sku},Product {sku},Things,250,{pieces}");
+    }
+    text
+}
+
+fn command(plan: &StagePlan, site: &Site, redis: &str, database: &str, catalogue: &Path) -> ShopCommand {
+    let millis = |duration: Duration| OsString::from(duration.as_millis().to_string());
+    let arguments: Vec<OsString> = vec![
+        "serve".into(),
+        "--headless".into(),
+        "--until-stdin-ends".into(),
+        "--admin".into(),
+        "--listen".into(),
+        "127.0.0.1:0".into(),
+        "--catalogue".into(),
+        catalogue.into(),
+        "--strategy".into(),
+        plan.strategy.name().into(),
+        "--prefix".into(),
+        format!("{}-{}:", site.id(), plan.name).into(),
+        "--lease".into(),
+        millis(plan.lease),
+        "--wait".into(),
+        millis(plan.wait),
+        "--seed".into(),
+        plan.seed.to_string().into(),
+    ];
+    let secrets =
+        vec![("DEMO_REDIS".to_owned(), redis.to_owned()), ("DEMO_DATABASE".to_owned(), database.to_owned())];
+    ShopCommand { program: site.program.clone(), arguments, secrets }
+}
