@@ -52,9 +52,10 @@ const FRAMEWORKS: [&str; 17] = [
 ];
 
 /// Crates that no other crate may depend on.
-const LEAVES: [&str; 10] = [
+const LEAVES: [&str; 11] = [
     "lock-inventory-demo",
     "lock-bench",
+    "lock-browser",
     "lock-fuzz",
     "lock-model",
     "lock-public-api",

@@ -1,0 +1,73 @@
+//! The process of chromedriver: a free port of its own, a group of processes that ends with it.
+
+use crate::BrowserError;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, Command},
+};
+
+/// A running chromedriver. Dropping it ends it, and every Chromium that it has started.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    port: u16,
+    group: Option<Pid>,
+    _process: Child,
+    /// Profiles and temporary files of Chromium.
+    home: TempDir,
+}
+
+impl Driver {
+    /// Starts chromedriver on a free port.
+    pub(crate) async fn start() -> Result<Self, BrowserError> {
+        let home = tempfile::tempdir()?;
+        let mut process = Command::new("chromedriver")
+            .arg("--port=0")
+            .env("TMPDIR", home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|source| BrowserError::Start { program: "chromedriver", source })?;
+        let group = process.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let (mut printed, mut port) = (String::new(), None);
+        if let Some(stdout) = process.stdout.take() {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Some(line) = lines.next_line().await? {
+                // "ChromeDriver was started successfully on port 34567."
+                port = line
+                    .rsplit_once("successfully on port ")
+                    .and_then(|(_, port)| port.trim_end_matches('.').parse().ok());
+                printed.push_str(&line);
+                if port.is_some() {
+                    // Whatever else it prints is read, so that it never waits for a reader.
+                    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+                    break;
+                }
+            }
+        }
+        let driver = Self { port: port.unwrap_or(0), group, _process: process, home };
+        if port.is_some() { Ok(driver) } else { Err(BrowserError::NoPort(printed)) }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder for a profile.
+    pub(crate) fn profile(&self) -> String {
+        self.home.path().join("profile").display().to_string()
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The reasons why a browser did not do as asked.
+
+use std::io;
+
+/// The reason why a browser did not do as asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BrowserError {
+    /// A program could not be started.
+    #[error("{program} could not be started: install chromium and chromium-driver")]
+    Start {
+        /// The program.
+        program: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// Chromedriver ended without naming its port.
+    #[error("chromedriver ended before it listened: {0}")]
+    NoPort(String),
+    /// Chromedriver could not be reached.
+    #[error("chromedriver does not answer")]
+    Unreachable(#[from] hyper_util::client::legacy::Error),
+    /// The reply broke off.
+    #[error("the reply of chromedriver broke off")]
+    BrokenReply(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The command failed.
+    #[error("{command}: {error}: {message}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// The kind of error, as WebDriver names it.
+        error: String,
+        /// Its text.
+        message: String,
+    },
+    /// The reply is not what this command returns.
+    #[error("{command}: unexpected reply {reply}")]
+    Unexpected {
+        /// The command.
+        command: String,
+        /// The reply.
+        reply: String,
+    },
+    /// The condition did not come true.
+    #[error("not true within {seconds} s: {condition}")]
+    NotTrue {
+        /// The condition.
+        condition: String,
+        /// The seconds that were waited.
+        seconds: u64,
+    },
+    /// A file could not be written.
+    #[error("a file could not be written")]
+    File(#[from] io::Error),
+}

@@ -1,0 +1,27 @@
+//! Drives a headless Chromium over WebDriver, for tests of pages.
+//!
+//! It needs `chromium` and `chromedriver` on the `PATH` (Debian: `apt-get install chromium chromium-driver`).
+//! The `webdriver` crate, and with it fantoccini, is under a licence that this workspace does not allow; the protocol is JSON
+//! over HTTP, and a test of a page needs a dozen of its commands.
+//!
+//! | module | has |
+//! | --- | --- |
+//! | `browser` | [`Browser`]: pages, scripts, clicks, screenshots |
+//! | `screen` | the size of the screen and its colour scheme |
+//! | `key` | the keyboard |
+//! | `record` | requests and console messages of the pages |
+//! | `session` | commands and their replies over HTTP |
+//! | `driver` | the process of chromedriver |
+
+mod browser;
+mod driver;
+mod error;
+mod key;
+mod record;
+mod screen;
+mod session;
+
+pub use browser::Browser;
+pub use error::BrowserError;
+pub use key::Key;
+pub use screen::{ColorScheme, Device, Screen};

@@ -1,0 +1,109 @@
+//! Commands of WebDriver and their replies: JSON over HTTP.
+
+use crate::{BrowserError, driver::Driver};
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use serde_json::{Value, json};
+
+/// A session: one Chromium with one window.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: Client<HttpConnector, Full<Bytes>>,
+    driver: Driver,
+    id: String,
+}
+
+impl Session {
+    /// Starts a Chromium.
+    pub(crate) async fn start() -> Result<Self, BrowserError> {
+        let driver = Driver::start().await?;
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let mut session = Self { client, driver, id: String::new() };
+        let capabilities = session.capabilities();
+        let reply = session.send(Method::POST, "session".into(), capabilities).await?;
+        let Some(id) = reply["sessionId"].as_str() else { return Err(unexpected("session", &reply)) };
+        session.id = id.into();
+        Ok(session)
+    }
+
+    fn capabilities(&self) -> Value {
+        let profile = format!("--user-data-dir={}", self.driver.profile());
+        let mut arguments = vec![
+            "--headless=new",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-dev-shm-usage", // containers have a small /dev/shm
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+            &profile,
+        ];
+        if rustix::process::geteuid().is_root() {
+            arguments.push("--no-sandbox"); // Chromium's sandbox refuses root
+        }
+        json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        }}})
+    }
+
+    pub(crate) fn profile(&self) -> String {
+        self.driver.profile()
+    }
+
+    /// Sends a command with a body.
+    pub(crate) async fn post(&self, command: &str, body: Value) -> Result<Value, BrowserError> {
+        self.send(Method::POST, self.path(command), body).await
+    }
+
+    /// Sends a command without a body.
+    pub(crate) async fn get(&self, command: &str) -> Result<Value, BrowserError> {
+        self.send(Method::GET, self.path(command), Value::Null).await
+    }
+
+    fn path(&self, command: &str) -> String {
+        format!("session/{}/{command}", self.id)
+    }
+
+    async fn send(&self, method: Method, path: String, body: Value) -> Result<Value, BrowserError> {
+        let body = if body.is_null() { Bytes::new() } else { body.to_string().into() };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://127.0.0.1:{}/{path}", self.driver.port()))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body))
+            .map_err(|error| BrowserError::BrokenReply(error.into()))?;
+        let reply = self.client.request(request).await?;
+        let bytes = reply
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| BrowserError::BrokenReply(error.into()))?
+            .to_bytes();
+        let mut reply: Value =
+            serde_json::from_slice(&bytes).map_err(|error| BrowserError::BrokenReply(error.into()))?;
+        let value = reply["value"].take();
+        match value["error"].as_str() {
+            Some(error) => Err(BrowserError::Refused {
+                command: path,
+                error: error.into(),
+                message: value["message"]
+                    .as_str()
+                    .and_then(|message| message.lines().next())
+                    .unwrap_or("")
+                    .into(),
+            }),
+            None => Ok(value),
+        }
+    }
+}
+
+pub(crate) fn unexpected(command: &str, reply: &Value) -> BrowserError {
+    BrowserError::Unexpected { command: command.into(), reply: reply.to_string() }
+}
