@@ -7,6 +7,7 @@
 //! | [`http`] | the routes, with the lock around the order |
 //! | [`jobs`] | the jobs of the fleet: expired reservations, restocks, the nightly audit |
 //! | [`shop`], [`serve`] | one shop, and one process with it |
+//! | [`dashboard`] | one page that shows servers, stock and locks, and acts on them |
 //! | [`domain`] | values, demand, and the rules of the audit, without IO |
 //! | [`payment`], [`fault`] | the simulated payment service, and faults at an exact place |
 //! | [`fleet`] | shop processes, pauses, kills, and servers of one's own |
@@ -19,6 +20,7 @@ pub mod audit;
 pub mod balancer;
 pub mod catalogue;
 pub mod cli;
+pub mod dashboard;
 pub mod domain;
 pub mod fault;
 pub mod fleet;

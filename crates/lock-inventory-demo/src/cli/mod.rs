@@ -45,7 +45,7 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Be a shop: HTTP API, jobs, health and metrics
+    /// Open several shops with a dashboard, or be one shop (`--headless`): HTTP API, jobs, health and metrics
     Serve(Serve),
     /// Spread requests over shops, round robin
     Balancer(Balancer),
@@ -80,7 +80,7 @@ impl Cli {
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         match self.command {
             // These have something to do when a signal comes.
-            Some(Command::Serve(serve)) => serve.run().await,
+            Some(Command::Serve(serve)) => serve.run(out).await,
             Some(Command::Chaos(chaos)) => chaos.run(out).await,
             Some(Command::All(all)) => all.run(out).await,
             // The others are dropped.

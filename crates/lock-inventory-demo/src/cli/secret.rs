@@ -12,7 +12,11 @@ const LOCKS: &str = "DEMO_REDIS";
 const DATABASE: &str = "DEMO_DATABASE";
 
 pub(super) fn parse_locks(given: Option<Secret>) -> Result<LocksUrl, LockError> {
-    given_or(given, LOCKS).map_or(Ok(LocksUrl::MEMORY), |text| text.parse())
+    Ok(parse_given_locks(given)?.unwrap_or(LocksUrl::MEMORY))
+}
+
+pub(super) fn parse_given_locks(given: Option<Secret>) -> Result<Option<LocksUrl>, LockError> {
+    given_or(given, LOCKS).map(|text| text.parse()).transpose()
 }
 
 pub(super) fn parse_database(given: Option<Secret>) -> Result<Option<DatabaseUrl>, StoreError> {

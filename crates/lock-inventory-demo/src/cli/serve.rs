@@ -1,13 +1,13 @@
-//! `serve`: one shop.
+//! `serve`: several shops with a dashboard, or one shop.
 
 use super::{
     Ended, Secret, UsageError,
-    secret::{parse_database, parse_locks},
+    secret::{parse_database, parse_given_locks, parse_locks},
 };
-use crate::{http::Admin, serve, shop::ShopConfig, strategy::Strategy};
+use crate::{dashboard, http::Admin, serve, shop::ShopConfig, strategy::Strategy};
 use clap::{Args, value_parser};
 use lock_core::LockOptions;
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
 /// The options of a shop.
 #[derive(Debug, Clone, Args)]
@@ -65,6 +65,14 @@ pub struct Serve {
     #[arg(long)]
     pub headless: bool,
 
+    /// The dashboard: how many shops to start (1 to 16); one if there is no Redis and no redis-server
+    #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(1..=16), conflicts_with = "headless")]
+    pub shops: u8,
+
+    /// The dashboard: the orders per second of its load (1 to 1000)
+    #[arg(long, value_name = "N", default_value = "120", value_parser = value_parser!(u32).range(1..=1_000), conflicts_with = "headless")]
+    pub rate: u32,
+
     /// End when stdin ends
     #[arg(long)]
     pub until_stdin_ends: bool,
@@ -96,16 +104,39 @@ impl Serve {
         })
     }
 
+    /// Returns the settings of the dashboard.
+    ///
+    /// # Errors
+    /// [`UsageError`] for an address that is none.
+    pub fn dashboard(self) -> Result<dashboard::Config, UsageError> {
+        let options = [("--seed", self.seed), ("--lease", self.lease), ("--wait", self.wait)];
+        Ok(dashboard::Config {
+            listen: self.listen,
+            servers: self.shops.into(),
+            orders_per_second: self.rate,
+            database: parse_database(self.database)?,
+            locks: parse_given_locks(self.locks)?,
+            strategy: self.strategy,
+            catalogue: self.catalogue,
+            prefix: self.prefix,
+            restock_below: self.restock_below,
+            options: options.map(|(name, value)| (name, value.to_string())).into(),
+        })
+    }
+
     /// Serves until SIGTERM, Ctrl-C or the end of stdin.
     ///
     /// # Errors
-    /// The failure that ended the shop.
+    /// The failure that ended the shop or the dashboard.
     ///
     /// # Cancel safety
     /// Dropping this ends requests where they are.
-    pub async fn run(self) -> Ended {
+    pub async fn run(self, out: &mut impl Write) -> Ended {
         let stop = serve::asked_to_stop(self.until_stdin_ends)?;
-        serve::run(self.config()?, stop).await?;
+        match self.headless {
+            true => serve::run(self.config()?, stop).await?,
+            false => dashboard::run(self.dashboard()?, out, stop).await?,
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

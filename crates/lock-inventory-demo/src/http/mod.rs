@@ -17,7 +17,7 @@ mod extract;
 mod health;
 mod layer;
 mod orders;
-mod problem;
+pub(crate) mod problem;
 mod reservations;
 mod skus;
 mod state;

@@ -15,7 +15,7 @@ use std::error::Error;
 
 /// A refusal: a status, a stable word for programs, and a sentence for people that names the remedy.
 #[derive(Debug)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     status: StatusCode,
     word: &'static str,
     detail: String,
@@ -24,18 +24,18 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub(super) fn new(status: StatusCode, word: &'static str, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, word: &'static str, detail: impl Into<String>) -> Self {
         Self { status, word, detail: detail.into(), more: Map::new(), retry_after: None }
     }
 
     /// Adds a member.
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.into(), value.into());
         self
     }
 
     /// Invites the client to repeat the request after so many seconds.
-    pub(super) fn retry_after(mut self, seconds: u32) -> Self {
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }

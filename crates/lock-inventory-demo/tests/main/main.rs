@@ -7,6 +7,7 @@ mod audit;
 mod audit_command;
 mod balancer;
 mod catalogue;
+mod dashboard;
 mod fleet;
 mod jobs;
 mod load;

@@ -207,7 +207,8 @@ async fn shop_without_its_redis_is_not_ready() {
 fn wrong_options_are_refused_without_secrets() {
     let refuse = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
-        let ended = command.arg("serve").args(arguments).env_remove("DEMO_REDIS").output().unwrap();
+        let ended =
+            command.args(["serve", "--headless"]).args(arguments).env_remove("DEMO_REDIS").output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}");
         let err = String::from_utf8(ended.stderr).unwrap();
         assert!(!err.contains("s3cret"), "{err}");

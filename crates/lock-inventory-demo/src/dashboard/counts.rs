@@ -1,0 +1,124 @@
+//! Counters that outlive the processes that count: a server that starts again counts from 0, their sum does not.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// The sum of one counter over servers.
+#[derive(Debug, Default)]
+pub(super) struct Sum {
+    ended: u64,
+    latest: BTreeMap<String, (u32, u64)>,
+}
+
+impl Sum {
+    /// Takes the counter of `server`, whose process is `pid`.
+    pub(super) fn record(&mut self, server: &str, pid: u32, count: u64) {
+        match self.latest.get_mut(server) {
+            Some((known, latest)) if *known == pid => *latest = count,
+            Some(entry) => {
+                self.ended += entry.1;
+                *entry = (pid, count);
+            }
+            None => drop(self.latest.insert(server.into(), (pid, count))),
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.ended + self.latest.values().map(|(_, count)| count).sum::<u64>()
+    }
+}
+
+/// The rate of a counter over a window of time.
+#[derive(Debug)]
+pub(super) struct Rate {
+    window: u64,
+    readings: VecDeque<(u64, u64)>,
+}
+
+impl Rate {
+    /// Creates the rate over the last `window` milliseconds.
+    pub(super) fn over(window: u64) -> Self {
+        Self { window, readings: VecDeque::new() }
+    }
+
+    /// Takes the counter at the time `at`, in milliseconds, and returns the rate per second.
+    pub(super) fn record(&mut self, at: u64, count: u64) -> f64 {
+        self.readings.push_back((at, count));
+        while self.readings.get(1).is_some_and(|(next, _)| next + self.window <= at) {
+            self.readings.pop_front();
+        }
+        let (from, before) = self.readings[0];
+        let elapsed = at.saturating_sub(from);
+        if elapsed == 0 { 0.0 } else { count.saturating_sub(before) as f64 * 1e3 / elapsed as f64 }
+    }
+}
+
+/// The growth of a count since a switch. The count may fall; only its growth is added up.
+#[derive(Debug, Default)]
+pub(super) struct SinceSwitch {
+    latest: u64,
+    since: u64,
+    before: u64,
+}
+
+impl SinceSwitch {
+    /// Starts again: all growth so far came before the switch.
+    pub(super) fn restart(&mut self) {
+        self.before += std::mem::take(&mut self.since);
+    }
+
+    /// Takes the count.
+    pub(super) fn record(&mut self, count: u64) {
+        self.since += count.saturating_sub(self.latest);
+        self.latest = count;
+    }
+
+    /// Returns the growth since the switch.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Returns the growth before the switch.
+    pub(super) fn before(&self) -> u64 {
+        self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sum_goes_on_when_a_server_starts_again() {
+        let mut sum = Sum::default();
+        sum.record("shop-1", 10, 7);
+        sum.record("shop-2", 11, 1);
+        sum.record("shop-1", 10, 9);
+        assert_eq!(sum.total(), 10);
+        sum.record("shop-1", 12, 2);
+        assert_eq!(sum.total(), 12, "9 of the old process, 2 of the new one, 1 of the other server");
+    }
+
+    #[test]
+    fn rate_is_that_of_its_window() {
+        let mut rate = Rate::over(2_000);
+        assert_eq!(rate.record(0, 0), 0.0);
+        assert_eq!(rate.record(1_000, 10), 10.0);
+        assert_eq!(rate.record(2_000, 20), 10.0);
+        assert_eq!(rate.record(3_000, 60), 25.0, "50 in the last two seconds");
+        assert_eq!(rate.record(9_000, 60), 0.0);
+    }
+
+    #[test]
+    fn growth_before_a_switch_is_kept_apart() {
+        let mut count = SinceSwitch::default();
+        count.record(5);
+        assert_eq!((count.since(), count.before()), (5, 0));
+        count.restart();
+        count.record(6);
+        assert_eq!((count.since(), count.before()), (1, 5));
+        count.record(2);
+        assert_eq!(count.since(), 1, "a count that falls is no growth");
+        count.record(4);
+        assert_eq!(count.since(), 3);
+    }
+}

@@ -1,0 +1,56 @@
+//! The stream of snapshots, serialized once for all pages that watch it.
+
+use super::snapshot::Snapshot;
+use axum::response::sse;
+use futures_util::{Stream, StreamExt, stream};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// The pause before a page reconnects.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Publishes snapshots. Dropping it ends the streams of all pages.
+#[derive(Debug)]
+pub struct Publisher(watch::Sender<Arc<str>>);
+
+impl Publisher {
+    /// Creates a publisher whose first snapshot is `first`, and what the pages read.
+    #[must_use]
+    pub fn new(first: &Snapshot) -> (Self, Feed) {
+        let (sender, receiver) = watch::channel(json(first));
+        (Self(sender), Feed(receiver))
+    }
+
+    /// Sends `snapshot` to every page.
+    pub fn publish(&self, snapshot: &Snapshot) {
+        self.0.send_replace(json(snapshot));
+    }
+}
+
+/// The latest snapshot, and the ones to come. Cloning is cheap.
+#[derive(Debug, Clone)]
+pub struct Feed(watch::Receiver<Arc<str>>);
+
+impl Feed {
+    /// Returns the latest snapshot as JSON.
+    #[must_use]
+    pub fn latest(&self) -> Arc<str> {
+        self.0.borrow().clone()
+    }
+
+    /// Returns the latest snapshot and those to come. A page that reads slowly misses the ones in between.
+    pub(super) fn events(&self) -> impl Stream<Item = Result<sse::Event, Infallible>> + use<> {
+        let mut receiver = self.0.clone();
+        receiver.mark_changed();
+        let hello = sse::Event::default().retry(RECONNECT_PAUSE);
+        stream::iter([Ok(hello)]).chain(stream::unfold(receiver, |mut receiver| async move {
+            receiver.changed().await.ok()?;
+            let json = receiver.borrow_and_update().clone();
+            Some((Ok(sse::Event::default().data(json)), receiver))
+        }))
+    }
+}
+
+fn json(snapshot: &Snapshot) -> Arc<str> {
+    serde_json::to_string(snapshot).expect("a snapshot has string keys and no foreign types").into()
+}

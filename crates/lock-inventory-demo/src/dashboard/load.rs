@@ -1,0 +1,78 @@
+//! The load that the page switches on and off: single units of the hot products, in the open model.
+
+use super::snapshot::LoadInfo;
+use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{task::JoinHandle, time::Instant};
+
+/// The length of one part of the load. Parts follow one another; each forgets the answers of the one before.
+const PART: Duration = Duration::from_secs(30);
+/// The time that a client waits for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The load of the page. Dropping it stops the load.
+#[derive(Debug)]
+pub(super) struct PageLoad {
+    target: SocketAddr,
+    per_second: u32,
+    skus: Vec<String>,
+    /// The first part of every key.
+    keys: String,
+    started: u64,
+    task: Option<JoinHandle<()>>,
+}
+
+impl PageLoad {
+    pub(super) fn new(target: SocketAddr, per_second: u32, skus: Vec<String>, keys: String) -> Self {
+        Self { target, per_second, skus, keys, started: 0, task: None }
+    }
+
+    /// Starts the load, if it is off.
+    pub(super) fn start(&mut self) {
+        if self.task.is_some() {
+            return;
+        }
+        self.started += 1;
+        let keys = format!("{}-{}", self.keys, self.started);
+        let (target, per_second, skus) = (self.target, self.per_second, self.skus.clone());
+        self.task = Some(tokio::spawn(async move {
+            for part in 0.. {
+                let mix = OrderMix {
+                    skus: skus.clone(),
+                    max_quantity: 1,
+                    keys: format!("{keys}-{part}"),
+                    seed: part,
+                };
+                let plan = LoadPlan {
+                    target,
+                    profile: Profile::Open { rate: per_second.into() },
+                    extent: Extent::Time(PART),
+                    mix,
+                    timeout: TIMEOUT,
+                    aborts: None,
+                    journal: None,
+                    zero: Instant::now(),
+                };
+                // Without a journal it has nothing to fail with.
+                let _ = load::run(plan).await;
+            }
+        }));
+    }
+
+    /// Stops the load. Orders under way are given up.
+    pub(super) fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+
+    pub(super) fn info(&self) -> LoadInfo {
+        LoadInfo { on: self.task.is_some(), per_second: self.per_second }
+    }
+}
+
+impl Drop for PageLoad {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

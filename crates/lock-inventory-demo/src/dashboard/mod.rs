@@ -1,0 +1,31 @@
+//! The dashboard: one page that shows the servers, the stock and the locks, and acts on them.
+//!
+//! The page is one HTML file inside the program and asks no other host. `GET /events` sends snapshots as server-sent
+//! events; actions are `POST` with a JSON body, refused unless they come from the page itself.
+
+mod action;
+mod counts;
+mod feed;
+mod guard;
+mod load;
+mod log;
+mod page;
+mod place;
+mod report;
+mod routes;
+mod serve;
+mod snapshot;
+mod strategies;
+mod supervisor;
+mod view;
+
+pub use action::{Action, ActionError, Actions, Request, ServerAction};
+pub use feed::{Feed, Publisher};
+pub use guard::Reach;
+pub use place::PlaceError;
+pub use routes::router;
+pub use serve::{Config, DashboardError, run};
+pub use snapshot::{
+    JobInfo, LoadInfo, LogEntry, LogKind, ProductInfo, ServerInfo, ServerState, Snapshot, StrategyInfo,
+    Totals,
+};

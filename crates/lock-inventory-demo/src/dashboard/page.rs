@@ -1,0 +1,30 @@
+//! Renders the page: one file, with the latest snapshot in it, so that the first paint is complete.
+
+use axum::{
+    http::header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    },
+    response::IntoResponse,
+};
+use uuid::Uuid;
+
+const PAGE: &str = include_str!("page.html");
+
+/// Returns the page with `snapshot` (JSON) in it. The browser may ask no other host, and runs this page's own script alone.
+pub(super) fn render(snapshot: &str) -> impl IntoResponse + use<> {
+    let nonce = Uuid::new_v4().simple().to_string();
+    // Inside a script element only `</` and `<!--` end JSON early.
+    let body = PAGE.replace("{{nonce}}", &nonce).replace("{{snapshot}}", &snapshot.replace('<', "\\u003c"));
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    );
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (CONTENT_SECURITY_POLICY, policy),
+        (CACHE_CONTROL, "no-store".to_owned()),
+        (REFERRER_POLICY, "no-referrer".to_owned()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ];
+    (headers, body)
+}

@@ -1,0 +1,186 @@
+//! The stores of the dashboard's servers: the database, the locks, and the products.
+
+use super::{
+    serve::Config,
+    snapshot::StrategyInfo,
+    strategies::{self, Locks},
+};
+use crate::{
+    catalogue::{self, CatalogueError},
+    fleet::{PrivateRedis, PrivateRedisError, ShopCommand},
+    store::{DatabaseUrl, StoreError},
+};
+use std::{ffi::OsString, fmt, io, path::Path};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Products on the page. The load orders nothing else.
+const HOT: usize = 8;
+/// Products of the built-in catalogue that are sold, each with this stock.
+const SOLD: usize = 24;
+const STOCK: u32 = 2_000;
+/// The stock below which a job fills a product up.
+const RESTOCK_BELOW: u32 = 400;
+
+const ALONE: &str = "One server, with its locks in memory: there is no redis-server on the PATH. \
+    Install one (Debian: apt-get install redis-server), or give --locks redis://… to start several servers.";
+
+/// The stores. Dropping it removes what is temporary.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The number of servers.
+    pub(super) servers: usize,
+    /// The reason for one server only.
+    pub(super) note: Option<&'static str>,
+    /// The hot products: code and title.
+    pub(super) products: Vec<(String, String)>,
+    database: Option<DatabaseUrl>,
+    locks: LocksAt,
+    /// A password may be in it: it goes into the environment of the servers.
+    redis: Option<String>,
+    directory: TempDir,
+}
+
+#[derive(Debug)]
+enum LocksAt {
+    Memory,
+    Private(#[expect(dead_code, reason = "the server ends with it")] PrivateRedis),
+    Given(String),
+}
+
+impl Place {
+    /// Prepares the stores, and starts a private redis-server if none is given.
+    pub(super) async fn open(config: &Config) -> Result<Self, PlaceError> {
+        let directory = tempfile::tempdir().map_err(PlaceError::Directory)?;
+        let (locks, redis) = match &config.locks {
+            Some(given) => match given.reveal() {
+                Some(url) => (LocksAt::Given(given.to_string()), Some(url.to_owned())),
+                None => (LocksAt::Memory, None),
+            },
+            None => match PrivateRedis::start().await {
+                Ok(server) => {
+                    let url = server.url();
+                    (LocksAt::Private(server), Some(url))
+                }
+                Err(PrivateRedisError::NotInstalled(_)) => (LocksAt::Memory, None),
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let note = (redis.is_none() && config.locks.is_none()).then_some(ALONE);
+        let sold = match &config.catalogue {
+            Some(path) => catalogue::read(path)?,
+            None => catalogue::parse(shelf()?.as_bytes())?,
+        };
+        let products = sold.products().iter().take(HOT);
+        Ok(Self {
+            servers: if redis.is_some() { config.servers } else { 1 },
+            note,
+            products: products.map(|product| (product.sku.to_string(), product.title.clone())).collect(),
+            database: config.database.clone(),
+            locks,
+            redis,
+            directory,
+        })
+    }
+
+    /// The folder for the servers' logs.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the strategies that the page offers.
+    pub(super) fn strategies(&self) -> Vec<StrategyInfo> {
+        strategies::offered(if self.redis.is_some() { Locks::Redis } else { Locks::Memory })
+    }
+
+    /// Returns the command of a server.
+    pub(super) fn command(&self, config: &Config) -> Result<ShopCommand, PlaceError> {
+        let mut prefix = config.prefix.clone();
+        let mut restock_below = config.restock_below;
+        let mut secrets = Vec::new();
+        let mut arguments: Vec<OsString> =
+            ["serve", "--headless", "--admin", "--until-stdin-ends"].map(Into::into).into();
+        match &self.database {
+            Some(database) => secrets.push(("DEMO_DATABASE".into(), database.reveal().to_owned())),
+            None => {
+                let database = DatabaseUrl::sqlite(&self.directory().join("shop.sqlite"))?;
+                arguments.extend(["--database".into(), database.reveal().into()]);
+                // Locks of another run on the same Redis are not ours.
+                if prefix.is_empty() {
+                    prefix = format!("demo-{}:", Uuid::new_v4().simple());
+                }
+            }
+        }
+        let catalogue = match &config.catalogue {
+            Some(path) => path.clone(),
+            None => {
+                let path = self.directory().join("catalogue.csv");
+                std::fs::write(&path, shelf()?).map_err(PlaceError::Directory)?;
+                restock_below = restock_below.max(RESTOCK_BELOW);
+                path
+            }
+        };
+        arguments.extend(["--catalogue".into(), catalogue.into()]);
+        let mut options = config.options.clone();
+        options.push(("--strategy", config.strategy.to_string()));
+        options.push(("--prefix", prefix));
+        options.push(("--restock-below", restock_below.to_string()));
+        arguments.extend(options.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
+        secrets.extend(self.redis.clone().map(|url| ("DEMO_REDIS".into(), url)));
+        let mut command = ShopCommand::this_program(arguments).map_err(PlaceError::Program)?;
+        command.secrets = secrets;
+        Ok(command)
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.database {
+            Some(database) => write!(f, "{database}")?,
+            None => f.write_str("SQLite in a temporary file")?,
+        }
+        match &self.locks {
+            LocksAt::Memory => f.write_str(", locks in memory"),
+            LocksAt::Private(_) => f.write_str(", locks in a private redis-server"),
+            LocksAt::Given(place) => write!(f, ", locks in {place}"),
+        }
+    }
+}
+
+/// The built-in catalogue's first products, each with enough stock for minutes of load, as CSV.
+fn shelf() -> Result<String, PlaceError> {
+    let all = catalogue::parse(catalogue::DEFAULT.as_bytes())?;
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record(catalogue::COLUMNS).map_err(PlaceError::Csv)?;
+    for product in all.products().iter().take(SOLD) {
+        let (price, stock) = (product.price.get().to_string(), STOCK.to_string());
+        let fields = [product.sku.as_str(), &product.title, &product.category, &price, &stock];
+        csv.write_record(fields).map_err(PlaceError::Csv)?;
+    }
+    let bytes = csv.into_inner().map_err(|error| PlaceError::Csv(error.into_error().into()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A store could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// There is no temporary directory.
+    #[error("could not write to a temporary directory")]
+    Directory(#[source] io::Error),
+    /// The private redis-server did not start.
+    #[error(transparent)]
+    Redis(#[from] PrivateRedisError),
+    /// The catalogue is not usable.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// The products could not be written as CSV.
+    #[error("could not write the products of the shop")]
+    Csv(#[source] csv::Error),
+    /// The database is not usable.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system does not name the file of this program.
+    #[error("could not find the file of this program")]
+    Program(#[source] io::Error),
+}

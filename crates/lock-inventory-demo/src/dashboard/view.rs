@@ -1,0 +1,291 @@
+//! The reports of the servers, put together to what the page shows.
+
+use super::{
+    counts::{Rate, SinceSwitch, Sum},
+    log::EventLog,
+    report::{Counters, Report, Stock},
+    snapshot::{LoadInfo, ProductInfo, ServerInfo, ServerState, Snapshot, StrategyInfo, Totals},
+};
+use std::collections::BTreeMap;
+
+/// The window of the rate of orders, in milliseconds.
+const RATE_WINDOW: u64 = 2_000;
+/// The time for which orders that are under way at a switch of the strategy may go on, in milliseconds.
+const SETTLING: u64 = 2_000;
+/// The time between two looks of the event log, in milliseconds: counters that run make one line for each.
+const LOG_EVERY: u64 = 1_000;
+
+/// The facts that do not change.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    /// The start, in Unix milliseconds.
+    pub(super) since: u64,
+    pub(super) place: String,
+    pub(super) note: Option<String>,
+    pub(super) strategies: Vec<StrategyInfo>,
+    /// The products on the page, in their order: code and title.
+    pub(super) products: Vec<(String, String)>,
+}
+
+/// The facts of one moment that no server reports.
+#[derive(Debug)]
+pub(super) struct Moment {
+    /// In Unix milliseconds.
+    pub(super) at: u64,
+    pub(super) servers: Vec<ServerInfo>,
+    pub(super) load: LoadInfo,
+}
+
+/// Sums of the servers' counters.
+#[derive(Debug, Default)]
+struct Sums {
+    orders: Sum,
+    sold_out: Sum,
+    stale: Sum,
+    lock_timeouts: Sum,
+}
+
+impl Sums {
+    fn record(&mut self, server: &str, pid: u32, counters: Counters) {
+        self.orders.record(server, pid, counters.orders);
+        self.sold_out.record(server, pid, counters.sold_out);
+        self.stale.record(server, pid, counters.stale);
+        self.lock_timeouts.record(server, pid, counters.lock_timeouts);
+    }
+}
+
+/// The state of the page.
+#[derive(Debug)]
+pub(super) struct View {
+    setting: Setting,
+    strategy: String,
+    /// The latest report of each server.
+    reports: BTreeMap<String, Report>,
+    /// The latest stock. All servers read it from one database.
+    stock: Vec<Stock>,
+    sums: Sums,
+    rate: Rate,
+    oversold: BTreeMap<String, SinceSwitch>,
+    settled_at: u64,
+    /// The highest token of each product so far.
+    tokens: BTreeMap<String, u64>,
+    log: EventLog,
+    /// The time of the log's last look, and what it saw.
+    looked: Option<(u64, Snapshot)>,
+}
+
+impl View {
+    pub(super) fn new(setting: Setting, strategy: String) -> Self {
+        Self {
+            setting,
+            strategy,
+            reports: BTreeMap::new(),
+            stock: Vec::new(),
+            sums: Sums::default(),
+            rate: Rate::over(RATE_WINDOW),
+            oversold: BTreeMap::new(),
+            settled_at: 0,
+            tokens: BTreeMap::new(),
+            log: EventLog::default(),
+            looked: None,
+        }
+    }
+
+    /// Returns the strategy by which every server is to sell.
+    pub(super) fn strategy(&self) -> &str {
+        &self.strategy
+    }
+
+    /// Returns whether the page offers a strategy of this name.
+    pub(super) fn offers(&self, strategy: &str) -> bool {
+        self.setting.strategies.iter().any(|offered| offered.name == strategy)
+    }
+
+    /// Sets the strategy at the time `at`, in Unix milliseconds.
+    pub(super) fn set_strategy(&mut self, at: u64, strategy: String) {
+        if self.strategy != strategy {
+            self.strategy = strategy;
+            self.settled_at = at + SETTLING;
+        }
+    }
+
+    /// Takes the report of `server`.
+    pub(super) fn record(&mut self, server: &str, report: Report) {
+        self.sums.record(server, report.pid, report.counters);
+        for (sku, token) in report.stock.iter().filter_map(|stock| Some((&stock.sku, stock.token?))) {
+            let highest = self.tokens.entry(sku.clone()).or_default();
+            *highest = token.max(*highest);
+        }
+        self.stock.clone_from(&report.stock);
+        self.reports.insert(server.into(), report);
+    }
+
+    /// Returns the page of this moment.
+    pub(super) fn snapshot(&mut self, moment: Moment) -> Snapshot {
+        let Moment { at, servers, load } = moment;
+        // What a dead server said of its locks and its leadership is over.
+        self.reports
+            .retain(|name, _| servers.iter().any(|one| one.name == *name && one.state != ServerState::Dead));
+        let totals = self.totals(at);
+        let jobs = self.reports.values().max_by_key(|report| report.leader).map(|report| report.jobs.clone());
+        let mut leaders = self.reports.iter().filter(|(_, report)| report.leader);
+        let mut snapshot = Snapshot {
+            since: self.setting.since,
+            place: self.setting.place.clone(),
+            note: self.setting.note.clone(),
+            strategy: self.strategy.clone(),
+            strategies: self.setting.strategies.clone(),
+            load,
+            totals,
+            products: self.setting.products.iter().map(|(sku, title)| self.product(sku, title)).collect(),
+            jobs: jobs.unwrap_or_default(),
+            leader: leaders.next().map(|(name, _)| name.clone()),
+            servers,
+            log: Vec::new(),
+        };
+        match &self.looked {
+            Some((looked_at, _)) if at < looked_at + LOG_EVERY => {}
+            Some((_, before)) => {
+                self.log.compare(at, before, &snapshot);
+                self.looked = Some((at, snapshot.clone()));
+            }
+            None => {
+                self.log.begin(at, &snapshot);
+                self.looked = Some((at, snapshot.clone()));
+            }
+        }
+        snapshot.log = self.log.entries();
+        snapshot
+    }
+
+    fn totals(&mut self, at: u64) -> Totals {
+        let orders = self.sums.orders.total();
+        let mut totals = Totals {
+            products: self.stock.len() as u64,
+            orders_per_second: self.rate.record(at, orders),
+            stale: self.sums.stale.total(),
+            lock_timeouts: self.sums.lock_timeouts.total(),
+            sold_out: self.sums.sold_out.total(),
+            ..Totals::default()
+        };
+        for product in &self.stock {
+            totals.initial += u64::try_from(product.initial).unwrap_or(0);
+            totals.sold += u64::try_from(product.sold).unwrap_or(0);
+            let oversold = self.oversold.entry(product.sku.clone()).or_default();
+            oversold.record(product.oversold());
+            if at < self.settled_at {
+                oversold.restart();
+            }
+            totals.oversold += oversold.since();
+            totals.oversold_before += oversold.before();
+        }
+        totals
+    }
+
+    fn product(&self, sku: &str, title: &str) -> ProductInfo {
+        let stock = self.stock.iter().find(|stock| stock.sku == sku);
+        let everywhere = || {
+            self.reports.values().flat_map(|report| report.stock.iter().filter(move |stock| stock.sku == sku))
+        };
+        // A paused server still believes in a lock that another one has by now: the higher token holds.
+        let holder = everywhere().filter(|stock| stock.holder.is_some()).max_by_key(|stock| stock.token);
+        ProductInfo {
+            sku: sku.into(),
+            title: title.into(),
+            stock: stock.map_or(0, |stock| stock.stock),
+            sold: stock.and_then(|stock| u64::try_from(stock.sold).ok()).unwrap_or(0),
+            oversold: self.oversold.get(sku).map_or(0, SinceSwitch::since),
+            holder: holder.and_then(|stock| stock.holder.clone()),
+            token: self.tokens.get(sku).copied(),
+            waiters: everywhere().map(|stock| stock.waiters).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn server(name: &str, state: ServerState) -> ServerInfo {
+        ServerInfo { name: name.into(), state, pid: Some(1), requests: 0, share: 0.0 }
+    }
+
+    fn report(shop: &str, pid: u32, sold: i64, stock: i64, token: Option<u64>) -> Report {
+        let holder = token.map_or(Value::Null, |_| shop.into());
+        let stock = json!([{ "sku": "A", "stock": stock, "sold": sold, "initial": 100, "oversold": 0, "holder": holder,
+            "token": token, "waiters": 2 }]);
+        let counters = json!({ "orders": sold, "sold_out": 1, "stale": 0, "lock_timeouts": 0, "lost": 0 });
+        let all = json!({ "shop": shop, "pid": pid, "strategy": "fenced", "stock": stock, "counters": counters, "jobs": [],
+            "leader": shop == "shop-1" });
+        serde_json::from_value(all).unwrap()
+    }
+
+    fn view() -> View {
+        let products = vec![("A".into(), "Anvil".into())];
+        let setting =
+            Setting { since: 1, place: String::new(), note: None, strategies: Vec::new(), products };
+        View::new(setting, "fenced".into())
+    }
+
+    fn at(at: u64, states: [ServerState; 2]) -> Moment {
+        let servers =
+            states.into_iter().zip(["shop-1", "shop-2"]).map(|(state, name)| server(name, state)).collect();
+        Moment { at, servers, load: LoadInfo { on: false, per_second: 1 } }
+    }
+
+    #[test]
+    fn server_with_the_higher_token_is_the_holder() {
+        use ServerState::{Dead, Paused, Running};
+        let mut view = view();
+        view.record("shop-1", report("shop-1", 10, 5, 95, Some(7)));
+        view.record("shop-2", report("shop-2", 11, 6, 94, Some(8)));
+        let page = view.snapshot(at(0, [Paused, Running]));
+        let product = &page.products[0];
+        assert_eq!((product.holder.as_deref(), product.token, product.waiters), (Some("shop-2"), Some(8), 4));
+        assert_eq!((page.leader.as_deref(), page.totals.sold_out), (Some("shop-1"), 2));
+        let page = view.snapshot(at(1, [Running, Dead]));
+        assert_eq!(page.products[0].holder.as_deref(), Some("shop-1"), "a dead server holds nothing");
+        assert_eq!(page.products[0].token, Some(8), "the highest token stays");
+        assert_eq!(page.totals.sold_out, 2, "what it counted stays too");
+    }
+
+    #[test]
+    fn oversold_units_of_the_strategy_before_are_kept_apart() {
+        let mut view = view();
+        let mut look = |now, sold, switch: Option<&str>| {
+            if let Some(strategy) = switch {
+                view.set_strategy(now, strategy.into());
+            }
+            view.record("shop-1", report("shop-1", 10, sold, 90, None));
+            let totals = view.snapshot(at(now, [ServerState::Running; 2])).totals;
+            (totals.oversold, totals.oversold_before)
+        };
+        assert_eq!(look(0, 10, None), (0, 0));
+        assert_eq!(look(200, 13, None), (3, 0), "13 sold, 10 deducted");
+        assert_eq!(look(400, 14, Some("lock")), (0, 4), "under way at the switch");
+        assert_eq!(look(400 + SETTLING, 14, None), (0, 4));
+        assert_eq!(look(600 + SETTLING, 15, None), (1, 4));
+    }
+
+    #[test]
+    fn event_log_has_a_line_for_each_change() {
+        use ServerState::{Dead, Paused, Running};
+        let mut view = view();
+        view.record("shop-1", report("shop-1", 10, 10, 90, None));
+        view.snapshot(at(0, [Running, Running]));
+        view.record("shop-1", report("shop-1", 10, 12, 90, None));
+        view.set_strategy(1, "none".into());
+        let page = view.snapshot(at(LOG_EVERY, [Paused, Dead]));
+        let texts: Vec<_> = page.log.iter().map(|entry| entry.text.as_str()).collect();
+        let expected = [
+            "shop-1 started, pid 1",
+            "shop-2 started, pid 1",
+            "shop-1 is paused",
+            "shop-2 is dead",
+            "Strategy changed from fenced to none",
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(page.log.iter().map(|entry| entry.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,8 @@
+//! The dashboard in a headless Chromium: `cargo test -p lock-inventory-demo --test browser`.
+
+// Tests may unwrap.
+#![allow(clippy::unwrap_used)]
+
+mod fixture;
+mod page;
+mod real;
