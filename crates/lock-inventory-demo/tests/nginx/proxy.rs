@@ -1,0 +1,91 @@
+//! Debian's nginx with the file that compose.yaml gives it, in a folder of its own.
+
+use lock_testkit::unused_address;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::{
+    net::{SocketAddr, TcpStream},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+use tempfile::TempDir;
+
+const CONFIGURATION: &str = include_str!("../../nginx.conf");
+
+/// A running nginx. Dropping it ends all its processes.
+pub(crate) struct Nginx {
+    pub(crate) address: SocketAddr,
+    master: Child,
+    _home: TempDir,
+}
+
+impl Nginx {
+    /// Starts an nginx before `shops`, and returns when it accepts connections.
+    pub(crate) fn start(shops: &[SocketAddr]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let address = unused_address();
+        let file = written(&home, &configuration(&home, shops, address));
+        let master = Command::new("nginx")
+            .args(["-p", "."])
+            .arg("-c")
+            .arg(file)
+            .args(["-g", "daemon off;"])
+            .current_dir(home.path())
+            .stdout(Stdio::null()) // a line for each request
+            .process_group(0)
+            .spawn()
+            .expect("nginx is on the PATH");
+        let nginx = Self { address, master, _home: home };
+        while TcpStream::connect(nginx.address).is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        nginx
+    }
+
+    /// Has nginx check the file without starting it, with `shops` in the place of the containers.
+    pub(crate) fn check(shops: &[SocketAddr]) -> Output {
+        let home = tempfile::tempdir().unwrap();
+        let file = written(&home, &configuration(&home, shops, unused_address()));
+        Command::new("nginx")
+            .args(["-t", "-p", "."])
+            .arg("-c")
+            .arg(file)
+            .current_dir(home.path())
+            .output()
+            .expect("nginx is on the PATH")
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        if let Some(group) = i32::try_from(self.master.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.master.wait();
+    }
+}
+
+/// The file, with our own addresses and folders in the place of the containers'.
+fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> String {
+    let (own, container): (Vec<_>, Vec<_>) =
+        CONFIGURATION.lines().partition(|line| !line.trim().starts_with("server shop-"));
+    assert!(container.len() == 3 && own.len() > 3, "the shops of compose.yaml");
+    let options = container[0].split_once(":8080").unwrap().1;
+    let shops: String = shops.iter().map(|shop| format!("server {shop}{options}\n")).collect();
+    let replaced = [
+        ("zone shops 64k;", format!("zone shops 64k;\n{shops}")),
+        ("listen 8080;", format!("listen {address};")),
+        ("/tmp/", format!("{}/", home.path().display())),
+    ];
+    replaced.iter().fold(own.join("\n"), |text, (from, to)| {
+        assert!(text.contains(from), "the file has {from}");
+        text.replace(from, to)
+    })
+}
+
+fn written(home: &TempDir, text: &str) -> PathBuf {
+    let file = home.path().join("nginx.conf");
+    std::fs::write(&file, text).unwrap();
+    file
+}
