@@ -111,6 +111,10 @@ impl Faults {
     }
 }
 
+/// How long a signal to this process may take until it has stopped the thread that sent it.
+#[cfg(unix)]
+const TAKES_EFFECT: Duration = Duration::from_millis(100);
+
 /// Stops all threads of this process, at once.
 #[cfg(unix)]
 fn stop_process() {
@@ -118,6 +122,9 @@ fn stop_process() {
     if let Err(error) = kill_process(getpid(), Signal::STOP) {
         tracing::error!(%error, "this process cannot stop itself");
     }
+    // Another thread may take the signal. This one must not go on to its write before it stands still as well: stopped in the
+    // middle of a transaction it would keep SQLite's lock.
+    std::thread::sleep(TAKES_EFFECT);
 }
 
 #[cfg(not(unix))]
