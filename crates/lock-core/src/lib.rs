@@ -68,6 +68,7 @@
 
 mod acquire;
 pub mod backend;
+mod backoff;
 pub mod clock;
 mod connect;
 mod driver;
@@ -132,6 +133,7 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::Instruments;
     pub use crate::{
+        backoff::Backoff,
         name::{escape as escape_part, may_stand_in_a_part},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},

@@ -1,8 +1,9 @@
 //! Requests to the run ledger of one group: each has a timeout, and some are repeated until the outcome is certain.
 
-use crate::{backoff::Backoff, hold::RunHold, time::UtcTime};
+use crate::{hold::RunHold, time::UtcTime};
 use futures_util::FutureExt;
 use lock_core::{
+    __private::Backoff,
     LockName,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
     clock::{Clock, Moment, ServerTime},
@@ -154,7 +155,7 @@ impl LedgerClient {
                         }
                     }
                 }
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.next_wait()).await;
             }
         };
         let answer = tokio::select! {
@@ -184,7 +185,7 @@ impl LedgerClient {
                     }
                     Err(_) => {}
                 }
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(backoff.next_wait()).await;
             }
         };
         tokio::time::timeout(lease, until_recorded).await.unwrap_or(None)

@@ -1,6 +1,7 @@
 //! The policies of a job, and their defaults.
 
-use crate::{backoff::Backoff, hash::StableHash};
+use crate::hash::StableHash;
+use lock_core::__private::Backoff;
 use std::time::Duration;
 
 /// The policy for a run while others of its job are open, anywhere in the fleet.

@@ -6,14 +6,13 @@ use super::{
     pending::{PendingRun, PendingRuns},
 };
 use crate::{
-    backoff::Backoff,
     observer::SkipReason,
     options::{Overlap, Scope},
     schedule::Schedule,
     terms::JobTerms,
     time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{__private::Backoff, LockName};
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
@@ -71,7 +70,7 @@ impl PlannedJob {
 
     /// Delays the next claim while other runs are open. Each such answer doubles the delay.
     pub(super) fn back_off(&mut self, now: UtcTime) {
-        self.not_before = now.saturating_add(self.busy.next());
+        self.not_before = now.saturating_add(self.busy.next_wait());
     }
 
     /// Discards the plan until the watermark is known again.
