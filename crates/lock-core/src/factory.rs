@@ -64,6 +64,10 @@ impl LockFactory {
         LockFactoryBuilder::new(store.into())
     }
 
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     fn with_parts(b: LockFactoryBuilder, prefix: Option<Prefix>) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();

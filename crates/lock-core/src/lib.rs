@@ -34,6 +34,7 @@
 //! | --- | --- |
 //! | [`backend`] | the traits of a store: [`Backend`](backend::Backend), pipelines, subscriptions, connectors |
 //! | [`clock`] | the clock of a factory |
+//! | [`election`] | leader election |
 //! | [`future`] | the futures of acquires, for signatures |
 //! | [`inspect`] | the holder as the store sees it, and forced releases |
 //! | [`names`] | the parts of lock names, for signatures |
@@ -72,6 +73,7 @@ mod backoff;
 pub mod clock;
 mod connect;
 mod driver;
+pub mod election;
 mod error;
 mod factory;
 mod fifo_map;

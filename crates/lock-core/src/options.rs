@@ -164,6 +164,14 @@ impl LockOptions {
         self.max_hold
     }
 
+    pub(crate) const fn chosen_lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) const fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
     /// Sets a token that the token of the hold must exceed, to continue a sequence that a store has lost. A re-entry
     /// draws no token: it is refused as [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the token of its
     /// hold does not exceed the floor.

@@ -148,6 +148,11 @@ impl Shared {
         OwnerId(self.fresh_id())
     }
 
+    /// Draws a random number.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.number()
+    }
+
     pub(crate) fn observers(&self) -> &Observers {
         &self.observers
     }

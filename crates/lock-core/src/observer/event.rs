@@ -1,6 +1,6 @@
 //! The events of the locks of a factory, and the trait of their observers.
 
-use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, WakeSource};
+use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSource};
 use crate::{
     backend::{BackendError, Votes},
     ids::LeaseId,
@@ -166,6 +166,31 @@ pub enum LockEvent<'a> {
         /// The time it has waited.
         waited: Duration,
     },
+    /// This process was elected; see [`election`](crate::election).
+    TermStarted {
+        /// The backend.
+        backend: &'static str,
+        /// The election.
+        name: &'a LockName,
+        /// The fencing token of the term.
+        token: FencingToken,
+    },
+    /// A term of this process ended. There is one for each [`TermStarted`](Self::TermStarted). The body of the term has ended; a
+    /// lock that was not lost is released next.
+    TermEnded {
+        /// The backend.
+        backend: &'static str,
+        /// The election.
+        name: &'a LockName,
+        /// The fencing token of the term.
+        token: FencingToken,
+        /// The end of the term.
+        end: TermEnd,
+        /// The error or the panic of the body. Empty if there was none.
+        detail: &'a str,
+        /// The time from the election to this end.
+        led: Duration,
+    },
 }
 
 impl<'a> LockEvent<'a> {
@@ -182,7 +207,9 @@ impl<'a> LockEvent<'a> {
             | Self::RenewalFailed { backend, .. }
             | Self::Voted { backend, .. }
             | Self::WakeUp { backend, .. }
-            | Self::SelfDeadlock { backend, .. } => backend,
+            | Self::SelfDeadlock { backend, .. }
+            | Self::TermStarted { backend, .. }
+            | Self::TermEnded { backend, .. } => backend,
         }
     }
 
@@ -199,7 +226,9 @@ impl<'a> LockEvent<'a> {
             | Self::RenewalFailed { name, .. }
             | Self::Voted { name, .. }
             | Self::WakeUp { name, .. }
-            | Self::SelfDeadlock { name, .. } => name,
+            | Self::SelfDeadlock { name, .. }
+            | Self::TermStarted { name, .. }
+            | Self::TermEnded { name, .. } => name,
         }
     }
 

@@ -25,7 +25,7 @@ pub use crate::machine::{GrantSource, ReleaseAnswer, Unconfirmed};
 pub use event::{LockEvent, LockObserver};
 #[cfg(feature = "otel")]
 pub use otel::{Instruments, OtelObserver};
-pub use outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, WakeSource};
+pub use outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSource};
 
 pub(crate) use observers::Observers;
 pub use observers::notify_all;

@@ -15,6 +15,9 @@ use std::{fmt, sync::Arc, time::Duration};
 const SECONDS: [f64; 15] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
+/// Bucket boundaries of terms of leadership, in seconds: 1 s to a week.
+const TERM_SECONDS: [f64; 9] = [1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_400.0, 259_200.0, 604_800.0];
+
 type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 
 /// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
@@ -32,6 +35,8 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.release` | counter | `lock.outcome`: released, handed_on, still_held, already_expired, held_by_other, unconfirmed; `lock.release.kind`: explicit, dropped |
 /// | `lock.wakeup` | counter | `lock.outcome`: push, poll, lagged, reconnected |
 /// | `lock.handoff` | counter | |
+/// | `lock.leading` | up-down counter: 1 on the process that leads an election | |
+/// | `lock.term.duration` | histogram, s | `lock.outcome`: finished, failed, panicked, lost, resigned, stopped, cancelled |
 /// | `lock.quorum.vote` | counter | `lock.node`: the name of the node, `lock.vote`: granted, busy, stale, clock, quarantine, late, extended, gone, released, failed, no_answer |
 ///
 /// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`. All
@@ -55,6 +60,8 @@ pub struct OtelObserver {
     release: Counter<u64>,
     wakeup: Counter<u64>,
     handoff: Counter<u64>,
+    leading: UpDownCounter<i64>,
+    term: Histogram<f64>,
     vote: Counter<u64>,
     classifier: Option<Classifier>,
 }
@@ -75,6 +82,12 @@ impl OtelObserver {
             release: make.counter("lock.release", "Guards that were released"),
             wakeup: make.counter("lock.wakeup", "Wake-ups of waiters"),
             handoff: make.counter("lock.handoff", "Leases that were passed on inside this process"),
+            leading: make.up_down_counter("lock.leading", "Elections that this process leads now"),
+            term: make.seconds_within(
+                "lock.term.duration",
+                "From an election to the end of its term",
+                &TERM_SECONDS,
+            ),
             vote: make.counter("lock.quorum.vote", "Answers of the nodes of a quorum"),
             classifier: None,
         }
@@ -182,6 +195,11 @@ impl LockObserver for OtelObserver {
                 }
             }
             LockEvent::WakeUp { source, .. } => self.wakeup.add(1, &with("lock.outcome", source.as_str())),
+            LockEvent::TermStarted { .. } => self.leading.add(1, &common),
+            LockEvent::TermEnded { end, led, .. } => {
+                self.leading.add(-1, &common);
+                self.term.record(seconds(led), &with("lock.outcome", end.as_str()));
+            }
             LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
         }
     }

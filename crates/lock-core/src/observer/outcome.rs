@@ -1,5 +1,7 @@
 //! The outcomes in events, with their values in metrics and spans.
 
+use crate::machine::LostReason;
+
 pub use crate::machine::RenewalOutcome;
 
 /// The outcome of an acquire.
@@ -60,6 +62,42 @@ impl RenewalOutcome {
             Self::Renewed => "renewed",
             Self::Gone => "gone",
             Self::Failed => "failed",
+        }
+    }
+}
+
+/// The end of a term of leadership; see [`election`](crate::election).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TermEnd {
+    /// The body returned `Ok`.
+    Finished,
+    /// The body returned an error.
+    Failed,
+    /// The body panicked.
+    Panicked,
+    /// The lock was lost.
+    Lost(LostReason),
+    /// The process was told to resign.
+    Resigned,
+    /// The shutdown came.
+    Stopped,
+    /// The future of the leadership was dropped.
+    Cancelled,
+}
+
+impl TermEnd {
+    /// Returns the word of this value, as metrics have it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Panicked => "panicked",
+            Self::Lost(_) => "lost",
+            Self::Resigned => "resigned",
+            Self::Stopped => "stopped",
+            Self::Cancelled => "cancelled",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `tracing` events, with data in fields: debug for normal operation, warn for risks to a hold, error for losses.
 
-use super::event::LockEvent;
+use super::{event::LockEvent, outcome::TermEnd};
 use crate::machine::{HoldEnd, LostReason, Unconfirmed};
 use std::time::Duration;
 
@@ -76,5 +76,16 @@ pub(super) fn event(event: &LockEvent<'_>) {
             "this process waits longer than a lease for a lock that it holds itself: \
              is a task waiting for its own guard? (re-entry needs the owner)"
         ),
+        LockEvent::TermStarted { token, .. } => {
+            tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");
+        }
+        LockEvent::TermEnded { token, end, detail, led, .. } => match end {
+            TermEnd::Failed | TermEnd::Panicked | TermEnd::Lost(_) => tracing::warn!(
+                lock.name = name, lock.token = token.get(), lock.outcome = ?end, detail, led = seconds(led), "leadership ended"
+            ),
+            TermEnd::Finished | TermEnd::Resigned | TermEnd::Stopped | TermEnd::Cancelled => tracing::info!(
+                lock.name = name, lock.token = token.get(), lock.outcome = ?end, detail, led = seconds(led), "leadership ended"
+            ),
+        },
     }
 }

@@ -88,6 +88,15 @@ pub enum OptionsError {
         /// The token of the hold.
         token: FencingToken,
     },
+    /// An election needs a lease that is renewed.
+    FixedLease,
+    /// The initial delay of a back-off is above its maximum.
+    DelaysReversed {
+        /// The initial delay.
+        initial_delay: Duration,
+        /// The maximum.
+        max_delay: Duration,
+    },
     /// The wait is above the limit of the factory.
     WaitTooLong {
         /// The wait.
@@ -145,6 +154,14 @@ impl fmt::Display for OptionsError {
             Self::FloorAboveHold { token } => write!(
                 f,
                 "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"
+            ),
+            Self::FixedLease => {
+                write!(f, "a fixed lease ends every term of an election: use `lease`, which is renewed")
+            }
+            Self::DelaysReversed { initial_delay, max_delay } => write!(
+                f,
+                "an initial delay of {initial_delay:?} exceeds the maximum delay of {max_delay:?}: lower the one or raise \
+                 the other"
             ),
             Self::WaitTooLong { wait, most } => {
                 write!(f, "a wait of {wait:?} is above the bound: use at most {most:?}, or raise `max_wait`")

@@ -9,6 +9,7 @@ mod bad_input;
 mod blocked_threads;
 mod cancellation;
 mod drop_anywhere;
+mod election;
 mod exclusion;
 mod gauge;
 mod given_up_calls;

@@ -37,8 +37,10 @@ impl Exported {
                     AggregatedMetrics::F64(MetricData::Histogram(histogram)) => histogram
                         .data_points()
                         .map(|point| {
-                            assert_eq!(point.bounds().next(), Some(0.0005));
-                            assert_eq!(point.bounds().last(), Some(30.0));
+                            let is_term = metric.name() == "lock.term.duration";
+                            let bounds = if is_term { (1.0, 604_800.0) } else { (0.0005, 30.0) };
+                            let of_point = (point.bounds().next(), point.bounds().last());
+                            assert_eq!(of_point, (Some(bounds.0), Some(bounds.1)));
                             (text(point.attributes()), point.count() as f64)
                         })
                         .collect(),
@@ -188,4 +190,47 @@ async fn a_classifier_adds_a_class_and_no_name() {
     locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
     let values = exported.values();
     assert!(values["lock.held"].1.contains_key("lock.backend=memory lock.class=stock"), "{values:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn terms_of_leadership_are_counted_by_their_ends() {
+    let world = World::new();
+    let (exported, observer) = Exported::new();
+    let builder = LockFactory::builder(world.faulty.clone()).clock(world.clock.clone());
+    let election = builder.observer(observer).build().unwrap().election("x").unwrap();
+    let mut terms = 0;
+    let leading = election.lead(move |_| {
+        terms += 1;
+        let term = terms;
+        async move {
+            match term {
+                1 => Err("no"),
+                2 => std::panic::resume_unwind(Box::new("as planned")),
+                _ => std::future::pending().await,
+            }
+        }
+    });
+    let leading = tokio::spawn(leading.until(tokio::time::sleep(secs(120))));
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(exported.values()["lock.leading"].1["lock.backend=memory"], 1.0);
+    // Its third term.
+    world.another_process().force_release("x").await.unwrap();
+    tokio::time::sleep(secs(30)).await;
+    election.resign();
+    leading.await.unwrap().unwrap();
+    let ended = tokio::spawn(
+        election.lead(|_| std::future::pending::<Result<(), &str>>()).until(std::future::pending()),
+    );
+    tokio::time::sleep(secs(1)).await;
+    ended.abort();
+    let _ = ended.await;
+    election.lead(|_| async { Ok::<_, &str>(()) }).until(std::future::pending()).await.unwrap();
+    let values = exported.values();
+    assert_eq!(values["lock.leading"].1["lock.backend=memory"], 0.0, "it returns to zero");
+    let ends = ["finished", "failed", "panicked", "lost", "resigned", "stopped", "cancelled"];
+    let (unit, points) = &values["lock.term.duration"];
+    assert_eq!((unit.as_str(), points.len()), ("s", ends.len()), "{points:?}");
+    for end in ends {
+        assert_eq!(points.get(&format!("lock.backend=memory lock.outcome={end}")), Some(&1.0), "{points:?}");
+    }
 }

@@ -1,0 +1,79 @@
+//! Following: campaigns and pauses, with looks at the leader meanwhile.
+
+use super::{
+    candidate::Candidate,
+    role::{Leader, Role},
+};
+use crate::{
+    error::{LockError, LockErrorKind},
+    guard::LockGuard,
+    sync::sleep,
+};
+use std::{convert::Infallible, future::Future, time::Duration};
+
+impl Candidate {
+    /// Campaigns until it is elected. Failures of the store are waited out.
+    ///
+    /// # Errors
+    /// If no later campaign can succeed.
+    pub(super) async fn campaign(&self) -> Result<LockGuard, LockError> {
+        loop {
+            let error = match self.follow_while(self.lock.acquire()).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) => error,
+            };
+            if matches!(error.kind(), LockErrorKind::ShutDown | LockErrorKind::NoRuntime) {
+                return Err(error);
+            }
+            tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed");
+            // It does not grow: an acquire has a back-off of its own, and fails after the outage budget only.
+            self.pause(self.options.initial_delay).await;
+        }
+    }
+
+    /// Pauses for this time and up to a quarter more.
+    pub(super) async fn pause(&self, delay: Duration) {
+        self.follow_while(sleep(self.with_jitter(delay))).await;
+    }
+
+    fn with_jitter(&self, delay: Duration) -> Duration {
+        const STEPS: u32 = 1024;
+        let step = u32::try_from(self.handle().random() % u64::from(STEPS)).unwrap_or(0);
+        let jitter = delay / 4 / STEPS * step;
+        delay.saturating_add(jitter).min(self.options.max_delay)
+    }
+
+    /// Does this, and keeps the role up to date meanwhile.
+    async fn follow_while<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            biased;
+            value = work => value,
+            never = self.watch_leader() => match never {},
+        }
+    }
+
+    async fn watch_leader(&self) -> Infallible {
+        let every = self.options.lock.chosen_lease() / 3;
+        loop {
+            let seen = self.leader().await;
+            self.role.send_if_modified(|role| {
+                let changes = role.leader() != seen.as_ref();
+                if changes {
+                    *role = Role::Following { leader: seen };
+                }
+                changes
+            });
+            sleep(every).await;
+        }
+    }
+
+    async fn leader(&self) -> Option<Leader> {
+        match self.locks.inspect(self.lock.name().clone()).await {
+            Ok(inspection) => inspection.stored.map(|stored| Leader { lease: stored.lease }),
+            Err(error) => {
+                tracing::debug!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "leader not known");
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The handle of an election.
+
+use super::{candidate::Candidate, lead::Lead, options::ElectionOptions, role::Role, term::Term};
+use crate::{
+    error::LockError,
+    factory::LockFactory,
+    name::{LockName, NameError},
+};
+use std::{fmt::Display, future::Future, sync::Arc};
+use tokio::sync::watch;
+
+/// This process as a candidate in the election of a name; made by [`LockFactory::election`] without any IO.
+///
+/// Clones are the same candidate: one of them [leads](Self::lead) in a task, another is asked for the [role](Self::role) or told to
+/// [resign](Self::resign).
+#[derive(Debug, Clone)]
+pub struct Election {
+    candidate: Arc<Candidate>,
+}
+
+impl LockFactory {
+    /// The election of that name, with the default [options](ElectionOptions) and without any IO. The lease is shorter than 15 s if
+    /// the limits of this factory, or those of its backend, want it.
+    ///
+    /// It is held with the lock of the same name. A lock that something else takes under this name counts as a leader, so give
+    /// elections names of their own.
+    ///
+    /// # Errors
+    /// As [`named`](Self::named).
+    pub fn election<N>(&self, name: N) -> Result<Election, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let defaults = ElectionOptions::within(self.handle().limits.max_lease);
+        let candidate = Candidate::new(self.clone(), self.named(name)?, defaults)?;
+        Ok(Election { candidate: Arc::new(candidate) })
+    }
+}
+
+impl Election {
+    /// The same election with these options, as a new candidate.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if they do not fit together or exceed the limits of
+    /// the factory.
+    pub fn with_options(self, options: ElectionOptions) -> Result<Self, LockError> {
+        let Candidate { locks, lock, .. } = &*self.candidate;
+        let candidate = Candidate::new(locks.clone(), lock.clone(), options)?;
+        Ok(Self { candidate: Arc::new(candidate) })
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        self.candidate.lock.name()
+    }
+
+    /// The options.
+    pub fn options(&self) -> ElectionOptions {
+        self.candidate.options
+    }
+
+    /// Prepares to campaign, and to run `body` in each term. Nothing happens before [`Lead::until`].
+    ///
+    /// `body` is called once for each term. An `Ok` ends the campaigns; after an `Err` or a panic this process resigns, and
+    /// campaigns again after the back-off. What a panicking body has changed stays as it is for the next call.
+    pub fn lead<B, W, E>(&self, body: B) -> Lead<B>
+    where
+        B: FnMut(Term) -> W,
+        W: Future<Output = Result<(), E>>,
+        E: Display,
+    {
+        Lead::new(self.candidate.clone(), body)
+    }
+
+    /// Watches the role of this process.
+    ///
+    /// A follower asks the store for the leader when its campaign begins, and every third of the lease, so the role is right
+    /// within one lease. While the thread of [`lead`](Self::lead) is blocked, the value may be old:
+    /// [`Role::is_leading`] compares the clock.
+    #[must_use]
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.candidate.role.subscribe()
+    }
+
+    /// Ends the present term of this process, if it leads: the body ends as at the shutdown, then the lock is released, and this
+    /// process campaigns again after the [back-off](ElectionOptions::back_off).
+    ///
+    /// It does not wait. [`role`](Self::role) shows the end.
+    pub fn resign(&self) {
+        self.candidate.resignation.notify_waiters();
+    }
+}

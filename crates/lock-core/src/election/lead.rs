@@ -1,0 +1,83 @@
+//! The loop of a candidate: campaign, serve a term, pause.
+
+use super::{
+    candidate::Candidate,
+    serve::{LeadEnd, Served},
+    term::Term,
+};
+use crate::{backoff::Backoff, error::LockError};
+use std::{
+    fmt::{self, Display},
+    future::Future,
+    pin::pin,
+    sync::Arc,
+};
+
+/// Campaigns, and the body of each term; made by [`Election::lead`](super::Election::lead).
+#[must_use = "nothing happens before `until`"]
+pub struct Lead<B> {
+    candidate: Arc<Candidate>,
+    body: B,
+}
+
+impl<B> Lead<B> {
+    pub(super) fn new(candidate: Arc<Candidate>, body: B) -> Self {
+        Self { candidate, body }
+    }
+
+    /// Campaigns and leads until a body returns `Ok`, or until `shutdown` completes.
+    ///
+    /// At the shutdown the body ends first: it is dropped where it stands, or has the [grace](super::ElectionOptions::grace) to end
+    /// by itself. Then the lock is released, and the release is awaited for two operation timeouts at most. A shutdown during a
+    /// campaign withdraws it.
+    ///
+    /// Outages of the store are waited out. A candidate leads once at a time: a second call waits until the first has ended.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, and
+    /// [`NoRuntime`](crate::LockErrorKind::NoRuntime) outside of a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping it drops the body, then releases the lock in the background. Prefer `shutdown`, which waits for the
+    /// release.
+    pub async fn until<W, E>(mut self, shutdown: impl Future<Output = ()>) -> Result<LeadEnd, LockError>
+    where
+        B: FnMut(Term) -> W,
+        W: Future<Output = Result<(), E>>,
+        E: Display,
+    {
+        let candidate = &*self.candidate;
+        let mut shutdown = pin!(shutdown);
+        let _turn = tokio::select! {
+            biased;
+            () = &mut shutdown => return Ok(LeadEnd::Stopped),
+            turn = candidate.turn() => turn,
+        };
+        let mut backoff = Backoff::new(candidate.options.initial_delay, candidate.options.max_delay);
+        loop {
+            let guard = tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(LeadEnd::Stopped),
+                elected = candidate.campaign() => elected?,
+            };
+            match candidate.serve(guard, &mut self.body, shutdown.as_mut()).await {
+                Served::Last(end) => return Ok(end),
+                // The next campaign says so.
+                Served::FactoryShutDown => continue,
+                Served::For(led) if led >= candidate.options.max_delay => backoff.reset(),
+                Served::For(_) => {}
+            }
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(LeadEnd::Stopped),
+                () = candidate.pause(backoff.next_wait()) => {}
+            }
+        }
+    }
+}
+
+impl<B> fmt::Debug for Lead<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lead").field("name", self.candidate.lock.name()).finish_non_exhaustive()
+    }
+}

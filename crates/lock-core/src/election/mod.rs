@@ -1,0 +1,75 @@
+//! Leader election: of several processes, one leads.
+//!
+//! [`LockFactory::election`](crate::LockFactory::election) makes an [`Election`]. [`Election::lead`] campaigns, runs a body while
+//! this process leads, and campaigns again after a loss or an error. At the shutdown it ends the body first and releases second,
+//! so that the next process leads at once.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use lock_core::{LockFactory, MemoryBackend, election::Role};
+//! use std::{convert::Infallible, time::Duration};
+//!
+//! let locks = LockFactory::new(MemoryBackend::new());
+//! let election = locks.election("outbox")?;
+//! let role = election.role();
+//!
+//! // For a readiness probe: 200 on the leader, 503 elsewhere.
+//! let ready = move || if role.borrow().is_leading() { 200 } else { 503 };
+//! assert_eq!(ready(), 503);
+//!
+//! let shutdown = tokio::time::sleep(Duration::from_millis(50)); // in production: SIGTERM
+//! let leading = election.lead(|term| {
+//!     assert_eq!(ready(), 200);
+//!     async move {
+//!         loop {
+//!             // … relay a batch of messages; the target refuses tokens below `term.fencing_token()` …
+//!             println!("relaying under token {}", term.fencing_token());
+//!             tokio::time::sleep(Duration::from_millis(20)).await;
+//!         }
+//!         #[allow(unreachable_code)]
+//!         Ok::<(), Infallible>(()) // the work is done: resign and stop campaigning
+//!     }
+//! });
+//! leading.until(shutdown).await?;
+//! assert_eq!(ready(), 503);
+//! # Ok(()) }
+//! ```
+//!
+//! # The end of a term
+//! | the body, or what happens meanwhile | the lock | then |
+//! | --- | --- | --- |
+//! | returns `Ok` | is released | [`until`](Lead::until) returns [`LeadEnd::Finished`] |
+//! | returns `Err`, or panics | is released | a new campaign after the [back-off](ElectionOptions::back_off) |
+//! | the lock is lost | is gone | the body is dropped at its next poll; a new campaign after the back-off |
+//! | [`Election::resign`] | is released once the body has ended | a new campaign after the back-off |
+//! | the shutdown | is released once the body has ended | `until` returns [`LeadEnd::Stopped`] |
+//!
+//! A body ends by being dropped where it stands, unless the [grace](ElectionOptions::grace) gives it time to end by itself when
+//! [`Term::stopping`] completes. Tasks that a body has spawned do not end with it: keep them in a `JoinSet` that the body owns.
+//!
+//! # Guarantees
+//! An election is a composition over the [`Lock`](crate::Lock) of its name, with the same promise: one *valid* leader at most. A
+//! process that was paused past its lease learns of its loss before its body is polled again, but only the resource can refuse
+//! its late writes, by the [token](Term::fencing_token) of the term. When a leader dies, another process leads after the lease;
+//! when it resigns, at once.
+//!
+//! # Metrics
+//! [`LockEvent::TermStarted`](crate::observer::LockEvent::TermStarted) and
+//! [`TermEnded`](crate::observer::LockEvent::TermEnded) report each term. `OtelObserver` makes the instruments `lock.leading` and
+//! `lock.term.duration` of them.
+
+mod candidate;
+mod follow;
+mod handle;
+mod lead;
+mod options;
+mod role;
+mod serve;
+mod term;
+
+pub use handle::Election;
+pub use lead::Lead;
+pub use options::ElectionOptions;
+pub use role::{Leader, Role};
+pub use serve::LeadEnd;
+pub use term::Term;

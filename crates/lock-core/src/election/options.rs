@@ -1,0 +1,121 @@
+//! The options of an election, and the relations that they must satisfy.
+
+use crate::options::{LockOptions, OptionsError};
+use std::time::Duration;
+
+/// The lease of an election by default, as in Kubernetes' `client-go`.
+const DEFAULT_LEASE: Duration = Duration::from_secs(15);
+/// Below this, a body that fails at once would keep the store busy with campaigns.
+const MIN_DELAY: Duration = Duration::from_millis(10);
+
+/// The options of an [`Election`](super::Election).
+///
+/// | option | default | meaning |
+/// | --- | --- | --- |
+/// | [`lease`](Self::lease) | 15 s, renewed every 5 s | the longest time without a leader after one dies |
+/// | [`back_off`](Self::back_off) | 1 s to 30 s | the pause between the end of a term and the next campaign |
+/// | [`grace`](Self::grace) | zero | the time in which a body may end by itself |
+/// | [`lock_options`](Self::lock_options) | those of [`LockOptions`] | all other terms of the lock |
+///
+/// The options of the factory do not apply, since they suit short holds.
+///
+/// # Relations
+/// They are checked when the options are [set](super::Election::with_options):
+/// - lease − margin > renewal interval + two operation timeouts, so that a failed renewal leaves time for another;
+/// - the lease is renewed, not fixed;
+/// - 10 ms ≤ initial delay ≤ maximum delay.
+///
+/// ```
+/// use lock_core::election::ElectionOptions;
+/// use std::time::Duration;
+///
+/// let quick = ElectionOptions::new().lease(Duration::from_secs(5)).grace(Duration::from_secs(2));
+/// assert!(quick.check().is_ok());
+///
+/// let reversed = quick.back_off(Duration::from_secs(60), Duration::from_secs(30));
+/// assert!(reversed.check().unwrap_err().to_string().contains("initial delay"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct ElectionOptions {
+    pub(super) lock: LockOptions,
+    pub(super) initial_delay: Duration,
+    pub(super) max_delay: Duration,
+    pub(super) grace: Duration,
+}
+
+impl ElectionOptions {
+    /// The defaults.
+    pub const fn new() -> Self {
+        Self {
+            lock: LockOptions::new().lease(DEFAULT_LEASE),
+            initial_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(30),
+            grace: Duration::ZERO,
+        }
+    }
+
+    /// The defaults, with a lease that is not longer than `max_lease`.
+    pub(super) fn within(max_lease: Duration) -> Self {
+        Self::new().lease(DEFAULT_LEASE.min(max_lease))
+    }
+
+    /// Sets the lease of the leadership, which the watchdog keeps alive.
+    ///
+    /// When a leader dies, another process leads within this time and a second. A shorter lease costs more renewals, and
+    /// tolerates shorter failures of the store.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lock = self.lock.lease(lease);
+        self
+    }
+
+    /// Sets all terms of the lock, with its lease.
+    pub const fn lock_options(mut self, options: LockOptions) -> Self {
+        self.lock = options;
+        self
+    }
+
+    /// Sets the pause between the end of a term and the next campaign of this process, so that other processes lead meanwhile.
+    ///
+    /// It begins with `initial_delay`, doubles with each term up to `max_delay`, and begins again after a term that lasted for
+    /// `max_delay`. Each pause is lengthened by up to a quarter at random, within `max_delay`. After an error of the store the
+    /// pause is the initial one.
+    pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
+        (self.initial_delay, self.max_delay) = (initial_delay, max_delay);
+        self
+    }
+
+    /// Sets the time that a body has to end by itself at the shutdown, and after [`Election::resign`](super::Election::resign).
+    /// It is dropped when the time is over. The lease is renewed meanwhile.
+    ///
+    /// By default a body is dropped at once. Set a grace if the body watches [`Term::stopping`](super::Term::stopping).
+    pub const fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Checks the relations between the options. Every function that takes options does this.
+    ///
+    /// # Errors
+    /// An [`OptionsError`] that names the relation and says what to change.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        self.lock.check()?;
+        if self.lock.is_fixed() {
+            return Err(OptionsError::FixedLease);
+        }
+        if self.initial_delay < MIN_DELAY {
+            return Err(OptionsError::TooShort { option: "initial_delay", least: MIN_DELAY });
+        }
+        if self.initial_delay > self.max_delay {
+            let Self { initial_delay, max_delay, .. } = *self;
+            return Err(OptionsError::DelaysReversed { initial_delay, max_delay });
+        }
+        Ok(())
+    }
+}
+
+impl Default for ElectionOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

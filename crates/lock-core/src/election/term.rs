@@ -1,0 +1,52 @@
+//! A term: one leadership from its election to its end.
+
+use crate::{hold::Hold, token::FencingToken};
+use std::future::Future;
+use tokio::sync::watch;
+
+/// A term of leadership, as its body sees it. It is a view: it cannot end the term, and may outlive it.
+#[derive(Debug, Clone)]
+pub struct Term {
+    hold: Hold,
+    /// Set when the body is to end. It closes with the term.
+    stop: watch::Receiver<bool>,
+}
+
+impl Term {
+    /// The term of this hold, and what asks its body to end.
+    pub(super) fn new(hold: Hold) -> (Self, watch::Sender<bool>) {
+        let (asks, stop) = watch::channel(false);
+        (Self { hold, stop }, asks)
+    }
+
+    /// The number by which a resource refuses earlier leaders; see [`FencingToken`] for how.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.hold.fencing_token()
+    }
+
+    /// The view of the lock, which also says when it is lost.
+    #[must_use]
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Returns whether this process leads in this term now. Compares the clock and sends nothing; see [`Hold::is_held`].
+    #[must_use]
+    pub fn is_leading(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    /// Completes when the body is asked to end: at the shutdown, and after [`Election::resign`](super::Election::resign). The body
+    /// then has the [grace](super::ElectionOptions::grace) to return. It also completes when the term has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost by dropping it.
+    pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.stop.clone();
+        async move {
+            // An error means that the term has ended.
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+}
