@@ -111,6 +111,12 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         fence: Option<PathBuf>,
     },
+    /// Takes part in an election. Reports `candidate`, then `elected` and `body_ended` of each term; obeys `role`; ends in
+    /// good order at SIGTERM, and reports `stopped`
+    Elect {
+        /// The election
+        name: String,
+    },
     /// Releases the lock by force from any holder, and reports `forced`
     Force {
         /// The lock

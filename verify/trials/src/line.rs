@@ -43,6 +43,14 @@ pub enum Report {
     Forced { forced: bool },
     /// The state of a lock in the store, with the remaining time of the lease in ms.
     Locked { locked: bool, remaining: Option<u128> },
+    /// The process takes part in an election, under this id.
+    Candidate { process: String },
+    /// A term of the process begins.
+    Elected { token: u64, at: u64 },
+    /// The body of a term has ended, and its lock is about to be released.
+    BodyEnded { at: u64 },
+    /// The answer to [`Order::Role`]: the id of the leader, empty if the process knows none.
+    Role { leading: bool, leader: String },
     /// The node was elected.
     Leading,
     /// The node is no longer the leader.
@@ -129,6 +137,8 @@ pub enum Order {
     Next,
     /// Report all attempts, oldest first.
     History,
+    /// Report the role in the election.
+    Role,
     /// Stop the node, or the work.
     Stop,
     /// Judge, once all witnesses have disconnected.

@@ -3,6 +3,7 @@
 mod contend;
 mod count;
 mod cron;
+mod elect;
 mod hold;
 mod orders;
 mod work;
@@ -68,6 +69,9 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             let work = cron::Work { takes: *takes, adopt: *adopt, catch_up: *catch_up, fence: fence.clone() };
             let ledger = ledger.ok_or("a fleet needs a run ledger")?;
             cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
+        }
+        Command::Elect { name } => {
+            elect::run(&locks, name, cli.lease, witness, orders).await?;
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;

@@ -50,7 +50,7 @@ async fn work(
         };
         let token = guard.fencing_token().get();
         let passes = passes(&chain, guard.hold().lease_id());
-        let inside = witness.as_ref().map(|(witness, lease)| witness.enters(&guard, *lease / 20));
+        let inside = witness.as_ref().map(|(witness, lease)| witness.enters(guard.hold(), *lease / 20));
         Report::Inside { token, passes, at: now() }.say();
         if token.is_multiple_of(LONG_EVERY) && !takes.is_zero() {
             tokio::time::sleep(takes).await;

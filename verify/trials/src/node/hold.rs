@@ -14,8 +14,9 @@ pub(super) async fn obey(
     witness: Option<(Witness, Duration)>,
     orders: &mut Orders,
 ) -> Result<(), Failure> {
-    let enters =
-        |guard: &LockGuard| witness.as_ref().map(|(witness, lease)| witness.enters(guard, *lease / 20));
+    let enters = |guard: &LockGuard| {
+        witness.as_ref().map(|(witness, lease)| witness.enters(guard.hold(), *lease / 20))
+    };
     let mut guard = acquire(lock).await?;
     let mut inside = enters(&guard);
     let mut table: Option<FencedTable> = None;

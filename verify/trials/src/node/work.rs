@@ -85,7 +85,7 @@ impl Task {
         let asked = now();
         let guard = self.lock.acquire().await?;
         let (at, token) = (now(), guard.fencing_token());
-        let inside = self.witness.as_ref().map(|(witness, lease)| witness.enters(&guard, *lease / 20));
+        let inside = self.witness.as_ref().map(|(witness, lease)| witness.enters(guard.hold(), *lease / 20));
         let mut before = None;
         if let Some(table) = &self.table {
             before = table.read(token).await?;

@@ -2,7 +2,7 @@
 
 use super::boot;
 use crate::line::json;
-use lock_core::{Hold, LockGuard};
+use lock_core::Hold;
 use serde::{Deserialize, Serialize};
 use std::{
     io::{self, Read, Write},
@@ -54,8 +54,7 @@ impl Witness {
     /// Reports that the holder has entered, and every `often` until when its hold is valid. It needs a runtime for
     /// that.
     #[must_use]
-    pub fn enters(&self, guard: &LockGuard, often: Duration) -> Inside {
-        let hold = guard.hold();
+    pub fn enters(&self, hold: Hold, often: Duration) -> Inside {
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
         // In this order, a hold that ends in between is reported as never valid.
         let (from, until) = (boot(), valid_until(&hold));

@@ -36,7 +36,7 @@ async fn an_ended_hold_is_reported_as_never_valid() {
     for _ in 0..20 {
         let guard = held(LockOptions::new().fixed_lease(Duration::from_millis(100))).await;
         let _ = guard.lost().await;
-        let inside = witness.enters(&guard, SELDOM);
+        let inside = witness.enters(guard.hold(), SELDOM);
         let line = lines.next().unwrap().unwrap();
         let Ok(Testimony::Enter { from, until, .. }) = serde_json::from_str(&line) else { panic!("{line}") };
         assert!(until <= from, "{line}");
@@ -52,7 +52,7 @@ async fn two_valid_holds_at_once_are_a_violation() {
     let address = process.expect("listening").text("address").parse().unwrap();
     let (one, two) = (Witness::of(address).unwrap(), Witness::of(address).unwrap());
     let (first, second) = (held(LockOptions::new()).await, held(LockOptions::new()).await);
-    let (a, b) = (one.enters(&first, SELDOM), two.enters(&second, SELDOM));
+    let (a, b) = (one.enters(first.hold(), SELDOM), two.enters(second.hold(), SELDOM));
     drop((a, b, one, two));
     process.tell(&Order::Judge);
     let lines = process.until("verdict");

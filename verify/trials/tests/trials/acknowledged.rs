@@ -166,7 +166,7 @@ async fn is_refused(locks: &LockFactory, name: &str) {
 async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters ride it out");
-        let inside = witness.enters(&guard, LEASE / 20);
+        let inside = witness.enters(guard.hold(), LEASE / 20);
         tokio::time::sleep(Duration::from_millis(5)).await;
         drop(inside);
         let _ = guard.release().await;
@@ -177,7 +177,7 @@ async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
 async fn hold(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters ride it out");
-        let _inside = witness.enters(&guard, LEASE / 20);
+        let _inside = witness.enters(guard.hold(), LEASE / 20);
         let lost = std::pin::pin!(guard.lost());
         tokio::select! {
             reason = lost => assert_eq!(reason, LostReason::Expired, "an acknowledged hold is not lost with its master"),

@@ -21,6 +21,7 @@ mod clocks;
 mod cluster;
 mod cycle;
 mod dropped;
+mod elected;
 mod endings;
 mod handed_over;
 mod killed;
@@ -55,6 +56,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("partitions", partitioned::partitions),
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
+    ("elections", elected::elections),
     ("drops_in_odd_places", endings::drops_in_odd_places),
     ("topology_quorum_races", quorum::split_votes),
     ("topology_quorum_quarantine", quorum::forgetful_nodes),

@@ -218,7 +218,7 @@ async fn work(locks: LockFactory, world: Arc<World>, mut random: Stream) {
 }
 
 async fn hold(guard: LockGuard, resource: &Mutex<Resource>, world: &World, random: &mut Stream) {
-    let inside = world.witness.enters(&guard, LEASE / 20);
+    let inside = world.witness.enters(guard.hold(), LEASE / 20);
     world.holds.fetch_add(1, Ordering::Relaxed);
     let token = guard.fencing_token().get();
     let (bare, fenced) = resource.lock().unwrap().read(token);

@@ -61,7 +61,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
         let name = format!("x:{quorum}:{number}");
         beyond.iter().for_each(TcpProxy::refuse);
         let guard = acquire(&holder, &name).await;
-        let inside = witness.enters(&guard, LEASE / 20);
+        let inside = witness.enters(guard.hold(), LEASE / 20);
         blocking(&servers[FORGETFUL], RedisServer::restart_empty).await;
         let mut second = None;
         while second.is_none() && !seen.load(Ordering::SeqCst) && guard.is_held() {
@@ -73,7 +73,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
         );
         // The holder believes in its hold until it learns otherwise. The referee judges.
         if let Some(second) = second {
-            drop(witness.enters(&second, LEASE / 20));
+            drop(witness.enters(second.hold(), LEASE / 20));
             assert!(options.contains("durable"), "nodes in quarantine let nobody in");
         }
         drop(inside);
