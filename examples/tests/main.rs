@@ -145,6 +145,15 @@ fn drain_finishes_started_work() {
 }
 
 #[test]
+fn elect_passes_the_leadership_on() {
+    shows(
+        env!("CARGO_BIN_EXE_elect"),
+        "first: 200 OK, second: 503 Service Unavailable\nrelaying messages under token ",
+    );
+    shows(env!("CARGO_BIN_EXE_elect"), "first: 503 Service Unavailable, second: 200 OK\n");
+}
+
+#[test]
 fn cron_one_job_runs_at_its_times() {
     shows(env!("CARGO_BIN_EXE_cron_one_job"), " succeeded\n");
 }
