@@ -62,7 +62,7 @@ impl<B> Lead<B> {
             };
             match candidate.serve(guard, &mut self.body, shutdown.as_mut()).await {
                 Served::Last(end) => return Ok(end),
-                // The next campaign says so.
+                // The next campaign returns the error.
                 Served::FactoryShutDown => continue,
                 Served::For(led) if led >= candidate.options.max_delay => backoff.reset(),
                 Served::For(_) => {}

@@ -29,8 +29,8 @@ pub(super) async fn run(
             witness.as_ref().map(|(witness, lease)| witness.enters(term.hold().clone(), *lease / 20));
         Report::Elected { token: term.fencing_token().get(), at: now() }.say();
         async move {
-            // In this order, so that the referee hears of the end before anybody else.
-            let _ended = SaysItsEnd;
+            // Dropped in the reverse order: the referee is told first.
+            let _ended = ReportsEnd;
             let _inside = inside;
             pending::<Result<(), Infallible>>().await
         }
@@ -42,10 +42,10 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// A body that ends is dropped.
-struct SaysItsEnd;
+/// Reports the end of a body, which is dropped.
+struct ReportsEnd;
 
-impl Drop for SaysItsEnd {
+impl Drop for ReportsEnd {
     fn drop(&mut self) {
         Report::BodyEnded { at: now() }.say();
     }

@@ -104,7 +104,7 @@ impl Fleet {
         this
     }
 
-    /// Does this to the leader, once and again.
+    /// Repeats a fault of the leader.
     fn suffers(&mut self, times: usize, random: &mut Stream, fault: fn(&mut Self) -> Fault) -> Worst {
         let mut worst = Worst { times, ..Worst::default() };
         for _ in 0..times {
