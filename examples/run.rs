@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // After a shutdown the work is never started.
     assert!(locks.shutdown().await.is_clean());
     match lock.run(|_| async { println!("this is not printed") }).await {
-        Err(RunError::NotAcquired(error)) => println!("the work did not begin: {error}"),
+        Err(RunError::NotAcquired(error)) => println!("the work was not started: {error}"),
         other => return Err(format!("work was begun without a lock: {other:?}").into()),
     }
     Ok(())

@@ -52,7 +52,7 @@ fn run_stops_work_that_outlives_the_lock() {
 fn backend_by_url_explains_an_unknown_scheme() {
     shows(
         env!("CARGO_BIN_EXE_backend_by_url"),
-        "refused: the backend URL was refused: the scheme `carrier-pigeon` is unknown",
+        "refused: the backend URL is invalid: the scheme `carrier-pigeon` is unknown",
     );
 }
 
@@ -93,7 +93,7 @@ fn redis_settings_are_taken_and_refused() {
     let url = format!("redis://:example@127.0.0.1:{}/1", server.port());
     let run = finish(Command::new(env!("CARGO_BIN_EXE_redis_settings")).env("REDIS_URL", url));
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stdout.contains("refused: the backend URL was refused: what stands"), "{run:?}");
+    assert!(run.stdout.contains("refused: the backend URL is invalid: the database must be"), "{run:?}");
     assert!(!run.stdout.contains("ss/word"), "{run:?}");
 }
 

@@ -80,16 +80,16 @@ impl LockErrorKind {
 
     fn says(self) -> &'static str {
         match self {
-            Self::InvalidName => "the lock name was refused",
-            Self::InvalidOptions => "the lock options were refused",
-            Self::InvalidSet => "the set of locks was refused",
-            Self::InvalidUrl => "the backend URL was refused",
+            Self::InvalidName => "the lock name is invalid",
+            Self::InvalidOptions => "the lock options are invalid",
+            Self::InvalidSet => "the set of locks is invalid",
+            Self::InvalidUrl => "the backend URL is invalid",
             Self::Timeout => "the lock was not acquired within the waiting time",
             Self::TooManyWaiters => {
                 "the lock has too many waiters: try later, or raise the limits of the factory"
             }
             Self::Unavailable => "the store does not answer",
-            Self::Backend => "the store refused",
+            Self::Backend => "the store rejected the request",
             Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
             Self::MemberLost => {
                 "a lock of the set was lost while the set waited for a later one: acquire the set again"
@@ -289,7 +289,7 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotAcquired(_) => write!(f, "the work did not begin"),
+            Self::NotAcquired(_) => write!(f, "the work was not started"),
             Self::Lost(reason) => write!(f, "the work was stopped: {reason}"),
             Self::MemberLost(MemberLost { name, reason }) => {
                 write!(f, "the work was stopped: {reason} (lock `{name}`)")

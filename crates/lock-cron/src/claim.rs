@@ -222,7 +222,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
 
 /// Records that a run was abandoned.
 async fn abandon(node: &Node, job: &Job, attempt: AttemptId) -> Option<EndReply> {
-    let (outcome, detail) = (RunOutcome::Abandoned, "its node died, or lost it".to_owned());
+    let (outcome, detail) = (RunOutcome::Abandoned, "its node died or lost its lease".to_owned());
     let end = AttemptEnd { outcome, detail, then: Some(AfterAttempt::Finish) };
     record_end(node, job, attempt, end).await
 }

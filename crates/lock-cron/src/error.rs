@@ -89,11 +89,11 @@ impl CronError {
 impl fmt::Display for CronError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            CronErrorKind::InvalidName => "the name was refused",
-            CronErrorKind::InvalidOptions => "the options were refused",
-            CronErrorKind::InvalidSchedule => "the schedule was refused",
+            CronErrorKind::InvalidName => "the name is invalid",
+            CronErrorKind::InvalidOptions => "the options are invalid",
+            CronErrorKind::InvalidSchedule => "the schedule is invalid",
             CronErrorKind::DuplicateJob => "a job of that name is registered already: give each its own name",
-            CronErrorKind::UnknownJob => "the job is not known",
+            CronErrorKind::UnknownJob => "unknown job",
             CronErrorKind::Running => {
                 "the scheduler runs already: register jobs before `run_until`, and run it once"
             }
@@ -101,7 +101,7 @@ impl fmt::Display for CronError {
                 "the scheduler has ended: build another one, register its jobs and run that"
             }
             CronErrorKind::TooManyTriggers => {
-                "too many triggers wait: run a node that has registered the job"
+                "too many triggers are waiting: run a node that has registered the job"
             }
             CronErrorKind::Store => "a request to the store failed",
         })?;

@@ -152,7 +152,7 @@ impl JobBuilder {
             let now = scheduler.shared.node.ledger.now();
             check_jitter(terms.jitter, &schedule, now)?;
             if schedule.next_after(now).is_none() {
-                tracing::warn!(cron.job = %name, %schedule, "the schedule has no instant left, so the job never runs");
+                tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job never runs");
             }
             scheduler.add(Job { name, schedule, terms, body })
         };

@@ -83,7 +83,7 @@ async fn before_body(
         },
         drained = drained_while_waiting => drained,
     };
-    requeued.then(|| AttemptEnd::cancelled("its body had not begun", AfterAttempt::Requeue))
+    requeued.then(|| AttemptEnd::cancelled("its body had not started", AfterAttempt::Requeue))
 }
 
 /// Runs one attempt in its own span.

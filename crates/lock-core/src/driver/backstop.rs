@@ -53,7 +53,7 @@ pub(super) fn watch(alarm: Weak<dyn Overdue>) {
         watched.ensure_thread()
     };
     if let Err(error) = ensured {
-        tracing::warn!(%error, "no thread for the backstop: a runtime whose threads block may lose locks");
+        tracing::warn!(%error, "backstop thread not started: leases may be lost while threads of the runtime block");
     }
 }
 

@@ -43,7 +43,7 @@ impl Shared {
         self.work.notify();
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
-            tracing::warn!(locks = ?unconfirmed, "shut down without confirmation: these leases end by themselves");
+            tracing::warn!(locks = ?unconfirmed, "shutdown incomplete: unconfirmed leases expire by themselves");
         }
         ShutdownReport { unconfirmed }
     }

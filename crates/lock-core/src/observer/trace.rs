@@ -28,11 +28,11 @@ pub(super) fn event(event: &LockEvent<'_>) {
             }
             HoldEnd::Lost(LostReason::ShutDown) => tracing::info!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
-                held = seconds(held), "given back by the shutdown"
+                held = seconds(held), "hold ended by the shutdown"
             ),
             HoldEnd::Lost(LostReason::Unclaimed) => tracing::warn!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
-                held = seconds(held), "given back: the acquire future was not polled"
+                held = seconds(held), "hold ended: the acquire future was not polled"
             ),
             HoldEnd::Lost(reason) => {
                 tracing::error!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
@@ -46,7 +46,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
                 tracing::warn!(lock.name = name, kind = kind.as_str(), "release not confirmed by the store");
             }
             Ok(outcome) if !outcome.was_held() => {
-                tracing::warn!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released too late");
+                tracing::warn!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released after its hold had ended");
             }
             Ok(outcome) => {
                 tracing::debug!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released");

@@ -115,7 +115,7 @@ impl fmt::Display for OptionsError {
             }
             Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
             Self::LeaseTooShort { lease, least } => {
-                write!(f, "a lease of {lease:?} leaves no time to work in: use at least {least:?}")
+                write!(f, "a lease of {lease:?} is too short: use at least {least:?}")
             }
             Self::LeaseTooLong { lease, most } => {
                 write!(

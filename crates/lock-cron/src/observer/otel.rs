@@ -63,7 +63,7 @@ impl OtelCronObserver {
         let make = Instruments(meter);
         Self {
             leader: make.up_down_counter("cron.leader", "Groups that this node leads"),
-            start: make.counter("cron.start", "Bodies that began"),
+            start: make.counter("cron.start", "Bodies that started"),
             lag: make.seconds_within("cron.start.lag", "From the instant of a run to its claim", &SECONDS),
             duration: make.seconds_within(
                 "cron.run.duration",
@@ -71,7 +71,7 @@ impl OtelCronObserver {
                 &SECONDS,
             ),
             skipped: make.counter("cron.skipped", "Runs that were skipped"),
-            orphan: make.counter("cron.orphan", "Runs whose node died, or lost them"),
+            orphan: make.counter("cron.orphan", "Runs whose node died or lost its lease"),
             unowned: make.counter("cron.unowned", "Jobs that no leader has registered"),
             ahead: make.counter("cron.ahead", "Minutes in which the watermark of a job was in the future"),
             data_lost: make.counter("cron.data_lost", "Jobs whose data the store lost"),

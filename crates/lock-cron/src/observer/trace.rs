@@ -59,7 +59,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until then, unless the job is reset");
         }
         CronEvent::DataLost { group, job } => {
-            tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job begins again");
+            tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");
         }
         // The error itself is logged at its origin.
         CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}

@@ -76,7 +76,7 @@ pub enum InvalidKey {
 
 /// The cause is only written with `{:#}`.
 fn with_cause(cause: &NameError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("the fixed parts of the key do not make a lock name")?;
+    f.write_str("the fixed parts of the key are not a valid lock name")?;
     if f.alternate() { write!(f, ": {cause}") } else { Ok(()) }
 }
 
@@ -167,7 +167,7 @@ pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
         KeyError::bad_request(match error {
             NameError::Empty => "it is empty",
             NameError::TooLong { .. } => "it is too long",
-            NameError::ReservedPrefix { .. } => "it begins with a word that is reserved",
+            NameError::ReservedPrefix { .. } => "it begins with a reserved prefix",
             _ => "it has characters that a key must not have",
         })
     })

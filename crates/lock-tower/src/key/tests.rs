@@ -83,7 +83,7 @@ fn result_of_a_function_is_checked_as_a_name() {
     let cases = [
         ("", "it is empty"),
         ("a\nb", "it has characters that a key must not have"),
-        ("distlock:a", "it begins with a word that is reserved"),
+        ("distlock:a", "it begins with a reserved prefix"),
     ];
     for (name, says) in cases {
         let key = KeyTemplate::from_fn(move |_| Ok(name.to_owned()));
@@ -114,9 +114,9 @@ fn bad_templates_are_refused_with_a_remedy() {
         ("stock:sku}", "unpaired brace at byte 9"),
         ("stock:{}", "name it as the route does"),
         ("stock:{*rest}", "without `*`"),
-        ("", "do not make a lock name"),
-        ("distlock:{a}", "do not make a lock name"),
-        ("a\n{b}", "do not make a lock name"),
+        ("", "are not a valid lock name"),
+        ("distlock:{a}", "are not a valid lock name"),
+        ("a\n{b}", "are not a valid lock name"),
     ];
     for (template, says) in cases {
         let error = KeyTemplate::try_from(template).unwrap_err().to_string();

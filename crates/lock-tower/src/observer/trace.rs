@@ -29,7 +29,7 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
         }
         LayerEvent::Ended { .. } if span.is_disabled() => {}
         LayerEvent::Ended { held, .. } => {
-            tracing::debug!(parent: span, held = held.as_secs_f64(), "lock given up");
+            tracing::debug!(parent: span, held = held.as_secs_f64(), "lock released");
         }
     }
 }

@@ -116,10 +116,10 @@ impl RejectReason {
         match self {
             Self::Contended => "another request is working on this",
             Self::Timeout => "other requests worked on this for too long",
-            Self::TooManyWaiters => "too many requests wait for this",
+            Self::TooManyWaiters => "too many requests are waiting for this",
             Self::TooManyDetached => "too many handlers are still running",
             Self::Unavailable(_) => "the lock service is not available",
-            Self::Lost(_) => "the lock was lost before the work was done: it may have been done in part",
+            Self::Lost(_) => "the lock was lost before the work was complete: part of it may have been done",
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
