@@ -192,7 +192,7 @@ async fn connect_strategies(shop: &ShopConfig, locks: &LocksUrl) -> Result<Optio
     let strategy = shop.strategy;
     let connected = match locks.reveal() {
         None => Err(ServeError::NeedsRedis { strategy }),
-        Some(url) => RedisStock::connect(url, &shop.prefix).await.map_err(ServeError::Redis),
+        Some(url) => RedisStock::connect(url, &shop.qualified("")).await.map_err(ServeError::Redis),
     };
     if strategy.needs_redis() { connected.map(Some) } else { Ok(connected.ok()) }
 }

@@ -29,7 +29,7 @@ pub struct Serve {
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub locks: Option<Secret>,
 
-    /// The beginning of the names of all locks
+    /// A word before the names of all locks, for shops that share a Redis with others
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub prefix: String,
 

@@ -107,7 +107,7 @@ impl Place {
                 arguments.extend(["--database".into(), database.reveal().into()]);
                 // Locks of another run on the same Redis are not ours.
                 if prefix.is_empty() {
-                    prefix = format!("demo-{}:", Uuid::new_v4().simple());
+                    prefix = format!("demo-{}", Uuid::new_v4().simple());
                 }
             }
         }

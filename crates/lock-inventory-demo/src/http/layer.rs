@@ -14,7 +14,7 @@ const MAX_HOLD: Duration = Duration::from_secs(30);
 /// database; the fence does, and the handler then returns the payment.
 pub(super) fn lock(shop: &Shop) -> LockLayer<KeyTemplate> {
     let layer = LockLayer::new(shop.locks.clone())
-        .key(KeyTemplate::of(format!("{}stock", shop.config.prefix)).path_as::<Sku>("sku"))
+        .key(KeyTemplate::of("stock").path_as::<Sku>("sku"))
         .options(shop.config.options)
         .wait(shop.config.wait)
         .max_hold(MAX_HOLD)

@@ -33,7 +33,7 @@ const SHUTDOWN: Duration = Duration::from_secs(5);
 /// [`CronError`] if a schedule or a name is refused.
 pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
     let cron = Scheduler::builder(shop.locks.clone(), shop.lock_store.ledger())
-        .group(format!("{}shop", shop.config.prefix))
+        .group(shop.config.qualified("shop"))
         .node(shop.instance())
         .leadership_lease(LEADERSHIP)
         .run_lease(RUN_LEASE)

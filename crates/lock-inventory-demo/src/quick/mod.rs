@@ -80,7 +80,7 @@ impl Plan {
         let demand = Demand::draw(&catalogue, size)?;
         let locks = Locks::connect(&options.locks).await.map_err(QuickError::Locks)?;
         // Runs on one Redis do not wait for one another, nor for an application.
-        let prefix = format!("demo:{}:", ProcessId::random());
+        let prefix = format!("demo-{}", ProcessId::random());
         Ok(Self { options, catalogue, demand, locks, prefix })
     }
 }

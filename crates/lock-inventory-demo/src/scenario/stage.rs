@@ -228,7 +228,7 @@ fn command(plan: &StagePlan, site: &Site, redis: &str, database: &str, catalogue
         "--strategy".into(),
         plan.strategy.name().into(),
         "--prefix".into(),
-        format!("{}-{}:", site.id(), plan.name).into(),
+        format!("{}-{}", site.id(), plan.name).into(),
         "--lease".into(),
         millis(plan.lease),
         "--wait".into(),

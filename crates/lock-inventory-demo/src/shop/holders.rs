@@ -19,17 +19,12 @@ pub struct LocalLock {
 }
 
 /// The locks in use, by the code of the product.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Holders {
-    prefix: String,
     locks: Mutex<HashMap<String, LocalLock>>,
 }
 
 impl Holders {
-    pub(super) fn new(prefix: String) -> Self {
-        Self { prefix, locks: Mutex::default() }
-    }
-
     /// Returns all locks in use.
     pub(crate) fn now(&self) -> HashMap<String, LocalLock> {
         self.locks().clone()
@@ -43,7 +38,7 @@ impl Holders {
 impl LockObserver for Holders {
     fn on_event(&self, event: &LockEvent<'_>) {
         // The leadership of the jobs is a lock of another kind.
-        let Some(sku) = event.name().as_str().strip_prefix(&self.prefix) else { return };
+        let Some(sku) = event.name().as_str().strip_prefix("stock:") else { return };
         let mut locks = self.locks();
         let lock = locks.entry(sku.to_owned()).or_default();
         match event {

@@ -19,7 +19,7 @@ use crate::{
     strategy::{RedisStock, Seller, Strategy},
 };
 use holders::Holders;
-use lock_core::{Lock, LockError, LockFactory, LockOptions, observer::OtelObserver};
+use lock_core::{Lock, LockError, LockFactory, LockName, LockOptions, observer::OtelObserver};
 use lock_cron::Scheduler;
 use lock_tower::{DetachedTasks, observer::LayerObserver};
 use metrics::Metrics;
@@ -41,7 +41,8 @@ pub struct ShopConfig {
     pub name: String,
     /// The way in which it sells at first.
     pub strategy: Strategy,
-    /// The beginning of the names of all its locks and of its keys in Redis. Shops over one stock need the same one.
+    /// A word before the names of all its locks, jobs and keys in Redis, for shops that share a Redis with others: see
+    /// [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). Empty for none. Shops over one stock need the same one.
     pub prefix: String,
     /// The terms of its locks.
     pub options: LockOptions,
@@ -67,6 +68,16 @@ impl Default for ShopConfig {
             seed: 42,
             observer: None,
             restock_below: 0,
+        }
+    }
+}
+
+impl ShopConfig {
+    /// Returns a name after the prefix.
+    pub(crate) fn qualified(&self, name: &str) -> String {
+        match &*self.prefix {
+            "" => name.to_owned(),
+            prefix => format!("{prefix}:{name}"),
         }
     }
 }
@@ -116,12 +127,15 @@ impl Shop {
         }
         let counters = Arc::new(Counters::default());
         let metrics = Metrics::new(&config.name, &counters)?;
-        let holders = Arc::new(Holders::new(format!("{}stock:", config.prefix)));
+        let holders = Arc::new(Holders::default());
         let locks = LockFactory::builder(lock_store.store())
             .options(config.options)
             .observer(OtelObserver::new(metrics.meter()))
-            .observer(holders.clone())
-            .build()?;
+            .observer(holders.clone());
+        let locks = match &*config.prefix {
+            "" => locks.build()?,
+            prefix => locks.prefix(prefix).build()?,
+        };
         let payments = Payments::new(config.seed, faults.clone());
         Ok(Arc::new(Self {
             seller: Seller::new(&config.name, store, payments, redis),
@@ -178,7 +192,7 @@ impl Shop {
 
     /// Returns the lock of a product, by the name that the layer gives it.
     pub(crate) fn lock(&self, sku: &Sku) -> Result<Lock, LockError> {
-        self.locks.named(format!("{}stock:{sku}", self.config.prefix))
+        self.locks.named(LockName::of(("stock", sku))?)
     }
 
     /// Gives the shop its scheduler.
@@ -246,6 +260,6 @@ pub enum ShopError {
     #[error("the shop closed and left {name} locked: it is free when its lease is over")]
     LeftLocked {
         /// Its name.
-        name: lock_core::LockName,
+        name: LockName,
     },
 }

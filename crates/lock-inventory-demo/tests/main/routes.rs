@@ -157,7 +157,7 @@ async fn only_orders_of_strategies_with_a_lock_wait_for_it() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let locks = Locks::in_memory();
     let quick =
-        ShopConfig { wait: Duration::from_millis(50), prefix: "p:".into(), ..config(Strategy::Fenced) };
+        ShopConfig { wait: Duration::from_millis(50), prefix: "p".into(), ..config(Strategy::Fenced) };
     let shop = shop(&shelf, &locks, quick, Faults::default()).await;
     let client = Client::of(&shop);
     let held = LockFactory::new(locks.store()).named("p:stock:P-0").unwrap().acquire().await.unwrap();

@@ -31,7 +31,7 @@ impl Process {
             "--admin",
             "--until-stdin-ends",
             "--prefix",
-            "test:",
+            "test",
             "--wait",
             "60000",
         ]);
