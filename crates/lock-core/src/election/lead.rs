@@ -60,17 +60,23 @@ impl<B> Lead<B> {
                 () = &mut shutdown => return Ok(LeadEnd::Stopped),
                 elected = candidate.campaign() => elected?,
             };
-            match candidate.serve(guard, &mut self.body, shutdown.as_mut()).await {
+            let delay = match candidate.serve(guard, &mut self.body, shutdown.as_mut()).await {
                 Served::Last(end) => return Ok(end),
                 // The next campaign returns the error.
                 Served::FactoryShutDown => continue,
-                Served::For(led) if led >= candidate.options.max_delay => backoff.reset(),
-                Served::For(_) => {}
-            }
+                Served::Failed(led) => {
+                    if led >= candidate.options.max_delay {
+                        backoff.reset();
+                    }
+                    backoff.next_wait()
+                }
+                // It does not grow: a partition that several leaders lose must not leave an election without candidates.
+                Served::Ended => candidate.options.initial_delay,
+            };
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(LeadEnd::Stopped),
-                () = candidate.pause(backoff.next_wait()) => {}
+                () = candidate.pause(delay) => {}
             }
         }
     }

@@ -77,9 +77,9 @@ impl ElectionOptions {
 
     /// Sets the pause between the end of a term and the next campaign of this process, so that other processes lead meanwhile.
     ///
-    /// It begins with `initial_delay`, doubles with each term up to `max_delay`, and begins again after a term that lasted for
-    /// `max_delay`. Each pause is lengthened by up to a quarter at random, within `max_delay`. After an error of the store the
-    /// pause is the initial one.
+    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body that failed or panicked, it
+    /// doubles with each such term up to `max_delay`, and begins again after a term that lasted for `max_delay`. Each pause is
+    /// lengthened by up to a quarter at random, within `max_delay`.
     pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
         (self.initial_delay, self.max_delay) = (initial_delay, max_delay);
         self

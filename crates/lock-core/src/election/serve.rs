@@ -33,8 +33,10 @@ pub enum LeadEnd {
 pub(super) enum Served {
     /// It was the last one.
     Last(LeadEnd),
-    /// It lasted so long, and another campaign follows.
-    For(Duration),
+    /// Its body failed after this time.
+    Failed(Duration),
+    /// It was lost, or this process resigned.
+    Ended,
     FactoryShutDown,
 }
 
@@ -84,7 +86,8 @@ impl Candidate {
             _ if is_shutdown => Served::Last(LeadEnd::Stopped),
             TermEnd::Finished => Served::Last(LeadEnd::Finished),
             TermEnd::Lost(LostReason::ShutDown) => Served::FactoryShutDown,
-            _ => Served::For(led),
+            TermEnd::Failed | TermEnd::Panicked => Served::Failed(led),
+            _ => Served::Ended,
         }
     }
 }

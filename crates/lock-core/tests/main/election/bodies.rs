@@ -247,6 +247,24 @@ async fn outage_ends_the_term_and_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pauses_after_losses_do_not_grow() {
+    let world = World::new();
+    let (election, _) = candidate(&world);
+    let mut role = election.role();
+    let leading = tokio::spawn(election.lead(|_| pending::<Result<(), Infallible>>()).until(pending()));
+    role.wait_for(Role::is_leading).await.unwrap();
+    for _ in 0..6 {
+        world.another_process().force_release("x").await.unwrap();
+        role.wait_for(|role| !role.is_leading()).await.unwrap();
+        let lost = seconds(&world);
+        role.wait_for(Role::is_leading).await.unwrap();
+        let pause = seconds(&world) - lost;
+        assert!(is_jittered(pause, secs(1)), "{pause} s");
+    }
+    leading.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_of_the_store_are_waited_out() {
     let world = World::new();
     let (election, _) = candidate(&world);
