@@ -16,8 +16,8 @@ use lock_core::{
     clock::{BootClock, Moment, ServerTime, SteadyClock, TestClock},
     inspect::ForceReleaseOutcome,
     observer::{
-        AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, Unconfirmed,
-        WakeSource,
+        AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, TermEnd,
+        Unconfirmed, WakeSource,
     },
 };
 use lock_redis::{
@@ -34,7 +34,7 @@ use std::{
 };
 
 /// Exported items that are not printable types.
-const TRAITS_AND_CONSTANTS: [&str; 11] = [
+const TRAITS_AND_CONSTANTS: [&str; 12] = [
     "Backend",
     "Pipeline",
     "Clock",
@@ -42,6 +42,7 @@ const TRAITS_AND_CONSTANTS: [&str; 11] = [
     "LockObserver",
     "WakeListener",
     "Subscriptions",
+    "NameParts",
     "SCHEMES",
     "MAX_BYTES",
     "Floor",         // an `Option` of a type in this list
@@ -121,6 +122,10 @@ async fn no_public_type_prints_a_password() {
     shown.see("LocalHold", &local.hold.unwrap());
     let outcome = guard.release().await.unwrap();
     shown.see("ReleaseOutcome", &outcome);
+    let set = locks.all(["x", "y"]).unwrap();
+    shown.see("LockSet", &set);
+    shown.see("LockSetGuard", &set.acquire().await.unwrap());
+    shown.see("Election", &locks.election("leader").unwrap());
     shown.see("ShutdownReport", &locks.shutdown().await);
     let events = watches.0.lock().unwrap().clone();
     assert!(!events.is_empty());
@@ -234,6 +239,7 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("Unconfirmed", &Unconfirmed);
     shown.see("AcquireOutcome", &AcquireOutcome::Acquired);
     shown.see("ReleaseKind", &ReleaseKind::Dropped);
+    shown.see("TermEnd", &TermEnd::Resigned);
     shown.see("GrantSource", &GrantSource::Store);
     shown.see("RenewalOutcome", &RenewalOutcome::Renewed);
     shown.see("WakeSource", &WakeSource::Push);
