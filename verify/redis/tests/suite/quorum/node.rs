@@ -83,7 +83,7 @@ async fn a_node_that_may_have_lost_data_is_young() {
     until("it is refused as a node", async || {
         let error = vote(&node, Duration::ZERO).await.unwrap_err().to_string();
         error.contains(&format!("node {} of the quorum", server.address()))
-            && error.contains("a master of its own")
+            && error.contains("an independent master")
     })
     .await;
     server.command(&["REPLICAOF", "NO", "ONE"]);
