@@ -63,10 +63,11 @@ pub(super) fn close(
 }
 
 const NEXT: &str = "\
-One row in one database needs no lock: the conditional update is right and faster. A lock pays where the critical
-section spans systems, as stock and payment here, and then only with the fencing token.
+One row in one database needs no lock: the conditional update is right without one. (Here it also keeps a reservation for the
+time of the payment, which is more work for the database.) A lock pays where the critical section spans systems, as stock
+and payment here, and then only with the fencing token.
 
-Next: `serve` opens the shop, and `--help` lists the other commands.";
+Next: `serve` opens the shop and its dashboard, `all --quick` runs every scenario in real processes, and `--help` lists the rest.";
 
 /// The throughput, and the share of what is possible.
 fn speed(throughput: &Throughput) -> Table {

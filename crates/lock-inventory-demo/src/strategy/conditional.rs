@@ -1,5 +1,6 @@
 //! No lock: one conditional statement takes the pieces, a reservation keeps them during the payment, and a second transaction
-//! makes an order of it. Where the stock is one row of one database, this is the simplest solution, and the fastest.
+//! makes an order of it. Where the stock is one row of one database, this is the simplest solution:
+//! buyers of one product do not wait for the payments of others.
 
 use super::seller::{SellError, Seller};
 use crate::{
