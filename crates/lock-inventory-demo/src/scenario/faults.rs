@@ -37,17 +37,16 @@ pub(super) async fn trouble(
     trouble: Trouble,
     site: &Site,
     stage: &Stage,
-    lease: Duration,
     way: Option<&TcpProxy>,
 ) -> Result<Done, ScenarioError> {
     let mut done = Done::default();
     match trouble {
         Trouble::None | Trouble::Aborts | Trouble::SlowPayments => {}
         Trouble::Pause => done.faults.push(pause(stage).await?),
-        Trouble::PauseIntoSection => done.faults.push(pause_into_section(stage, lease).await?),
+        Trouble::PauseIntoSection => done.faults.push(pause_into_section(stage).await?),
         Trouble::BothPauses => {
             done.faults.push(pause(stage).await?);
-            done.faults.push(pause_into_section(stage, lease).await?);
+            done.faults.push(pause_into_section(stage).await?);
         }
         Trouble::Kill => {
             let (fault, at) = kill(stage).await?;
@@ -79,13 +78,14 @@ async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
 }
 
 /// The holder stands still until another one is between its read and its write.
-async fn pause_into_section(stage: &Stage, lease: Duration) -> Result<Fault, ScenarioError> {
+async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
     let from_ms = stop_holder(stage).await?;
     for shop in 1..stage.fleet.len() {
         stage.admin(shop, "/admin/fault", &fault("stall", SECTION, true)).await?;
     }
-    // The next holder has read as soon as the lease has ended, and does not write before its stall is over.
-    sleep(lease + SECTION / 2).await;
+    stage.until_held(1..stage.fleet.len()).await?;
+    // The next holder reads at once, and does not write before its stall is over.
+    sleep(SECTION / 4).await;
     stage.fleet.resume(0);
     let to_ms = stage.now_ms();
     for shop in 1..stage.fleet.len() {

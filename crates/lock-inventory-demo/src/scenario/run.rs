@@ -71,7 +71,7 @@ pub(super) async fn run(
     let mut points = Vec::new();
     let both = async {
         let load = async { load::run(load).await.map_err(ScenarioError::from) };
-        tokio::try_join!(load, faults::trouble(script.trouble, site, &stage, LEASE, way.as_ref()))
+        tokio::try_join!(load, faults::trouble(script.trouble, site, &stage, way.as_ref()))
     };
     let ((summary, entries), done) = tokio::select! {
         both = both => both?,

@@ -21,6 +21,7 @@ use std::{
     fmt::Write,
     io,
     net::{Ipv4Addr, SocketAddr},
+    ops::Range,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -155,6 +156,24 @@ impl Stage {
             sleep(Duration::from_millis(5)).await;
         }
         Ok(())
+    }
+
+    /// Waits until one of these shops holds the lock of a product.
+    pub(super) async fn until_held(&self, shops: Range<usize>) -> Result<(), ScenarioError> {
+        let begin = Instant::now();
+        loop {
+            for shop in shops.clone() {
+                let state = self.get(self.fleet.status(shop).address, "/state").await?;
+                let products = state["stock"].as_array();
+                if products.into_iter().flatten().any(|product| product["holder"].is_string()) {
+                    return Ok(());
+                }
+            }
+            if begin.elapsed() > PATIENCE {
+                return Err(ScenarioError::Never("the next holder"));
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Sends a shop a command of its operator.
