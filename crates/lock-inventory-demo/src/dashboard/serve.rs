@@ -48,7 +48,7 @@ pub struct Config {
     pub strategy: Strategy,
     /// The products of an empty database; some of the built-in ones if there is none.
     pub catalogue: Option<PathBuf>,
-    /// The beginning of the names of all locks. A temporary database has one of its own.
+    /// The prefix of the names of all locks. A temporary database has one of its own.
     pub prefix: String,
     /// The stock below which a job fills a product up; the built-in products are filled up also with 0.
     pub restock_below: u32,

@@ -12,7 +12,7 @@ pub(super) const WHERE_NOT: &str = "\
 <h3>Where not to use a lock</h3>
 <ul>
 <li><b>One row in one database.</b> <code>update … set stock = stock - $q where stock >= $q</code> decides and writes in \
-one statement. It cannot oversell, has no lease and no second system, and is the fastest here.</li>
+one statement. It cannot oversell, has no lease and no second system, and no order waits for the one before it to be paid.</li>
 <li><b>Several rows in one database.</b> <code>select … for update</code> in a transaction: the database already has the \
 lock, and releases it when the connection dies.</li>
 <li><b>A counter alone.</b> A Lua script in Redis is atomic. But the order is written to another system afterwards: a \
