@@ -1,6 +1,6 @@
 //! A master with replicas, and the sentinels that monitor it.
 
-use super::{RedisServer, RedisServerBuilder, config::OWN_USER};
+use super::{RedisServer, RedisServerBuilder, config::OWN_USER, launch, raw};
 use std::{
     fmt,
     thread::sleep,
@@ -140,7 +140,10 @@ impl RedisSentinels {
         self.wait("all follow one master", |deployment| {
             let master = deployment.master();
             let follow = |server: &RedisServer| {
-                let role = server.command(&["ROLE"]);
+                // Sentinels cut all clients off from a server whose role they change.
+                let role = launch::log_in(server.address(), raw::TIMEOUT)
+                    .and_then(|mut connection| connection.try_command(&["ROLE"]));
+                let Ok(role) = role else { return false };
                 let words = role.list();
                 if server.port() == master.port() {
                     words[0].text() == "master" && words[2].list().len() + 1 == deployment.servers.len()
