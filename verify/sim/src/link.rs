@@ -20,7 +20,7 @@ pub(crate) struct Link {
     pub(crate) signals: Option<Weak<dyn WakeListener>>,
     /// `true` once the process was killed: nothing is sent, and nothing arrives.
     pub(crate) dead: bool,
-    /// `true` once the process was told to shut down.
+    /// `true` once the process began to shut down.
     pub(crate) closed: bool,
     pub(crate) partition: Option<Partition>,
     /// The number of the connection. Its subscriptions under way end with it.

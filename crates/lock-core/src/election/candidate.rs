@@ -4,14 +4,14 @@ use super::{options::ElectionOptions, role::Role};
 use crate::{driver::Handle, error::LockError, factory::LockFactory, lock::Lock};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
-/// What the clones of an election share.
+/// The state that the clones of an election share.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) locks: LockFactory,
     pub(super) lock: Lock,
     pub(super) options: ElectionOptions,
     pub(super) role: watch::Sender<Role>,
-    /// Notifies the present term, and no later one, that it is to end.
+    /// Asks the present term, and no later one, to end.
     pub(super) resignation: Notify,
     turn: Mutex<()>,
 }

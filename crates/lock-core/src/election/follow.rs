@@ -1,4 +1,4 @@
-//! Following: campaigns and pauses, with looks at the leader meanwhile.
+//! Campaigns and pauses, and the observation of the leader meanwhile.
 
 use super::{
     candidate::Candidate,
@@ -26,7 +26,7 @@ impl Candidate {
                 return Err(error);
             }
             tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed");
-            // It does not grow: an acquire has a back-off of its own, and fails after the outage budget only.
+            // The pause does not grow: an acquire has a back-off of its own, and fails after the outage budget only.
             self.pause(self.options.initial_delay).await;
         }
     }
@@ -43,7 +43,7 @@ impl Candidate {
         delay.saturating_add(jitter).min(self.options.max_delay)
     }
 
-    /// Does this, and keeps the role up to date meanwhile.
+    /// Runs `work`, and keeps the role up to date meanwhile.
     async fn follow_while<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;

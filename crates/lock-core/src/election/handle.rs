@@ -11,16 +11,16 @@ use tokio::sync::watch;
 
 /// This process as a candidate in the election of a name; made by [`LockFactory::election`] without any IO.
 ///
-/// Clones are the same candidate: one of them [leads](Self::lead) in a task, another is asked for the [role](Self::role) or told to
-/// [resign](Self::resign).
+/// Clones are the same candidate: one of them [leads](Self::lead) in a task, another shows the [role](Self::role) or
+/// [resigns](Self::resign).
 #[derive(Debug, Clone)]
 pub struct Election {
     candidate: Arc<Candidate>,
 }
 
 impl LockFactory {
-    /// The election of that name, with the default [options](ElectionOptions) and without any IO. The lease is shorter than 15 s if
-    /// the limits of this factory, or those of its backend, want it.
+    /// Returns the election of that name, with the default [options](ElectionOptions) and without any IO. The lease is shorter than 15 s if
+    /// the limits of this factory, or those of its backend, require it.
     ///
     /// It is held with the lock of the same name. A lock that something else takes under this name counts as a leader, so give
     /// elections names of their own.
@@ -39,7 +39,7 @@ impl LockFactory {
 }
 
 impl Election {
-    /// The same election with these options, as a new candidate.
+    /// Returns the same election with these options, as a new candidate.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if they do not fit together or exceed the limits of
@@ -50,13 +50,13 @@ impl Election {
         Ok(Self { candidate: Arc::new(candidate) })
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &LockName {
         self.candidate.lock.name()
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> ElectionOptions {
         self.candidate.options
     }

@@ -28,7 +28,7 @@ pub struct Leader {
 }
 
 impl Role {
-    /// Returns whether this process leads now. Compares the clock, as [`Hold::is_held`](crate::Hold::is_held) does, so the first
+    /// Returns `true` if this process leads now. Compares the clock, as [`Hold::is_held`](crate::Hold::is_held) does, so the first
     /// call after a pause of this process is right.
     #[must_use]
     pub fn is_leading(&self) -> bool {

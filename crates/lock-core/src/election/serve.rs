@@ -29,7 +29,7 @@ pub enum LeadEnd {
     Stopped,
 }
 
-/// What follows a term.
+/// The next step after a term.
 pub(super) enum Served {
     /// It was the last one.
     Last(LeadEnd),
@@ -46,7 +46,7 @@ struct Ended {
     detail: String,
 }
 
-/// What a body came to. The error is a text, made where a panic of its `Display` is caught.
+/// The result of a body. The error is a text, made where a panic of its `Display` is caught.
 type Outcome = Result<Result<(), String>, Box<dyn Any + Send>>;
 
 impl Candidate {
@@ -128,7 +128,7 @@ impl<'a> Tenure<'a> {
         }
     }
 
-    /// Ends it so, and returns the time that it lasted.
+    /// Ends the term, and returns its duration.
     fn end(mut self, ended: Ended) -> Duration {
         self.ended = ended;
         self.led()

@@ -13,25 +13,25 @@ pub struct Term {
 }
 
 impl Term {
-    /// The term of this hold, and what asks its body to end.
+    /// Returns the term of this hold, and the sender that asks its body to end.
     pub(super) fn new(hold: Hold) -> (Self, watch::Sender<bool>) {
         let (asks, stop) = watch::channel(false);
         (Self { hold, stop }, asks)
     }
 
-    /// The number by which a resource refuses earlier leaders; see [`FencingToken`] for how.
+    /// Returns the number by which a resource rejects earlier leaders; see [`FencingToken`] for the use.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()
     }
 
-    /// The view of the lock, which also says when it is lost.
+    /// Returns the view of the lock, which also reports its loss.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
 
-    /// Returns whether this process leads in this term now. Compares the clock and sends nothing; see [`Hold::is_held`].
+    /// Returns `true` if this process leads in this term now. Compares the clock and sends nothing; see [`Hold::is_held`].
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.hold.is_held()
@@ -41,7 +41,7 @@ impl Term {
     /// then has the [grace](super::ElectionOptions::grace) to return. It also completes when the term has ended.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.clone();
         async move {

@@ -78,7 +78,7 @@ pub enum TermEnd {
     Panicked,
     /// The lock was lost.
     Lost(LostReason),
-    /// The process was told to resign.
+    /// The process resigned.
     Resigned,
     /// The shutdown came.
     Stopped,

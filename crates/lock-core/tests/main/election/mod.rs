@@ -81,7 +81,7 @@ fn seconds(world: &World) -> f64 {
     world.clock.now().since(Moment::START).as_secs_f64()
 }
 
-/// Whether so long a pause follows from this back-off.
+/// Returns `true` if the pause, in seconds, is the delay with at most a quarter of jitter.
 fn is_jittered(pause: f64, delay: Duration) -> bool {
     let delay = delay.as_secs_f64();
     // Timers have a resolution of 1 ms.

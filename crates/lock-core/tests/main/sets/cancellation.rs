@@ -14,7 +14,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 struct Stop {
     op: Op,
     phase: Phase,
-    /// How many acquires come before.
+    /// The number of acquires before it.
     after: usize,
     /// The lock that another process holds.
     busy: Option<&'static str>,
