@@ -1,7 +1,7 @@
-//! Carries out a round: proposals go to all nodes at once, and the first majority decides.
+//! Carries out a round: sends the proposal to all nodes at once and lets the first majority decide.
 
 use super::{
-    background::go_on,
+    background::in_background,
     cleanup::{Cleanup, outcome_of},
     gather::Gather,
     leases::LeaseRecord,
@@ -18,14 +18,15 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The random delay after a split vote is below this many times the duration of the round, within these bounds.
+/// Factor of the random delay after a split vote. The delay is shorter than this many times the duration of the round,
+/// limited to [`MIN_SPREAD`] and [`MAX_SPREAD`].
 const SPREAD: u32 = 10;
 const MIN_SPREAD: Duration = Duration::from_millis(10);
 const MAX_SPREAD: Duration = Duration::from_secs(1);
-/// The part of the time of a round that is kept for its error to reach the caller.
+/// One part in this many of a round's time is reserved for its error to reach the caller.
 const KEPT: u32 = 10;
 
-/// A round under way. Dropped before its end, it leaves an unknown outcome: the caller releases the lease.
+/// A round in progress. If it is dropped before it ends, its outcome is unknown and the caller releases the lease.
 struct Attempt {
     shared: Arc<Shared>,
     record: Arc<LeaseRecord>,
@@ -33,9 +34,9 @@ struct Attempt {
     floor: Floor,
     round: Round,
     coming: Option<Gather<Sent>>,
-    /// The ages of nodes that are too young to vote.
+    /// Time until each node may vote; zero for nodes that already may.
     quarantines: Vec<Duration>,
-    /// No node executes a proposal after this moment, as far as the clocks are known.
+    /// Moment after which no node executes a proposal, if the clock estimates are right.
     over: Moment,
 }
 
@@ -46,7 +47,7 @@ struct Sent {
     answer: Result<NodeReply<Vote>, BackendError>,
 }
 
-/// Takes the lock for `request.lease`, if a majority grants it.
+/// Acquires the lock for `request.lease` if a majority grants it.
 pub(super) async fn acquire(
     shared: &Arc<Shared>,
     request: AcquireRequest,
@@ -81,7 +82,7 @@ pub(super) async fn acquire(
     let ended = attempt.decide(begun + (budget - budget / KEPT)).await;
     let votes = attempt.votes();
     let outcome = match ended {
-        // The votes that are still under way may be a majority.
+        // Votes that are still in flight may complete a majority.
         None => {
             return Err(shared.no_majority("answered in time", Applied::Unknown, votes));
         }
@@ -97,15 +98,15 @@ pub(super) async fn acquire(
             Ok(Acquired::Contended { retry_after })
         }
         Some(Verdict::Late) => Ok(Acquired::Late),
-        // Decided and undone: it certainly is not granted.
+        // The round is decided and undone, so the lock is certainly not granted.
         Some(Verdict::Failed) => Err(shared.no_majority("granted the lock", Applied::No, votes.clone())),
     };
     attempt.undo();
     outcome.map(|outcome| shared.reply(outcome, votes))
 }
 
-/// The record of the lease. Of an id that is used again, the releases of its earlier use come to their end first: one of them
-/// would delete the new grant.
+/// Returns a new record of the lease. If the lease id was used before, waits until its earlier use has been released,
+/// because such a release would delete the new grant. Returns `None` if that takes longer than `until`.
 async fn fresh_record(shared: &Shared, request: &AcquireRequest, until: Moment) -> Option<Arc<LeaseRecord>> {
     loop {
         let now = shared.clock.now();
@@ -160,7 +161,7 @@ impl Attempt {
         coming.push(async move { Sent { node, number, at, answer: backend.propose(proposal).await } });
     }
 
-    /// The end of the round; `None` if it is undecided at `deadline`.
+    /// Returns the verdict of the round, or `None` if it is undecided at `deadline`.
     async fn decide(&mut self, deadline: Moment) -> Option<Verdict> {
         let mut until = deadline;
         loop {
@@ -198,25 +199,26 @@ impl Attempt {
         self.shared.votes(self.round.votes().zip(&self.quarantines).map(kind))
     }
 
-    /// The round is lost: its lease is released wherever it may be, without a notification.
+    /// Undoes a lost round: releases its lease on every node that may have it, without notifying waiters.
     fn undo(mut self) {
         if let Some(coming) = self.coming.take() {
-            go_on(settle(self.shared.clone(), self.record.clone(), coming));
+            in_background(settle(self.shared.clone(), self.record.clone(), coming));
         }
-        go_on(Cleanup::undo(&self.shared, self.record.clone()).finish());
+        in_background(Cleanup::undo(&self.shared, self.record.clone()).finish());
     }
 }
 
-/// Late grants of a round that was won are kept; answers to one that was dropped say what is left to release.
+/// Continues to record the answers in flight. Late grants of a won round are kept. After a dropped round, the answers
+/// show where the lease has to be released.
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(coming) = self.coming.take() {
-            go_on(settle(self.shared.clone(), self.record.clone(), coming));
+            in_background(settle(self.shared.clone(), self.record.clone(), coming));
         }
     }
 }
 
-/// Keeps in the record of the lease what an answer says.
+/// Records an answer: the node's clock, and the outcome for the lease.
 fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
     if let Ok(reply) = &sent.answer {
         shared.learn(sent.node, sent.at, reply.now);
@@ -226,7 +228,7 @@ fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
     sent
 }
 
-/// Waits for the answers that no decision needs.
+/// Records the answers that arrive after the decision, for up to [`STRAGGLER_TIMEOUT`].
 async fn settle(shared: Arc<Shared>, record: Arc<LeaseRecord>, mut coming: Gather<Sent>) {
     let until = shared.clock.now() + STRAGGLER_TIMEOUT;
     while let Some(sent) = coming.next(&*shared.clock, until).await {

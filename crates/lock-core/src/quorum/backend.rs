@@ -1,4 +1,4 @@
-//! The quorum as a backend.
+//! The [`Backend`] that consists of a quorum of stores.
 
 use super::{
     acquire,
@@ -23,17 +23,19 @@ use crate::{
 use async_trait::async_trait;
 use std::sync::{Arc, Weak};
 
-/// A store of locks over several independent stores, of which a majority decides.
+/// A lock store over several independent stores. A majority of them decides each operation.
 ///
-/// It survives the loss of a minority of its nodes. It is no run ledger. See [the module](super) for an example.
+/// It survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super) for an
+/// example.
 ///
 /// # Contract
-/// A lease id serves one attempt: an acquire that is answered without a grant has used its id up, since the quorum undoes the
-/// attempt in the background ([`Capabilities::lease_per_attempt`]). Leases are bounded by
+/// Each lease id serves one attempt. An acquire that returns without a grant has used up its lease id, because the
+/// quorum undoes the attempt in the background ([`Capabilities::lease_per_attempt`]). Leases last at most
 /// [`QuorumBuilder::max_lease`].
 ///
 /// # Cancel safety
-/// An acquire that is dropped has an unknown outcome, and its caller releases the lease. A release that is dropped goes on in
+/// Dropping an acquire leaves its outcome unknown; the caller must then release the lease. A dropped release continues
+/// in
 /// the background, in the runtime that polled it.
 #[derive(Debug, Clone)]
 pub struct QuorumBackend {
@@ -42,18 +44,19 @@ pub struct QuorumBackend {
 }
 
 impl QuorumBackend {
-    /// A quorum of these nodes; see [`QuorumBuilder`]. The order of the nodes does not matter, and is the order of votes.
+    /// Returns a builder of a quorum of these nodes. Votes are reported in the order of the nodes, which has no other
+    /// effect.
     pub fn builder(nodes: impl IntoIterator<Item = Member>) -> QuorumBuilder {
         QuorumBuilder::new(nodes.into_iter().collect())
     }
 
-    /// Checks that every node may be one: a master of its own, without automatic failover.
+    /// Checks that every node is an independent master without automatic failover.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the check, and changes nothing.
+    /// Dropping the future cancels the check and changes nothing.
     ///
     /// # Errors
-    /// The failure of the first node that may not, with the answers of all nodes.
+    /// Returns the error of the first node that fails the check, with the answers of all nodes.
     pub async fn verify(&self) -> Result<(), BackendError> {
         let mut failure = None;
         let mut kinds = Vec::new();
@@ -70,12 +73,12 @@ impl QuorumBackend {
 }
 
 impl QuorumBuilder {
-    /// Makes the quorum, without any IO. An even number of nodes is accepted with a warning: the node that is one more
-    /// survives no further failure.
+    /// Builds the quorum, without any I/O. Logs a warning for an even number of nodes: a quorum with one node less
+    /// survives the same number of failures.
     ///
     /// # Errors
-    /// [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) for fewer than three nodes, and for a longest lease that does
-    /// not exceed 4 s, four times the distance that clocks may have.
+    /// Returns [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) for fewer than three nodes, or if `max_lease`
+    /// is not longer than 4 s, four times [`MAX_CLOCK_DISTANCE`](super::MAX_CLOCK_DISTANCE).
     pub fn build(self) -> Result<QuorumBackend, LockError> {
         let shared = Arc::new(self.checked()?);
         let wakes = Wakes::new(&shared);

@@ -1,5 +1,7 @@
-//! Work that nobody waits for: stragglers, undos, heals. It ends by itself, at the latest when the leases that it is about are
-//! over; and with the runtime that it was begun in, after which those leases end by themselves.
+//! Work that no caller waits for: stragglers, undos and heals.
+//!
+//! This work ends once the leases that it concerns have expired and the first answers have had their time. It also ends
+//! with the runtime that started it; the leases then expire on the nodes.
 
 use crate::sync::Handle;
 use std::{
@@ -7,8 +9,9 @@ use std::{
     task::{Context, Waker},
 };
 
-/// Goes on with `work`: in place as far as that is possible at once, then in a task of the current runtime.
-pub(super) fn go_on(work: impl Future<Output = ()> + Send + 'static) {
+/// Polls `work` once in place, and continues it in a task of the current runtime if it is not finished. Outside a
+/// runtime, unfinished work is dropped.
+pub(super) fn in_background(work: impl Future<Output = ()> + Send + 'static) {
     let mut work = Box::pin(work);
     if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
         return;

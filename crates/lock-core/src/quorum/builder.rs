@@ -9,12 +9,12 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The default of [`QuorumBuilder::max_lease`].
+/// Default of [`QuorumBuilder::max_lease`].
 const MAX_LEASE: Duration = Duration::from_secs(30);
 /// The smallest quorum that survives the loss of a node.
 const MIN_NODES: usize = 3;
 
-/// Settings of a [`QuorumBackend`](super::QuorumBackend).
+/// A builder of a [`QuorumBackend`](super::QuorumBackend).
 #[derive(Debug)]
 pub struct QuorumBuilder {
     nodes: Vec<Member>,
@@ -28,24 +28,24 @@ impl QuorumBuilder {
         Self { nodes, max_lease: MAX_LEASE, clock: None, random: Random::default() }
     }
 
-    /// Bounds the leases of this quorum; 30 s by default. Longer leases are refused.
+    /// Sets the longest lease that the quorum accepts; 30 s by default. Requests for longer leases fail.
     ///
-    /// It must be the same on every client: a node that came back without its data does not vote for this long, so that every
-    /// lease that it may have forgotten is over. A new fleet waits this long once.
+    /// All clients must use the same value. A node that lost its data does not vote for this long, so that every lease
+    /// that it may have forgotten has expired by then. A new fleet waits this long once.
     #[must_use]
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;
         self
     }
 
-    /// Replaces the clock; the boot-time clock by default.
+    /// Replaces the clock, by default the boot-time clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// Replaces the random numbers, for simulations.
+    /// Replaces the source of random numbers, for simulations.
     #[cfg(feature = "__internal")]
     #[doc(hidden)]
     #[must_use]
@@ -54,7 +54,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// Checks the settings.
+    /// Validates the settings.
     pub(super) fn checked(self) -> Result<Shared, LockError> {
         let nodes = self.nodes.len();
         if nodes < MIN_NODES {

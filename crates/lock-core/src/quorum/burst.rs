@@ -1,6 +1,7 @@
-//! Messages of several nodes about one release. A release is reported once, when a majority of the nodes reported it.
+//! Merges the messages of several nodes about one release, so that it is reported once: when a majority has reported
+//! it.
 
-/// The messages of the latest release of a name.
+/// The messages about the latest release of a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Burst {
     nodes: Vec<usize>,
@@ -8,19 +9,19 @@ pub(super) struct Burst {
     number: u64,
 }
 
-/// The next thing to do.
+/// The action that a message requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Nothing.
+    /// No action.
     Known,
-    /// Wait for more, and call [`Burst::is_overdue`] with this number after a moment.
+    /// Wait for further messages, then call [`Burst::is_overdue`] with this number.
     First(u64),
     /// Report the release.
     Report,
 }
 
 impl Burst {
-    /// A node reported a release. A second message of a node belongs to another release.
+    /// Handles a node's message about a release. A second message of the same node belongs to the next release.
     pub(super) fn hear(&mut self, node: usize, majority: usize) -> Message {
         let is_next = self.nodes.contains(&node);
         if is_next {
@@ -41,7 +42,7 @@ impl Burst {
         Message::First(self.number)
     }
 
-    /// Whether the burst of this number is still waiting for its majority. It is reported then.
+    /// Returns `true` if the burst with this number still waits for its majority, and marks it as reported.
     pub(super) fn is_overdue(&mut self, number: u64) -> bool {
         let overdue = self.number == number && !self.reported;
         self.reported |= overdue;
@@ -68,7 +69,7 @@ mod tests {
         let mut burst = Burst::default();
         assert_eq!(burst.hear(0, 2), Message::First(1));
         assert_eq!(burst.hear(1, 2), Message::Report);
-        assert_eq!(burst.hear(0, 2), Message::First(2), "though the third node was never heard");
+        assert_eq!(burst.hear(0, 2), Message::First(2), "the third node never reported the first release");
         assert_eq!(burst.hear(2, 2), Message::Report);
     }
 
@@ -77,7 +78,7 @@ mod tests {
         let mut burst = Burst::default();
         assert_eq!(burst.hear(0, 2), Message::First(1));
         assert!(burst.is_overdue(1));
-        assert!(!burst.is_overdue(1), "once");
-        assert_eq!(burst.hear(1, 2), Message::Known, "too late for news");
+        assert!(!burst.is_overdue(1), "reported once");
+        assert_eq!(burst.hear(1, 2), Message::Known, "the release is already reported");
     }
 }

@@ -1,4 +1,4 @@
-//! Releases one lease on the nodes, again and again, until nothing of it can be left on any of them.
+//! Releases one lease on all nodes, repeatedly, until no node can have it any more.
 
 use super::{
     gather::Gather,
@@ -13,11 +13,11 @@ use crate::{
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// The wait after a release that failed, doubled with each further one.
+/// Delay after a failed release. It doubles with each further failure, up to [`MAX_DELAY`].
 const INITIAL_DELAY: Duration = Duration::from_millis(20);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 
-/// A lease that is being released.
+/// The release of one lease on all nodes.
 #[derive(Debug)]
 pub(super) struct Cleanup {
     shared: Arc<Shared>,
@@ -25,18 +25,19 @@ pub(super) struct Cleanup {
     notify: NotifyWaiters,
     coming: Gather<Sent>,
     nodes: Vec<Node>,
-    /// Whatever is left has ended by itself, and the first answers have had their time.
+    /// Moment at which the cleanup ends in any case: the lease has expired, and the first answers have had their time.
     give_up: Moment,
 }
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// A release is under way since then.
+    /// Moment at which the release in flight was sent.
     in_flight: Option<Moment>,
-    /// It is sent once although nothing of the lease is known to be there.
+    /// `true` if a release is still to be sent even though the node is not known to have the lease.
     wanted: bool,
     retry_at: Moment,
-    /// A release that is executed earlier proves nothing of what is under way.
+    /// Moment from which a release is conclusive. An earlier one proves nothing about requests that are still in
+    /// flight.
     proof_at: Moment,
     failures: u32,
 }
@@ -49,13 +50,13 @@ struct Sent {
 }
 
 impl Cleanup {
-    /// Of a round that was lost: nobody is notified, or two waiters would wake one another for ever while a third holds the
-    /// lock.
+    /// Starts to undo a lost round. Waiters are not notified: two of them would otherwise wake each other forever while
+    /// a third process holds the lock.
     pub(super) fn undo(shared: &Arc<Shared>, record: Arc<LeaseRecord>) -> Self {
         Self::new(shared, record, NotifyWaiters::No, false)
     }
 
-    /// Of a release that was asked for: every node is asked at least once.
+    /// Starts a release that the caller asked for. Every node receives at least one release.
     pub(super) fn release(shared: &Arc<Shared>, record: Arc<LeaseRecord>, notify: NotifyWaiters) -> Self {
         Self::new(shared, record, notify, true)
     }
@@ -69,7 +70,7 @@ impl Cleanup {
         Self { shared: shared.clone(), record, notify, coming: Gather::new(), nodes, give_up }
     }
 
-    /// The answer to the next release, with its node; `None` when there is nothing left to do, or at `until`.
+    /// Returns the next answer with its node, or `None` if nothing is left to release or `until` is reached.
     pub(super) async fn next(&mut self, until: Moment) -> Option<(usize, Result<Released, BackendError>)> {
         let record = self.record.clone();
         loop {
@@ -90,7 +91,7 @@ impl Cleanup {
             }
             let wake = self.next_at().min(until);
             let sent = if self.coming.is_empty() {
-                // Nothing is under way: a pause, or the answer of a straggler.
+                // No release is in flight: wait for the next one to become due, or for a straggler.
                 tokio::select! {
                     biased;
                     () = pause(&*self.shared.clock, wake) => None,
@@ -109,7 +110,7 @@ impl Cleanup {
         }
     }
 
-    /// Goes on until nothing of the lease can be left.
+    /// Continues until no node can have the lease, then removes its record.
     pub(super) async fn finish(mut self) {
         while self.next(Moment::NEVER).await.is_some() {}
         self.shared.leases.forget(&self.record);
@@ -179,7 +180,8 @@ impl Node {
         self.failures = (self.failures + 1).min(16);
     }
 
-    /// A release that is not answered is taken for one that failed: the next one must not wait for it.
+    /// Treats a release without an answer as failed after [`STRAGGLER_TIMEOUT`], so that the next one does not wait for
+    /// it.
     fn lose_overdue(&mut self, now: Moment) {
         if self.in_flight.is_some_and(|sent| now >= sent + STRAGGLER_TIMEOUT) {
             self.in_flight = None;
@@ -188,7 +190,7 @@ impl Node {
     }
 }
 
-/// The result of a proposal or a heal, as the record of its lease keeps it.
+/// Returns the outcome of a proposal or a heal, for the record of its lease.
 pub(super) fn outcome_of<T>(answer: &Result<T, BackendError>, is_set: impl Fn(&T) -> bool) -> Outcome {
     match answer {
         Ok(reply) if is_set(reply) => Outcome::Set,

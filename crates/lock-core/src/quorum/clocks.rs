@@ -1,26 +1,28 @@
-//! The clock of each node, estimated from its answers. Each node has its own: a request that is stamped with the clock of
-//! another may be executed long after its sender gave it up.
+//! The clock of each node, estimated from its answers.
+//!
+//! Each node has an estimate of its own. A node could execute a request long after its sender gave up, if the deadline
+//! of the request came from another node's clock.
 
 use crate::time::{Moment, ServerTime};
 use std::time::Duration;
 
-/// The estimated clocks of the nodes.
+/// Estimates of the clocks of all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeClocks {
-    /// Microseconds by which a node's clock is ahead of the time of this process.
+    /// Microseconds by which each node's clock is ahead of this process's clock; `None` if unknown.
     offsets: Vec<Option<i64>>,
 }
 
 impl NodeClocks {
-    /// The clocks of so many nodes, of which nothing is known.
+    /// Creates estimates for this many nodes, all of them unknown.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { offsets: vec![None; nodes] }
     }
 
-    /// A request that was sent and answered at these moments was executed at that time of the node. The estimate moves no
-    /// farther than this interval demands, so a slow answer does not spoil a good estimate, and a clock that stepped is
-    /// followed at once.
+    /// Updates a node's estimate from a request that was sent and answered at these moments, and executed at this time
+    /// of the node. The two moments bound the offset, and the estimate moves only as far as the bounds require. A slow
+    /// answer therefore does not spoil a good estimate, and a step of the clock is followed at once.
     pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: ServerTime) {
         let executed = signed(executed.as_micros());
         let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));
@@ -29,14 +31,15 @@ impl NodeClocks {
         *offset = Some(estimate.clamp(least.min(most), most));
     }
 
-    /// The time of this node; of the median, of a node that never answered; `None` if none did.
+    /// Returns the time of this node, or the median for a node that has never answered. Returns `None` before the first
+    /// answer of any node.
     #[must_use]
     pub fn of(&self, node: usize, now: Moment) -> Option<ServerTime> {
         let offset = self.offsets[node].or_else(|| self.median_offset())?;
         Some(shifted(now, offset))
     }
 
-    /// The time of the quorum: the median over the nodes that answered.
+    /// Returns the time of the quorum, which is the median over the nodes that have answered.
     #[must_use]
     pub fn median(&self, now: Moment) -> Option<ServerTime> {
         self.median_offset().map(|offset| shifted(now, offset))
@@ -49,7 +52,7 @@ impl NodeClocks {
     }
 }
 
-/// The last time at which a request may be executed that is given so much time from `now` on.
+/// Returns the latest time at which a request may be executed that has this budget from `now` on.
 #[must_use]
 pub fn not_after(now: ServerTime, budget: Duration) -> ServerTime {
     now + budget

@@ -1,7 +1,8 @@
-//! Renewals and re-entries: a lease lasts longer when a majority extended it in one round. Nodes that lost it are healed then.
+//! Renewals and re-entries: a lease is extended if a majority extends it in one round. Nodes that lost it are then
+//! healed.
 
 use super::{
-    background::go_on,
+    background::in_background,
     cleanup::outcome_of,
     gather::Gather,
     leases::LeaseRecord,
@@ -17,13 +18,13 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What is to be extended.
+/// A lease to extend.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) name: LockName,
     pub(super) lease: LeaseId,
     pub(super) duration: Duration,
-    /// By the time of the quorum.
+    /// Latest time of execution, by the clock of the quorum.
     pub(super) not_after: ServerTime,
     pub(super) depth: Option<u32>,
 }
@@ -36,26 +37,26 @@ struct Sent {
     answers: Vec<Result<NodeReply<Extended>, BackendError>>,
 }
 
-/// An item under way.
+/// An item in progress.
 struct Asked {
     item: Item,
-    /// Its place among all items.
+    /// Position of the item in the call.
     place: usize,
-    /// No node executes it after this moment, as far as the clocks are known.
+    /// Moment after which no node executes the request, if the clock estimates are right.
     over: Moment,
     tally: Tally,
     kinds: Vec<Option<VoteKind>>,
     is_late: bool,
 }
 
-/// A round of extensions. Stragglers go on in the background when it is dropped.
+/// A round of extensions.
 struct Extending {
     shared: Arc<Shared>,
     asked: Vec<Asked>,
     coming: Gather<Sent>,
 }
 
-/// Extends leases: one answer per item, in their order.
+/// Extends leases. Returns one answer per item, in the same order.
 pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer> {
     let begun = shared.clock.now();
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(items.len());
@@ -85,7 +86,7 @@ pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer
         }
     }
     if let Some(extending) = round.take() {
-        go_on(extending.settle());
+        in_background(extending.settle());
     }
     answers.into_iter().flatten().collect()
 }
@@ -95,13 +96,13 @@ impl Asked {
         Self { item, place, over, tally: Tally::new(nodes), kinds: vec![None; nodes], is_late: false }
     }
 
-    /// A node answered.
+    /// Records the answer of a node.
     fn hear(&mut self, shared: &Shared, node: usize, answer: Result<NodeReply<Extended>, BackendError>) {
         let (word, kind) = match answer {
             Ok(NodeReply { outcome: Extended::Gone, .. }) => (Word::No, VoteKind::Gone),
             Ok(NodeReply { outcome: Extended::Late, .. }) => (Word::Out, VoteKind::Late),
             Ok(NodeReply { outcome: Extended::Extended, age, .. }) => match shared.quarantine(node, age) {
-                // It may have forgotten another lease.
+                // The node may have forgotten another lease, so its answer does not count.
                 Some(left) => (Word::Out, VoteKind::Quarantined { left }),
                 None => (Word::Yes, VoteKind::Extended),
             },
@@ -128,7 +129,7 @@ impl Asked {
 
 impl Extending {
     fn begin(shared: &Arc<Shared>, asked: Vec<Asked>, at: Moment) -> Self {
-        // Also a node that is not heard may carry it out.
+        // A node whose answer is lost may still execute the request.
         for asked in &asked {
             if let Some(record) = shared.leases.find(&asked.item.name, asked.item.lease) {
                 record.extended(asked.over + asked.item.duration);
@@ -150,7 +151,7 @@ impl Extending {
         Self { shared: shared.clone(), asked, coming }
     }
 
-    /// Waits until every item is decided, at most until `deadline`.
+    /// Waits until every item is decided, or until `deadline`. Then heals the nodes that lost an extended lease.
     async fn decide(&mut self, deadline: Moment) {
         let mut until = deadline;
         while self.asked.iter().any(|asked| asked.tally.ruling().is_none()) {
@@ -187,7 +188,7 @@ impl Extending {
         }
     }
 
-    /// Waits for the stragglers, and heals those that lost the lease.
+    /// Waits for the stragglers, and heals those that lost an extended lease.
     async fn settle(mut self) {
         let until = self.shared.clock.now() + STRAGGLER_TIMEOUT;
         let clock = self.shared.clock.clone();
@@ -205,12 +206,12 @@ impl Extending {
         }
     }
 
-    /// The rulings so far. They are final: what comes later changes none.
+    /// Returns the rulings so far. Later answers do not change them.
     fn decided(&self) -> Vec<Option<Ruling>> {
         self.asked.iter().map(|asked| asked.tally.ruling()).collect()
     }
 
-    /// Sets a lease again on a node that lost it, while a majority has it.
+    /// Sets a lease again on a node that lost it while a majority has it.
     fn heal(&self, asked: &Asked, record: &Arc<LeaseRecord>, node: usize) {
         let (shared, item) = (&self.shared, &asked.item);
         let at = shared.clock.now();
@@ -226,7 +227,7 @@ impl Extending {
             retention: granted.retention,
         };
         let (shared, record) = (shared.clone(), record.clone());
-        go_on(async move {
+        in_background(async move {
             let coming = Gather::new();
             let backend = shared.nodes[node].backend.clone();
             coming.push(async move { backend.heal(healing).await });

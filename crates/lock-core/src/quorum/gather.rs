@@ -1,4 +1,4 @@
-//! Waits for the answers of several nodes, up to a moment.
+//! Waits for the answers of several nodes, up to a deadline.
 
 use super::timer::Timer;
 use crate::{clock::Clock, time::Moment};
@@ -13,7 +13,7 @@ use std::{
 
 type Coming<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Answers under way. All nodes are asked in the first poll, before any answer is looked at.
+/// Answers in flight. The first poll sends the requests to all nodes before any answer is handled.
 pub(super) struct Gather<T> {
     coming: FuturesUnordered<Coming<T>>,
     here: VecDeque<T>,
@@ -33,7 +33,8 @@ impl<T> Gather<T> {
         self.here.is_empty() && self.coming.is_empty()
     }
 
-    /// The next answer; `None` at `until`, or if there is none to come. Cancel safe: an answer stays for the next call.
+    /// Returns the next answer, or `None` at `until` or if no answer is outstanding. Cancel safe: an answer that has
+    /// arrived stays available for the next call.
     pub(super) async fn next(&mut self, clock: &dyn Clock, until: Moment) -> Option<T> {
         poll_fn(|cx| self.poll_next(cx, clock, until)).await
     }

@@ -1,4 +1,4 @@
-//! What this process knows of the leases that it asked the nodes for.
+//! Records of the leases that this process requested from the nodes.
 
 use super::residue::{Outcome, Release, Residue};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
 use std::{collections::HashMap, sync::Arc};
 use tokio::sync::Notify;
 
-/// A sweep waits until the records have doubled.
+/// Minimum number of records before expired ones are removed. After each sweep, the number must double before the next.
 const SWEEP_AT_LEAST: usize = 256;
 
-/// Leases that may be stored on a node.
+/// The records of all leases that may be stored on a node.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     records: Mutex<rank::QuorumLeases, Records>,
@@ -27,30 +27,30 @@ struct Records {
     sweep_at: usize,
 }
 
-/// One lease.
+/// The record of one lease.
 #[derive(Debug)]
 pub(super) struct LeaseRecord {
     pub(super) name: LockName,
     pub(super) lease: LeaseId,
     state: Mutex<rank::QuorumLease, State>,
-    /// A request that may set the lease was answered, or the record is over.
+    /// Notified when a request that may set the lease is answered or given up, and when the record is removed.
     pub(super) changed: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     residues: Vec<Residue>,
-    /// What a heal stores, of a lease that was granted.
+    /// Values for heals; `None` before a majority has granted the lease.
     granted: Option<Granted>,
-    /// The highest token that was proposed for it.
+    /// Highest token proposed for the lease.
     reached: Floor,
-    /// Nothing sets it any more.
+    /// `true` once the lease is being released. No further request may set it.
     retired: bool,
-    /// It has ended by itself on every node then.
+    /// Moment at which the lease has expired on every node.
     over_at: Moment,
 }
 
-/// What a heal stores.
+/// Values that a heal stores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Granted {
     pub(super) last: FencingToken,
@@ -59,7 +59,7 @@ pub(super) struct Granted {
 }
 
 impl Leases {
-    /// The record of a lease; made if there is none.
+    /// Returns the record of a lease, and creates it if there is none.
     pub(super) fn open(
         &self,
         name: &LockName,
@@ -98,14 +98,15 @@ impl LeaseRecord {
         Self { name: name.clone(), lease, state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// A request was sent that may set the lease on this node until `not_after`; it is over by itself at `over_at`.
+    /// Records a request that may set the lease on this node until `not_after`. The lease then expires by `over_at`.
     pub(super) fn sent(&self, node: usize, not_after: ServerTime, over_at: Moment) {
         let mut state = lock(&self.state);
         state.residues[node].sent(not_after);
         state.over_at = state.over_at.max(over_at);
     }
 
-    /// As [`sent`](Self::sent), for a heal: `None` if the lease is not to be set any more.
+    /// Records a heal, as [`sent`](Self::sent) does, and returns the values to store. Returns `None` if the lease was
+    /// never granted or is being released.
     pub(super) fn heals(&self, node: usize, not_after: ServerTime, over_at: Moment) -> Option<Granted> {
         let mut state = lock(&self.state);
         let granted = state.granted.filter(|_| !state.retired)?;
@@ -114,63 +115,63 @@ impl LeaseRecord {
         Some(granted)
     }
 
-    /// The tokens of a repeated acquire are above those of the first.
+    /// Returns the highest token proposed so far. A repeated acquire proposes higher ones.
     pub(super) fn reached(&self) -> Floor {
         lock(&self.state).reached
     }
 
-    /// These tokens are proposed.
+    /// Records that tokens up to this one are proposed.
     pub(super) fn proposes(&self, last: FencingToken) {
         let reached = &mut lock(&self.state).reached;
         *reached = (*reached).max(Some(last));
     }
 
-    /// That request was answered.
+    /// Records the outcome of a request that may set the lease.
     pub(super) fn answered(&self, node: usize, outcome: Outcome) {
         lock(&self.state).residues[node].answered(outcome);
         self.changed.notify_waiters();
     }
 
-    /// Nobody waits for the answers any more.
+    /// Records an unknown outcome for every request without an answer, because nothing waits for the answers any more.
     pub(super) fn give_up(&self) {
         lock(&self.state).residues.iter_mut().for_each(Residue::give_up);
         self.changed.notify_waiters();
     }
 
-    /// A majority granted it.
+    /// Records that a majority granted the lease.
     pub(super) fn granted(&self, last: FencingToken, retention: Retention) {
         lock(&self.state).granted = Some(Granted { last, retention, depth: 1 });
     }
 
-    /// A majority stored this depth.
+    /// Records the depth that a majority stored.
     pub(super) fn has_depth(&self, depth: u32) {
         if let Some(granted) = &mut lock(&self.state).granted {
             granted.depth = depth;
         }
     }
 
-    /// It may be extended, and is then over by itself at `over_at`.
+    /// Records an extension, after which the lease may last until `over_at`.
     pub(super) fn extended(&self, over_at: Moment) {
         let mut state = lock(&self.state);
         state.over_at = state.over_at.max(over_at);
     }
 
-    /// Nothing sets it from now on.
+    /// Marks the lease as being released. No request sets it from now on.
     pub(super) fn retire(&self) {
         lock(&self.state).retired = true;
     }
 
-    /// Whether it is being released.
+    /// Returns `true` if the lease is being released.
     pub(super) fn is_retired(&self) -> bool {
         lock(&self.state).retired
     }
 
-    /// A release is sent to this node.
+    /// Returns a release to send to this node now.
     pub(super) fn release(&self, node: usize) -> Release {
         lock(&self.state).residues[node].release()
     }
 
-    /// It was executed; see [`Residue::released`].
+    /// Records that a release was executed; see [`Residue::released`].
     pub(super) fn released(
         &self,
         node: usize,
@@ -185,7 +186,7 @@ impl LeaseRecord {
         lock(&self.state).residues[node].is_clean()
     }
 
-    /// Whether nothing is under way to this node that may set the lease.
+    /// Returns `true` if no request to this node may still set the lease.
     pub(super) fn is_settled(&self, node: usize) -> bool {
         !lock(&self.state).residues[node].is_open()
     }

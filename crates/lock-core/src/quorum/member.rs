@@ -1,4 +1,4 @@
-//! A node, its name, and whether it keeps its data.
+//! A node of a quorum, with its name and its durability.
 
 use super::node::QuorumNode;
 use std::{fmt, sync::Arc, time::Duration};
@@ -12,27 +12,28 @@ pub struct Member {
 }
 
 impl Member {
-    /// A node of that name, as errors and metrics show it. It must not fail together with another node.
+    /// Creates a member with this name, which errors and metrics show. Nodes must fail independently of each other.
     pub fn new(name: impl Into<Arc<str>>, backend: impl QuorumNode) -> Self {
         Self::shared(name, Arc::new(backend))
     }
 
-    /// The same, of a node that is shared.
+    /// Creates a member from a node that other code also uses.
     pub fn shared(name: impl Into<Arc<str>>, backend: Arc<dyn QuorumNode>) -> Self {
         Self { name: name.into(), backend, is_durable: false }
     }
 
-    /// Declares that this node never loses an answered write, not even in a crash, so that it votes at once after a restart.
+    /// Declares that this node never loses an acknowledged write, even in a crash. It then votes immediately after a
+    /// restart.
     ///
-    /// On Redis this takes `appendonly yes` with `appendfsync always`, and `noeviction`. Of a node that does lose data, the
-    /// declaration lets two processes hold one lock.
+    /// On Redis this requires `appendonly yes`, `appendfsync always` and `noeviction`. If the declaration is false, two
+    /// processes can hold one lock.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
     }
 
-    /// A node that has kept its data for a shorter time does not vote.
+    /// Returns the minimum time for which the node must have kept its data to vote.
     pub(super) fn min_age(&self, max_lease: Duration) -> Duration {
         if self.is_durable { Duration::ZERO } else { max_lease }
     }

@@ -1,9 +1,13 @@
-//! Locks over several independent stores: a quorum that survives the loss of a minority.
+//! Locks over several independent stores, which survive the loss of a minority of them.
 //!
-//! A [`QuorumBackend`] asks all of its nodes, and a majority decides. It follows Redlock, with what that algorithm lacks: the
-//! client proposes the fencing token, so that tokens grow; a node that lost its data does not vote until every lease that it
-//! may have forgotten is over; and an attempt that fails leaves nothing behind. `docs/quorum.md` has the rules and the reason
-//! of each.
+//! A [`QuorumBackend`] sends each request to all of its nodes, and a majority decides. It follows Redlock and adds
+//! three rules:
+//!
+//! - The client proposes the fencing token, so tokens always increase.
+//! - A node that lost its data does not vote until every lease that it may have forgotten has expired.
+//! - A failed attempt is undone on all nodes.
+//!
+//! `docs/quorum.md` explains each rule and its reason.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -16,15 +20,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | file | decides |
+//! | file | contents |
 //! | --- | --- |
-//! | `round.rs` | which votes count, when a token is raised, when a round is won or lost |
-//! | `tally.rs` | a question that a majority answers with yes or no |
-//! | `residue.rs` | what may be left of a lease on a node, and which release proves that nothing is |
-//! | `clocks.rs` | the clock of each node, and the median |
-//! | `burst.rs` | when the messages of several nodes are one wake-up |
+//! | `round.rs` | the votes that count, the raises of a token, and the end of a round |
+//! | `tally.rs` | yes-or-no questions that a majority answers |
+//! | `residue.rs` | the possible remains of a lease on a node, and the release that proves that there are none |
+//! | `clocks.rs` | the clock of each node, and their median |
+//! | `burst.rs` | the merging of messages from several nodes into one wake-up |
 //!
-//! The other files carry this out: they send, wait, and give stragglers to the background.
+//! The other files carry out these decisions: they send requests, wait for answers, and leave stragglers to the
+//! background.
 
 mod acquire;
 mod backend;

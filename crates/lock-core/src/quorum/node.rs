@@ -1,4 +1,4 @@
-//! What a store must be able to do to be a node of a quorum.
+//! The operations that a store needs to be a node of a quorum.
 
 use crate::{
     backend::{Backend, BackendError, Floor, ReleaseRequest, Released, Reply, Retention, Subscriptions},
@@ -10,157 +10,160 @@ use crate::{
 use async_trait::async_trait;
 use std::time::Duration;
 
-/// The distance, in microseconds, that a proposed token may have from the clock of a node, or from its counter above that.
+/// Maximum distance of a proposed token from the clock of a node, or from the node's counter if that is ahead of the
+/// clock. Tokens are times in microseconds.
 pub const MAX_CLOCK_DISTANCE: Duration = Duration::from_secs(1);
 
-/// The least time for which a node keeps a counter, whatever retention is asked for: it grants tokens up to
-/// [`MAX_CLOCK_DISTANCE`] before and behind its clock, so a counter that ends earlier would let tokens fall.
+/// Minimum time for which a node keeps a counter, whatever retention a request asks for. A node grants tokens up to
+/// [`MAX_CLOCK_DISTANCE`] ahead of and behind its clock, so tokens could decrease if a counter expired earlier.
 pub const MIN_COUNTER_RETENTION: Duration = Duration::from_secs(3);
 
-/// Tokens are below this bound, so that a double can hold them.
+/// Exclusive upper bound of tokens, so that a double represents them exactly.
 pub(crate) const TOKEN_BOUND: u64 = 1 << 53;
 
 /// A store that can be a node of a quorum.
 ///
-/// The contract of [`Backend`] holds for these operations as well: repeating them is harmless, none creates or extends a lease
-/// after its `not_after`, and the expiry never falls. `release`, `inspect` and `force_release` are those of `Backend`; a
-/// release with [`NotifyWaiters::No`](crate::backend::NotifyWaiters::No) must notify nobody.
+/// The contract of [`Backend`] also applies to these operations: repeating them is harmless, none creates or extends a
+/// lease after its `not_after`, and an expiry never moves earlier. `release`, `inspect` and `force_release` are those
+/// of `Backend`. A release with [`NotifyWaiters::No`](crate::backend::NotifyWaiters::No) must not notify any waiter.
 #[async_trait]
 pub trait QuorumNode: Backend + Subscriptions {
-    /// Votes on a proposal. A vote of [`Vote::Granted`] stores the lease and raises the counter to the end of the range.
+    /// Votes on a proposal. To grant it, the node stores the lease and raises its counter to the end of the token
+    /// range.
     async fn propose(&self, proposal: Proposal) -> Result<NodeReply<Vote>, BackendError>;
 
-    /// Extends leases that are there: one answer per item, in their order. It never creates a lease. The failure of one item
-    /// must not delay or fail another.
+    /// Extends leases that the node has, and never creates one. Returns one answer per item, in the same order. The
+    /// failure of one item must not delay or fail another.
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>>;
 
-    /// Sets a lease that this node lost while a majority kept it, and raises the counter to the end of its range.
+    /// Sets a lease that this node lost while a majority kept it, and raises the counter to the end of its token range.
     async fn heal(&self, healing: Healing) -> Result<NodeReply<Healed>, BackendError>;
 
-    /// Frees a lease, as [`Backend::release`] does with a depth of 0.
+    /// Releases a lease, like [`Backend::release`] with a depth of 0.
     ///
-    /// A store that gathers requests must not let a later proposal overtake it: the proposal would find the lease still there.
+    /// A store that batches requests must not let a later proposal overtake the release. The proposal would still find
+    /// the lease.
     async fn free(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         self.release(request).await
     }
 
-    /// Checks that the store may be a node: a master of its own, without automatic failover.
+    /// Checks that the store is an independent master without automatic failover.
     async fn verify(&self) -> Result<(), BackendError>;
 }
 
-/// The answer of a node.
+/// The reply of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeReply<T> {
-    /// The node's time when the request was executed.
+    /// Time of the node at which the request was executed.
     pub now: ServerTime,
-    /// The time for which the node is known to have kept its data.
+    /// Time for which the node is known to have kept its data.
     pub age: Duration,
-    /// The result.
+    /// Result of the request.
     pub outcome: T,
 }
 
-/// Asks a node to grant a lock with exactly this token.
+/// A request to grant a lock with exactly this token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// The lock.
     pub name: LockName,
-    /// The lease that asks.
+    /// The lease that requests the lock.
     pub lease: LeaseId,
-    /// The time from the execution on that the lease lasts; whole milliseconds.
+    /// Duration of the lease from the execution on, in whole milliseconds.
     pub duration: Duration,
-    /// The time of this node after which the request must no longer be executed.
+    /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: ServerTime,
-    /// The token.
+    /// The proposed token.
     pub token: FencingToken,
-    /// The end of the range that the counter is raised to, at least `token`.
+    /// End of the token range, to which a grant raises the counter; at least `token`.
     pub last: FencingToken,
-    /// The floor that the application asked for. It may be far above the clock of the node.
+    /// Floor that the application requested. It may be far above the clock of the node.
     pub floor: Floor,
-    /// A node that has kept its data for a shorter time does not vote; zero for a durable node.
+    /// Minimum time for which the node must have kept its data to vote; zero for a durable node.
     pub min_age: Duration,
-    /// How long a grant lets the counter last.
+    /// Time for which a grant keeps the counter.
     pub retention: Retention,
 }
 
 /// A node's answer to a [`Proposal`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// The lease is stored, with this token.
+    /// The lease is stored with the proposed token.
     Granted,
     /// Another lease holds the lock.
     Busy {
-        /// The holder, as it is stored.
+        /// Lease id of the holder, as stored.
         holder: String,
-        /// The time that its lease lasts; `None` if unknown.
+        /// Remaining time of its lease; `None` if unknown.
         remaining: Option<Duration>,
-        /// The last token given out or reserved.
+        /// Last token that was granted or reserved.
         counter: u64,
     },
     /// The token is not above the counter.
     Stale {
-        /// The last token given out or reserved.
+        /// Last token that was granted or reserved.
         counter: u64,
     },
-    /// The token is too far from the clock of the node.
+    /// The token is too far from the node's clock.
     ClockOff,
-    /// The node is too young to vote. Nothing was stored.
+    /// The node has not kept its data for long enough to vote. Nothing was stored.
     Quarantined,
-    /// The request was executed after its `not_after`, and therefore not carried out.
+    /// The request arrived after its `not_after` and had no effect.
     Late,
 }
 
-/// Extends one lease on a node.
+/// A request to extend one lease on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extension {
     /// The lock.
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// The time from the execution on that it lasts at least.
+    /// Minimum duration of the lease from the execution on.
     pub duration: Duration,
-    /// The time of this node after which the request must no longer be executed.
+    /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: ServerTime,
-    /// The depth to store; `None` keeps the one that is there.
+    /// Depth to store; `None` keeps the stored depth.
     pub depth: Option<u32>,
 }
 
 /// A node's answer to an [`Extension`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extended {
-    /// The lease lasts at least as long as asked.
+    /// The lease lasts at least as long as requested.
     Extended,
-    /// The lease is not there.
+    /// The node does not have the lease.
     Gone,
-    /// The request was executed after its `not_after`, and therefore not carried out.
+    /// The request arrived after its `not_after` and had no effect.
     Late,
 }
 
-/// Sets a lease again on a node that lost it.
+/// A request to set a lease again on a node that lost it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Healing {
     /// The lock.
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// The time from the execution on that it lasts.
+    /// Minimum duration of the lease from the execution on.
     pub duration: Duration,
-    /// The time of this node after which the request must no longer be executed.
+    /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: ServerTime,
-    /// The depth to store if the lease is not there.
+    /// Depth to store if the node does not have the lease.
     pub depth: u32,
-    /// The end of the token range of the hold: the counter is raised to it, and never lowered.
+    /// End of the hold's token range. The counter is raised to it and never lowered.
     pub last: FencingToken,
-    /// How long the counter lasts.
+    /// Time for which the counter is kept.
     pub retention: Retention,
 }
 
 /// A node's answer to a [`Healing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Healed {
-    /// The lease is there.
+    /// The node has the lease.
     Set,
     /// Another lease holds the lock. Nothing was stored.
     Busy,
-    /// The request was executed after its `not_after`, and therefore not carried out.
+    /// The request arrived after its `not_after` and had no effect.
     Late,
 }

@@ -1,7 +1,7 @@
-//! The view of a majority: inspections, and forced releases.
+//! Inspections and forced releases, which a majority decides.
 
 use super::{
-    background::go_on,
+    background::in_background,
     gather::Gather,
     round::majority,
     shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
@@ -16,7 +16,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The holder that a majority of the nodes has, or none.
+/// Returns the holder that a majority of the nodes has, if any.
 pub(super) async fn inspect(shared: &Arc<Shared>, name: LockName) -> Result<Reply<Inspected>, BackendError> {
     let mut coming = Gather::new();
     for (node, member) in shared.nodes.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(super) async fn inspect(shared: &Arc<Shared>, name: LockName) -> Result<Repl
     }
 }
 
-/// The views of the nodes.
+/// The answers of the nodes to an inspection.
 struct Views {
     kinds: Vec<Option<VoteKind>>,
     holds: Vec<StoredHold>,
@@ -66,7 +66,7 @@ impl Views {
         self.kinds.iter().flatten().filter(is_answer).count()
     }
 
-    /// The nodes that this lease holds.
+    /// Returns the stored holds of this lease, one for each node that it holds.
     fn held_by<'a>(&'a self, lease: &'a str) -> impl Iterator<Item = &'a StoredHold> {
         self.holds.iter().filter(move |hold| hold.lease == lease)
     }
@@ -75,7 +75,7 @@ impl Views {
         self.holds.iter().map(|hold| self.held_by(&hold.lease).count()).max().unwrap_or(0)
     }
 
-    /// Nothing that comes can change the outcome.
+    /// Returns `true` if no further answer can change the outcome.
     fn is_decided(&self) -> bool {
         let needed = majority(self.kinds.len());
         let waiting = self.kinds.iter().filter(|kind| kind.is_none()).count();
@@ -90,7 +90,7 @@ impl Views {
         let mut remaining: Vec<_> = self.held_by(&holder.lease).map(|hold| hold.remaining).collect();
         remaining.sort_unstable();
         let depth = self.held_by(&holder.lease).map(|hold| hold.depth).max().unwrap_or(holder.depth);
-        // A majority has it for so long.
+        // A majority keeps the lease for at least this long.
         Inspected::Held(StoredHold {
             lease: holder.lease.clone(),
             depth,
@@ -99,7 +99,7 @@ impl Views {
     }
 }
 
-/// Frees the lock on all nodes, if they have the holder that was seen.
+/// Releases the lock on all nodes that still have the holder that the caller saw.
 pub(super) async fn force(
     shared: &Arc<Shared>,
     request: ForceReleaseRequest,
@@ -131,7 +131,7 @@ pub(super) async fn force(
         }
     }
     let clock = shared.clock.clone();
-    go_on(async move {
+    in_background(async move {
         let until = clock.now() + STRAGGLER_TIMEOUT;
         while coming.next(&*clock, until).await.is_some() {}
     });

@@ -1,7 +1,7 @@
-//! Releases: a majority answers, and all nodes are released until nothing of the lease can be left.
+//! Releases: a majority decides the answer, and the release is repeated until no node can have the lease.
 
 use super::{
-    background::go_on,
+    background::in_background,
     cleanup::Cleanup,
     gather::Gather,
     leases::LeaseRecord,
@@ -27,7 +27,7 @@ impl Answers {
         Self { tally: Tally::new(nodes), kinds: vec![None; nodes], listeners: Some(0), held_by_other: false }
     }
 
-    /// The first answer of a node counts: a repeat finds nothing.
+    /// Records the first answer of a node. Later answers do not count, because a repeated release finds nothing.
     fn hear(&mut self, node: usize, answer: Result<Released, BackendError>) {
         if self.kinds[node].is_some() {
             return;
@@ -61,18 +61,18 @@ impl Answers {
     }
 }
 
-/// Goes on with a release when its caller has its answer, or has gone.
-struct GoesOn(Option<Cleanup>);
+/// Continues a release in the background once its caller has the answer or has dropped the call.
+struct ContinueOnDrop(Option<Cleanup>);
 
-impl Drop for GoesOn {
+impl Drop for ContinueOnDrop {
     fn drop(&mut self) {
         if let Some(cleanup) = self.0.take() {
-            go_on(cleanup.finish());
+            in_background(cleanup.finish());
         }
     }
 }
 
-/// Frees the lock.
+/// Releases the lock.
 pub(super) async fn free(
     shared: &Arc<Shared>,
     request: ReleaseRequest,
@@ -80,7 +80,7 @@ pub(super) async fn free(
     let nodes = shared.nodes.len();
     let record = shared.leases.find(&request.name, request.lease);
     let record = record.unwrap_or_else(|| Arc::new(LeaseRecord::new(&request.name, request.lease, nodes)));
-    let mut cleanup = GoesOn(Some(Cleanup::release(shared, record, request.notify)));
+    let mut cleanup = ContinueOnDrop(Some(Cleanup::release(shared, record, request.notify)));
     let mut answers = Answers::new(nodes);
     let mut until = Moment::NEVER;
     while answers.tally.ruling().is_none() {
@@ -96,7 +96,7 @@ pub(super) async fn free(
     answers.reply(shared, Released::Released { listeners })
 }
 
-/// Lowers the depth, which decides nothing: the stored depth is for people.
+/// Lowers the stored depth, which is informational: no decision depends on it.
 pub(super) async fn lower(
     shared: &Arc<Shared>,
     request: ReleaseRequest,
@@ -124,7 +124,7 @@ pub(super) async fn lower(
         record.has_depth(request.depth_left);
     }
     let clock = shared.clock.clone();
-    go_on(async move {
+    in_background(async move {
         let until = clock.now() + STRAGGLER_TIMEOUT;
         while coming.next(&*clock, until).await.is_some() {}
     });

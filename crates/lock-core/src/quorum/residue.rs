@@ -1,25 +1,30 @@
-//! What may be left of one lease on one node, and the releases after which nothing can be.
+//! The possible remains of one lease on one node, and the releases that prove that there are none.
 //!
-//! A proposal or a heal that was not answered may be executed later, up to its `not_after`. A release proves that nothing is
-//! left only if nothing was under way when it was sent; if it was executed after the last `not_after`, both by the clock of
-//! the node; or if it found the lease that only one request can have set: each is executed once.
+//! A proposal or a heal without an answer may be executed later, until its `not_after`. A release proves that the lease
+//! is gone in three cases:
+//!
+//! - No request that may set the lease was in flight when the release was sent.
+//! - The release was executed after the last `not_after`, both by the clock of the node.
+//! - The release found the lease, and only one request can have set it. A request is executed at most once.
 
 use crate::time::ServerTime;
 
-/// What is known of one lease on one node.
+/// The requests that may have set one lease on one node, and the releases that followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Residue {
-    /// Requests that may have set the lease, and those of them under way.
+    /// Number of requests that may have set the lease.
     requests: u32,
+    /// Number of these requests that have no answer yet.
     unanswered: u32,
-    /// The outcome of an answered request is unknown.
+    /// `true` if the outcome of a request is unknown even though it was answered or given up.
     unknown: bool,
-    /// The last time at which one of those may be executed.
+    /// Latest time at which one of the requests may be executed.
     not_after: ServerTime,
-    /// How often the lease was set, and how often when the last release was sent that was executed.
+    /// Number of times that the lease was set, according to the answers.
     sets: u32,
+    /// Value of `sets` when the latest executed release was sent.
     released: u32,
-    /// No request can set it any more.
+    /// `true` if a release has proved that no request can set the lease any more.
     is_over: bool,
 }
 
@@ -28,23 +33,23 @@ pub struct Residue {
 pub enum Outcome {
     /// The lease was set, or extended.
     Set,
-    /// It certainly was not.
+    /// The lease was certainly not set.
     NotSet,
-    /// Nobody knows.
+    /// The lease may have been set.
     Unknown,
 }
 
-/// A release under way.
+/// A release in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Release {
-    /// It proves that nothing is left only if it is executed after this time.
+    /// Time after which the release must be executed to be conclusive; `None` if it is conclusive at any time.
     after: Option<ServerTime>,
     requests: u32,
     sets: u32,
 }
 
 impl Residue {
-    /// A request was sent that may set the lease until `not_after`.
+    /// Records a request that may set the lease until `not_after`.
     pub fn sent(&mut self, not_after: ServerTime) {
         self.is_over = false;
         self.requests += 1;
@@ -52,7 +57,7 @@ impl Residue {
         self.not_after = self.not_after.max(not_after);
     }
 
-    /// It was answered, or given up.
+    /// Records the outcome of a request that was answered or given up.
     pub fn answered(&mut self, outcome: Outcome) {
         self.unanswered = self.unanswered.saturating_sub(1);
         match outcome {
@@ -62,39 +67,39 @@ impl Residue {
         }
     }
 
-    /// Nobody waits for the answers any more.
+    /// Records an unknown outcome for every request without an answer.
     pub fn give_up(&mut self) {
         while self.unanswered > 0 {
             self.answered(Outcome::Unknown);
         }
     }
 
-    /// Whether the lease may be there, or may yet be set.
+    /// Returns `true` if the node certainly does not have the lease and no request can set it any more.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.is_over || (self.sets == self.released && !self.is_open())
     }
 
-    /// Requests may yet set the lease.
+    /// Returns `true` if a request may still set the lease.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.unanswered > 0 || self.unknown
     }
 
-    /// A release is sent now.
+    /// Returns a release that is sent now.
     #[must_use]
     pub fn release(&self) -> Release {
         let after = self.is_open().then_some(self.not_after);
         Release { after, requests: self.requests, sets: self.sets }
     }
 
-    /// A release was executed at this time of the node, and found the lease or did not. Returns the time after which another one
-    /// must be executed.
+    /// Records a release that was executed at this time of the node, and whether it found the lease. Returns the time
+    /// after which the next release is conclusive, or `None` if the next one need not wait.
     pub fn released(&mut self, release: Release, executed: ServerTime, found: bool) -> Option<ServerTime> {
         let was_last = found && (release.requests, self.requests) == (1, 1);
         let proves = was_last || release.after.is_none_or(|not_after| executed > not_after);
         self.is_over |= proves && release.after.is_some();
-        // A grant that was answered meanwhile may have been executed after the release.
+        // A grant whose answer arrived in the meantime may have been executed after the release.
         self.released = self.released.max(release.sets);
         (!self.is_clean() && self.is_open()).then_some(self.not_after)
     }
@@ -128,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn release_before_not_after_proves_nothing_of_an_unknown_request() {
+    fn release_before_not_after_proves_nothing_about_an_unknown_request() {
         let mut residue = Residue::default();
         residue.sent(NOW);
         residue.answered(Outcome::Unknown);
         let release = residue.release();
         assert_eq!(residue.released(release, NOW, false), Some(NOW));
-        assert!(!residue.is_clean(), "the proposal may be executed behind the release");
+        assert!(!residue.is_clean(), "the proposal may be executed after the release");
         let release = residue.release();
         assert_eq!(residue.released(release, LATER, false), None);
         assert!(residue.is_clean());
@@ -146,7 +151,11 @@ mod tests {
         residue.sent(LATER);
         let release = residue.release();
         residue.answered(Outcome::Set);
-        assert_eq!(residue.released(release, NOW, false), None, "at once, since nothing is under way");
+        assert_eq!(
+            residue.released(release, NOW, false),
+            None,
+            "the next release need not wait, since no request is in flight"
+        );
         assert!(!residue.is_clean(), "the grant may have been executed after the release");
         let release = residue.release();
         residue.released(release, NOW, false);
@@ -173,12 +182,12 @@ mod tests {
             residue.sent(LATER);
             let release = if between { early } else { residue.release() };
             assert_eq!(residue.released(release, NOW, true), Some(LATER));
-            assert!(!residue.is_clean(), "the other one may be executed behind the release");
+            assert!(!residue.is_clean(), "the other one may be executed after the release");
         }
     }
 
     #[test]
-    fn answer_behind_a_proof_changes_nothing() {
+    fn answer_after_a_proof_changes_nothing() {
         let mut residue = Residue::default();
         residue.sent(NOW);
         let release = residue.release();

@@ -1,17 +1,16 @@
-//! One attempt to take a lock from a majority of nodes. It decides and does nothing else: proposals go out and answers come in.
+//! One attempt to acquire a lock from a majority of nodes. This file only decides: it turns answers into the next step.
 //!
 //! ```text
-//!             stale: T is raised, votes for the old T are void
+//!             stale: raises T and voids the votes for the old T
 //!            ┌─────────────┐
 //!            ▼             │
 //!   begin ─ asking all nodes ──▶ won    a majority granted T
 //!                          └───▶ lost   a majority is out of reach: busy, contended or failed
 //! ```
 //!
-//! - Only an answer to the current proposal is a vote. Votes for different tokens never add up.
-//! - Won and lost are final. Answers that come later change nothing.
-//! - A lost round takes a moment longer to say why, if answers that are still under way may show that one lease holds a
-//!   majority.
+//! - Only an answer to the current proposal is a vote. Votes for different tokens are never added up.
+//! - A win or a loss is final. Later answers change nothing.
+//! - A lost round may wait a little for its reason: answers in flight may show that one lease holds a majority.
 
 use super::node::{MAX_CLOCK_DISTANCE, Vote};
 use crate::{
@@ -21,12 +20,12 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A round of clients that outbid one another ends as contended after so many raised tokens.
+/// Maximum number of times that a round raises its token. It limits clients that keep outbidding each other.
 const MAX_RAISES: u32 = 8;
-/// A node that is asked again so often with a corrected clock is taken for one that cannot answer in time.
+/// Maximum number of times that a node that answers too late is asked again with a corrected clock.
 const MAX_LATES: u32 = 2;
 
-/// An attempt.
+/// An attempt to acquire a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Round {
     reserve: u32,
@@ -34,80 +33,81 @@ pub struct Round {
     proposal: Ballot,
     nodes: Vec<Node>,
     raises: u32,
-    /// The current token was drawn before the clocks of the nodes were known.
+    /// `true` if the current token was chosen before the clocks of the nodes were known.
     misjudged: bool,
     verdict: Option<Verdict>,
 }
 
-/// The proposal that counts: answers to an earlier one are no votes.
+/// A proposal of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ballot {
-    /// The number of the proposal in its round.
+    /// Number of the proposal within its round.
     pub number: u32,
     /// The proposed token.
     pub token: FencingToken,
-    /// The end of the range.
+    /// End of the token range.
     pub last: FencingToken,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Node {
-    /// The answer to the current proposal.
+    /// Answer to the current proposal.
     answer: Option<Answer>,
-    /// The last counter heard of.
+    /// Highest counter that the node is known to have.
     counter: u64,
+    /// Number of times that the node was asked again because it answered too late.
     lates: u32,
 }
 
-/// The answer of a node, as a round sees it.
+/// The answer of a node to a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It executed the proposal.
+    /// The node voted.
     Voted(Vote),
-    /// It failed, with this error.
+    /// The request failed with this error.
     Failed(String),
 }
 
-/// The next thing to do.
+/// The next step of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
     /// Wait for the next answer.
     Wait,
-    /// Ask this node again, with a corrected clock.
+    /// Send the proposal to this node again, with a corrected clock.
     ProposeTo(usize),
-    /// Ask all nodes with the new token, also those that granted the old one.
+    /// Send the new proposal to all nodes, including those that granted the old one.
     ProposeToAll,
-    /// The round is lost; further answers decide how. The undo may begin.
+    /// The round is lost. Further answers may show the reason; [`Round::end`] does not wait for them.
     Lost,
-    /// The round has ended.
+    /// The round has ended with this verdict.
     Ended(Verdict),
 }
 
-/// The end of a round.
+/// The result of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// A majority granted this range.
     Won {
-        /// The token of the hold.
+        /// Token of the hold.
         first: FencingToken,
-        /// The end of the range.
+        /// End of the token range.
         last: FencingToken,
     },
     /// One lease holds a majority.
     Busy {
-        /// The time after which a majority may be free.
+        /// Time after which a majority may be free; `None` if unknown.
         remaining: Option<Duration>,
     },
     /// The votes were split.
     Contended,
-    /// Too many nodes failed, or do not vote.
+    /// Too many nodes failed or did not vote.
     Failed,
     /// Too many nodes executed the proposal after its `not_after`.
     Late,
 }
 
 impl Round {
-    /// Begins a round over so many nodes. `clock` is the corrected clock, in microseconds.
+    /// Begins a round over this many nodes. `clock` is the corrected clock, in microseconds.
     #[must_use]
     pub fn begin(nodes: usize, reserve: u32, floor: Floor, clock: u64) -> Self {
         let node = Node { answer: None, counter: 0, lates: 0 };
@@ -125,19 +125,20 @@ impl Round {
         round
     }
 
-    /// The proposal that counts now.
+    /// Returns the current proposal. Answers to earlier ones are not votes.
     #[must_use]
     pub fn proposal(&self) -> Ballot {
         self.proposal
     }
 
-    /// How many nodes are a majority.
+    /// Returns the number of nodes that form a majority.
     #[must_use]
     pub fn majority(&self) -> usize {
         majority(self.nodes.len())
     }
 
-    /// A node answered the proposal of this number, or failed to. `clock` is the corrected clock, in microseconds.
+    /// Handles a node's answer to the proposal with this number, and returns the next step. `clock` is the corrected
+    /// clock, in microseconds.
     pub fn answered(&mut self, node: usize, number: u32, answer: Answer, clock: u64) -> Step {
         if let Answer::Voted(Vote::Busy { counter, .. } | Vote::Stale { counter }) = answer {
             self.nodes[node].counter = self.nodes[node].counter.max(counter);
@@ -172,12 +173,12 @@ impl Round {
         *self.verdict.insert(verdict)
     }
 
-    /// The answers to the current proposal.
+    /// Returns the answers to the current proposal, in the order of the nodes.
     pub fn votes(&self) -> impl Iterator<Item = Option<&Answer>> {
         self.nodes.iter().map(|node| node.answer.as_ref())
     }
 
-    /// Makes a new proposal; every earlier vote is void.
+    /// Makes a new proposal and voids all earlier votes.
     fn propose(&mut self, clock: u64) {
         let token = self.next_token(clock);
         let most = clock.saturating_add(LEAD);
@@ -191,8 +192,9 @@ impl Round {
         self.misjudged = false;
     }
 
-    /// Above the clock, the floor, and the counters that were heard of. A counter that is far above the clock counts only if
-    /// too many nodes have it to win without them: one node whose clock was wrong would otherwise close the name for all.
+    /// Returns a token above the clock, the floor and the known counters. A counter far above the clock counts only if
+    /// no majority is possible without the nodes that have such counters. Otherwise one node whose clock was wrong
+    /// would block the name for all clients.
     fn next_token(&self, clock: u64) -> u64 {
         let far = clock.saturating_add(micros(MAX_CLOCK_DISTANCE));
         let mut counters: Vec<_> = self.nodes.iter().map(|node| node.counter).collect();
@@ -201,8 +203,8 @@ impl Round {
         clock.max(self.floor).max(near).max(counters[self.majority() - 1]).saturating_add(1)
     }
 
-    /// The next token is above the counter of this node, and may win: enough nodes have not refused for another reason. It does
-    /// not follow a counter that is far ahead, although it grows with the clock.
+    /// Returns `true` if the next token is above the counter of this node and may win: enough nodes have not refused
+    /// for another reason. A counter far ahead is not outbid just because the next token grows with the clock.
     fn can_outbid(&self, node: usize, clock: u64) -> bool {
         let token = self.next_token(clock);
         let may_grant = |node: &&Node| match node.answer {
@@ -213,7 +215,8 @@ impl Round {
         self.nodes[node].counter < token && self.nodes.iter().filter(may_grant).count() >= self.majority()
     }
 
-    /// A node refused the token for its distance from the clock, which has been corrected since.
+    /// Returns `true` if a node refused the token because of its clock, and the clock estimate has been corrected
+    /// since.
     fn is_misjudged(&self, clock: u64) -> bool {
         let clock_off = |node: &Node| node.answer == Some(Answer::Voted(Vote::ClockOff));
         let off = self.next_token(clock).abs_diff(self.proposal.token.get());
@@ -232,7 +235,7 @@ impl Round {
         self.nodes.iter().filter(|node| node.answer.is_none()).count()
     }
 
-    /// Whether a majority is out of reach.
+    /// Returns `true` if a majority is out of reach.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.granted() + self.waiting() < self.majority()
@@ -254,7 +257,7 @@ impl Round {
         if may_be_busy { Step::Lost } else { Step::Ended(self.end()) }
     }
 
-    /// The lease that most nodes are held by, and how many.
+    /// Returns the lease that holds the most nodes, and their number.
     fn most_held(&self) -> Option<(&str, usize)> {
         let held_by = |lease: &str| {
             self.count(|answer| matches!(answer, Answer::Voted(Vote::Busy { holder, .. }) if holder == lease))
@@ -273,7 +276,7 @@ impl Round {
         if let Some((lease, nodes)) = self.most_held()
             && nodes >= self.majority()
         {
-            // A majority is free when so many of them are.
+            // A majority is free once `needed` of these nodes are.
             let mut left: Vec<_> =
                 self.holders().filter(|(holder, _)| *holder == lease).map(|(_, left)| left).collect();
             left.sort_unstable();
@@ -285,9 +288,9 @@ impl Round {
         let far = self.proposal.token.get().saturating_add(micros(MAX_CLOCK_DISTANCE));
         let voted = self.count(|answer| match answer {
             Answer::Voted(Vote::Granted | Vote::Busy { .. }) => true,
-            // The clock of this node was wrong, and it votes when the others have caught up.
+            // A counter farther ahead comes from a wrong clock. Its node cannot vote until the clocks have caught up.
             Answer::Voted(Vote::Stale { counter }) => *counter <= far,
-            // With the corrected clock, they may grant the next one.
+            // These nodes may grant the token of the next round, which follows the corrected clock.
             Answer::Voted(Vote::ClockOff) => self.misjudged,
             Answer::Voted(Vote::Quarantined | Vote::Late) | Answer::Failed(_) => false,
         });
@@ -300,7 +303,7 @@ impl Round {
 }
 
 impl Answer {
-    /// The vote for errors, events and metrics; `left` is the time for which a young node does not vote.
+    /// Returns the vote for errors, events and metrics. `left` is the time until a quarantined node may vote.
     #[must_use]
     pub fn kind(&self, left: Duration) -> VoteKind {
         match self {
@@ -315,7 +318,7 @@ impl Answer {
     }
 }
 
-/// How many of so many nodes are a majority.
+/// Returns the size of a majority of this many nodes.
 #[must_use]
 pub fn majority(nodes: usize) -> usize {
     nodes / 2 + 1

@@ -1,4 +1,4 @@
-//! What all operations of a quorum share: its nodes, their clocks, the leases, and how an answer is made.
+//! State that all operations of a quorum share: the nodes, their clocks and the leases.
 
 use super::{
     clocks::{NodeClocks, not_after},
@@ -19,11 +19,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A quorum time that falls by less than this is an estimate that was corrected, and is held back.
+/// A quorum time that falls by less than this is a corrected estimate. Replies then repeat the previous time.
 const STEP: Duration = Duration::from_secs(1);
-/// The time for which the background waits for an answer that no decision needs.
+/// Time for which the background waits for an answer that no decision needs.
 pub(super) const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(3);
-/// The time that a lost decision waits for answers that may tell its reason.
+/// Time for which a lost decision waits for answers that may show its reason.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -53,38 +53,40 @@ impl Shared {
         majority(self.nodes.len())
     }
 
-    /// An answer of this node carried that time.
+    /// Updates the clock estimate of this node from an answer.
     pub(super) fn learn(&self, node: usize, sent: Moment, executed: ServerTime) {
         lock(&self.clocks).learn(node, sent, self.clock.now(), executed);
     }
 
-    /// The clock of this process, corrected by the median of the nodes; before the first answer, the wall clock of this
-    /// machine.
+    /// Returns the clock of this process, corrected by the median of the nodes. Before the first answer, returns the
+    /// wall clock of this machine.
     pub(super) fn quorum_time(&self, now: Moment) -> ServerTime {
         let median = lock(&self.clocks).median(now);
         median.unwrap_or_else(|| self.clock.wall())
     }
 
-    /// The last time of this node at which a request may be executed that is given so much time.
+    /// Returns the latest time, by this node's clock, at which a request may be executed that has this budget from
+    /// `now` on.
     pub(super) fn not_after(&self, node: usize, now: Moment, budget: Duration) -> ServerTime {
         let of_node = lock(&self.clocks).of(node, now);
         not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
     }
 
-    /// The time that is left until `not_after`; `None` if it has passed. A request for a lease is worth nothing after that lease,
-    /// however far `not_after` is since a clock was corrected.
+    /// Returns the time until `not_after`, or `None` if it has passed. The time is at most the duration of the lease:
+    /// after a clock correction, `not_after` may be much farther ahead, but the request is useless once its lease would
+    /// have expired.
     pub(super) fn budget(&self, now: Moment, not_after: ServerTime, lease: Duration) -> Option<Duration> {
         let quorum = self.quorum_time(now);
         (quorum <= not_after).then(|| not_after.since(quorum).min(lease))
     }
 
-    /// The time for which a node of that age does not vote, if it does not.
+    /// Returns the time until a node of this age may vote, or `None` if it already may.
     pub(super) fn quarantine(&self, node: usize, age: Duration) -> Option<Duration> {
         let min = self.nodes[node].min_age(self.max_lease);
         (age < min).then(|| min - age)
     }
 
-    /// An answer of the quorum.
+    /// Creates a reply of the quorum.
     pub(super) fn reply<T>(&self, outcome: T, votes: Votes) -> Reply<T> {
         let now = self.quorum_time(self.clock.now()).as_micros();
         let before = self.last_now.load(Ordering::Relaxed);
@@ -94,7 +96,7 @@ impl Shared {
         Reply::new(ServerTime::from_micros(shown), outcome).with_votes(votes)
     }
 
-    /// The votes, in the order of the nodes.
+    /// Creates the votes from their kinds, given in the order of the nodes. A missing kind is [`VoteKind::NoAnswer`].
     pub(super) fn votes(&self, kinds: impl IntoIterator<Item = Option<VoteKind>>) -> Votes {
         let vote = |(member, kind): (&Member, Option<VoteKind>)| {
             NodeVote::new(member.name.clone(), kind.unwrap_or(VoteKind::NoAnswer))
@@ -102,7 +104,7 @@ impl Shared {
         self.nodes.iter().zip(kinds).map(vote).collect()
     }
 
-    /// A lease that is longer than the time for which a node without its data does not vote.
+    /// Returns an error if the lease is longer than `max_lease`, for which a node without its data does not vote.
     pub(super) fn too_long(&self, lease: Duration) -> Option<BackendError> {
         (lease > self.max_lease).then(|| {
             let most = self.max_lease;
@@ -114,7 +116,7 @@ impl Shared {
         })
     }
 
-    /// No majority decided.
+    /// Creates the error of an operation that no majority decided.
     pub(super) fn no_majority(&self, what: &str, applied: Applied, votes: Votes) -> BackendError {
         let needed = self.majority();
         let left = votes.iter().filter_map(|vote| match vote.kind {
@@ -123,7 +125,7 @@ impl Shared {
         });
         let mut left: Vec<_> = left.collect();
         left.sort_unstable();
-        // The end of the quarantine after which a majority votes.
+        // The time until enough quarantines have ended for a majority to vote.
         let last = (needed + left.len()).checked_sub(votes.len() + 1).and_then(|place| left.get(place));
         let quarantine = last.map_or(String::new(), |left| {
             format!("; too many nodes have not proved that they kept their data: they vote in {left:.1?}")

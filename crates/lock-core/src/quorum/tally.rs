@@ -1,4 +1,4 @@
-//! Counts the answers to a question that a majority decides with yes or no.
+//! Counts the answers to a yes-or-no question that a majority decides.
 
 use super::round::majority;
 
@@ -11,36 +11,36 @@ pub struct Tally {
     out: usize,
 }
 
-/// An answer.
+/// The answer of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Word {
     /// Certainly yes.
     Yes,
     /// Certainly no.
     No,
-    /// No answer that counts: an error, a node that is too young to vote, a request that came too late.
+    /// An answer that does not count: an error, a quarantined node, or a request that arrived too late.
     Out,
 }
 
-/// The decision.
+/// The decision of a majority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ruling {
     /// A majority said yes.
     Yes,
-    /// So many said no that no majority can say yes.
+    /// Enough nodes said no that no majority can say yes.
     No,
-    /// Neither.
+    /// Neither is possible any more.
     Unknown,
 }
 
 impl Tally {
-    /// Nobody has answered.
+    /// Creates a tally without answers.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes, yes: 0, no: 0, out: 0 }
     }
 
-    /// A node answered.
+    /// Counts the answer of a node.
     pub fn add(&mut self, word: Word) {
         match word {
             Word::Yes => self.yes += 1,
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// The decision, as soon as nothing can change it.
+    /// Returns the decision as soon as no further answer can change it.
     #[must_use]
     pub fn ruling(&self) -> Option<Ruling> {
         let waiting = self.nodes - self.yes - self.no - self.out;
@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// Whether a majority can no longer say yes.
+    /// Returns `true` if a majority can no longer say yes.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.no + self.out > self.nodes - majority(self.nodes)

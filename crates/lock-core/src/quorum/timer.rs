@@ -1,4 +1,4 @@
-//! Waits for a moment of a clock.
+//! Waits until a moment of a [`Clock`].
 
 use crate::{
     clock::Clock,
@@ -12,11 +12,11 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Fires at a moment that may change. A timer of the runtime may fire late or early: the clock decides.
+/// A timer whose moment may change. The clock decides, since a timer of the runtime may fire early or late.
 #[derive(Default)]
 pub(super) struct Timer(Option<(Moment, Pin<Box<Sleep>>)>);
 
-/// Waits until then; for ever where there is no timer.
+/// Waits until this moment, or forever if the runtime has no timer.
 pub(super) async fn pause(clock: &dyn Clock, until: Moment) {
     let mut timer = Timer::default();
     poll_fn(|cx| timer.poll(cx, clock, until)).await;

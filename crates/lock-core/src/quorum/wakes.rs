@@ -1,7 +1,7 @@
-//! Wake-ups of a quorum: a name is watched on all nodes, and a release is reported when a majority reported it.
+//! Wake-ups of a quorum: names are watched on all nodes, and a release is reported once a majority has reported it.
 
 use super::{
-    background::go_on,
+    background::in_background,
     burst::{Burst, Message},
     gather::Gather,
     member::Member,
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// A release that only a minority reports is reported after this time.
+/// Delay after which a release is reported even if only a minority has reported it.
 const MINORITY_DELAY: Duration = Duration::from_millis(20);
 
 /// The subscriptions of a quorum.
@@ -31,18 +31,18 @@ pub(super) struct Wakes {
     shared: Arc<Shared>,
     subscribers: SubscriptionRegistry,
     bursts: Mutex<rank::QuorumWakes, HashMap<LockName, Burst>>,
-    /// Kept alive: the nodes have weak references.
-    ears: Vec<(Arc<Ear>, SubscriberId)>,
+    /// Listeners on the nodes. They are kept alive here because the nodes have weak references.
+    listeners: Vec<(Arc<NodeListener>, SubscriberId)>,
 }
 
-/// Listens to one node.
+/// Forwards the messages of one node.
 #[derive(Debug)]
-struct Ear {
+struct NodeListener {
     node: usize,
     wakes: Weak<Wakes>,
 }
 
-impl WakeListener for Ear {
+impl WakeListener for NodeListener {
     fn released(&self, name: &LockName) {
         if let Some(wakes) = self.wakes.upgrade() {
             wakes.hear(self.node, name);
@@ -66,14 +66,14 @@ impl Wakes {
     pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new_cyclic(|wakes: &Weak<Self>| {
             let listen = |(node, member): (usize, &Member)| {
-                let ear = Arc::new(Ear { node, wakes: wakes.clone() });
-                let listener = Arc::downgrade(&ear);
-                let id = member.backend.register_listener(listener);
-                (ear, id)
+                let listener = Arc::new(NodeListener { node, wakes: wakes.clone() });
+                let weak = Arc::downgrade(&listener);
+                let id = member.backend.register_listener(weak);
+                (listener, id)
             };
-            let ears = shared.nodes.iter().enumerate().map(listen).collect();
+            let listeners = shared.nodes.iter().enumerate().map(listen).collect();
             let (subscribers, bursts) = (SubscriptionRegistry::default(), Mutex::default());
-            Self { shared: shared.clone(), subscribers, bursts, ears }
+            Self { shared: shared.clone(), subscribers, bursts, listeners }
         })
     }
 
@@ -85,7 +85,7 @@ impl Wakes {
     fn hear(self: &Arc<Self>, node: usize, name: &LockName) {
         let message = match lock(&self.bursts).get_mut(name) {
             Some(burst) => burst.hear(node, self.shared.majority()),
-            // Nobody watches it any more.
+            // The name has no subscribers any more.
             None => return,
         };
         match message {
@@ -93,7 +93,7 @@ impl Wakes {
             Message::Report => drop(self.subscribers.released(name)),
             Message::First(number) => {
                 let (wakes, name) = (self.clone(), name.clone());
-                go_on(async move {
+                in_background(async move {
                     let clock = wakes.shared.clock.clone();
                     pause(&*clock, clock.now() + MINORITY_DELAY).await;
                     let overdue =
@@ -106,7 +106,7 @@ impl Wakes {
         }
     }
 
-    /// Watches a name on all nodes; returns when a majority acknowledged it.
+    /// Watches a name on all nodes. Returns once a majority has acknowledged it.
     pub(super) async fn subscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
@@ -114,10 +114,10 @@ impl Wakes {
     ) -> Result<(), BackendError> {
         self.subscribers.subscribe(subscriber, name.clone());
         lock(&self.bursts).entry(name.clone()).or_default();
-        self.ask_all(&name, Wish::Watch).await
+        self.ask_all(&name, Request::Subscribe).await
     }
 
-    /// Ends a subscription; the last one of a name ends it on all nodes.
+    /// Ends a subscription. The last subscription of a name also ends on all nodes.
     pub(super) async fn unsubscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
@@ -127,18 +127,18 @@ impl Wakes {
             return Ok(());
         }
         lock(&self.bursts).remove(&name);
-        self.ask_all(&name, Wish::Leave).await
+        self.ask_all(&name, Request::Unsubscribe).await
     }
 
-    async fn ask_all(self: &Arc<Self>, name: &LockName, wish: Wish) -> Result<(), BackendError> {
+    async fn ask_all(self: &Arc<Self>, name: &LockName, request: Request) -> Result<(), BackendError> {
         let nodes = self.shared.nodes.len();
         let mut coming = Gather::new();
-        for (node, (_, id)) in self.ears.iter().enumerate() {
+        for (node, (_, id)) in self.listeners.iter().enumerate() {
             let (backend, name, id) = (self.shared.nodes[node].backend.clone(), name.clone(), *id);
             coming.push(async move {
-                let answer = match wish {
-                    Wish::Watch => backend.subscribe(id, name).await,
-                    Wish::Leave => backend.unsubscribe(id, name).await,
+                let answer = match request {
+                    Request::Subscribe => backend.subscribe(id, name).await,
+                    Request::Unsubscribe => backend.unsubscribe(id, name).await,
                 };
                 (node, answer)
             });
@@ -155,12 +155,12 @@ impl Wakes {
             }
         }
         let (wakes, name) = (self.clone(), name.clone());
-        go_on(async move {
+        in_background(async move {
             let until = clock.now() + STRAGGLER_TIMEOUT;
             while let Some((node, _)) = coming.next(&*clock, until).await {
                 tokio::select! {
                     biased;
-                    () = wakes.correct(node, &name, wish) => {}
+                    () = wakes.correct(node, &name, request) => {}
                     () = pause(&*clock, until) => break,
                 }
             }
@@ -174,21 +174,21 @@ impl Wakes {
         }
     }
 
-    /// A straggler was answered after the wish had changed.
-    async fn correct(&self, node: usize, name: &LockName, wish: Wish) {
+    /// Corrects a straggler whose answer arrived after the opposite request.
+    async fn correct(&self, node: usize, name: &LockName, request: Request) {
         let is_watched = lock(&self.bursts).contains_key(name);
-        let (backend, id) = (&self.shared.nodes[node].backend, self.ears[node].1);
+        let (backend, id) = (&self.shared.nodes[node].backend, self.listeners[node].1);
         // If it fails, only a hint is lost.
-        let _ = match (wish, is_watched) {
-            (Wish::Watch, false) => backend.unsubscribe(id, name.clone()).await,
-            (Wish::Leave, true) => backend.subscribe(id, name.clone()).await,
+        let _ = match (request, is_watched) {
+            (Request::Subscribe, false) => backend.unsubscribe(id, name.clone()).await,
+            (Request::Unsubscribe, true) => backend.subscribe(id, name.clone()).await,
             _ => Ok(()),
         };
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Watch,
-    Leave,
+enum Request {
+    Subscribe,
+    Unsubscribe,
 }

@@ -1,4 +1,4 @@
-//! Connecting to the nodes of a quorum: a majority has to answer, and the others are dialled until they do.
+//! Connecting to the nodes of a quorum. A majority must answer; the other nodes are dialled until they answer.
 
 use super::node::accepted;
 use crate::{
@@ -24,29 +24,30 @@ use lock_core::{
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
 
-/// The time in which the others may still answer when a majority has.
+/// Time for which the remaining nodes may still answer after a majority has answered.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A node to be.
+/// A server that is to become a node.
 struct Candidate<C> {
     server: Server,
     dialer: Arc<Dialer<C>>,
 }
 
 impl<C: Client> RedisBackendBuilder<C> {
-    /// Connects to the nodes of a `redlock://`, and checks each of them: a majority decides over its locks, as
-    /// [`lock_core::quorum`] describes. The options hold for each node; `replicas` is refused.
+    /// Connects to the nodes of a `redlock://` address and checks each of them. The options apply to each node;
+    /// `replicas` is not allowed. [`lock_core::quorum`] describes how a majority decides.
     ///
-    /// A node that cannot be reached does not prevent the start while a majority answers: it is dialled until it does, and its
-    /// rights are then not tried beforehand. When a majority has answered, the others are waited for at most 1 s more.
+    /// Connecting succeeds if a majority answers. It then waits at most 1 s longer for the remaining nodes. A node that
+    /// cannot be reached is dialled until it answers; its permissions are not tested in advance.
     ///
-    /// The connections live in the current tokio runtime and end with it.
+    /// The connections belong to the current tokio runtime and end with it.
     ///
     /// # Errors
-    /// Each names the node. [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no majority answers in
-    /// time, with the reason of each node. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if any node wants
-    /// another password, lacks a right, shows a certificate that is not trusted, or is a replica, a sentinel, a node of a
-    /// cluster, or the same server as another node.
+    /// Each error names the node. Returns [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) with
+    /// the reason of each node if no majority answers in time. Returns
+    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if any node rejects the password, lacks a
+    /// permission, has an untrusted certificate, or is a replica, a sentinel, a cluster node or the same server as
+    /// another node.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
@@ -139,7 +140,7 @@ async fn connect<C: Client>(
     Ok(nodes)
 }
 
-/// Connects to a node and checks it.
+/// Connects to a node and checks that it may be one.
 async fn open<C: Client>(
     Candidate { server, dialer }: &Candidate<C>,
     retention: Option<Duration>,
@@ -153,7 +154,7 @@ async fn open<C: Client>(
     Ok(backend)
 }
 
-/// A node that is dialled until it answers.
+/// Returns a node that is dialled in the background until it answers.
 fn begin<C: Client>(Candidate { dialer, .. }: &Candidate<C>, retention: Option<Duration>) -> RedisBackend<C> {
     let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
     let subscriptions = Subscriptions::begin(dialer.clone(), PubSub::Plain, None);
@@ -184,7 +185,7 @@ fn no_majority<C>(
     BackendError::new(BackendErrorKind::Unavailable, Applied::No, message).with_votes(votes.collect())
 }
 
-/// Warns of a node that is declared durable and cannot be.
+/// Warns about a node that is declared durable but writes no append-only file.
 fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
     let standing = backend.node().ok().and_then(|node| node.connection.standing());
     if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
@@ -196,7 +197,7 @@ fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
     }
 }
 
-/// Two names of one server would give it two votes.
+/// Checks that all nodes are different servers. A server with two addresses would have two votes.
 fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), BackendError> {
     let mut seen: Vec<(String, &Server)> = Vec::new();
     for (server, backend) in nodes {

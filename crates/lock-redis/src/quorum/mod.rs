@@ -1,8 +1,8 @@
-//! One Redis as a node of a quorum, and the quorum behind a `redlock://`.
+//! Redis servers as nodes of a quorum, and the quorum behind a `redlock://` address.
 //!
-//! A node keeps locks in the layout of every other Redis. A marker beside them says since when this run of the server has kept
-//! its data. The run id comes with every request, and is read once for each connection: a connection ends with the process of
-//! its server.
+//! A node stores locks in the same layout as any other Redis server. An additional marker records since when this run
+//! of the server has kept its data. Each request carries the run id of the server. The id is read once per connection,
+//! because a connection ends with the process of its server.
 
 mod connect;
 mod node;

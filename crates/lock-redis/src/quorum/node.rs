@@ -1,4 +1,4 @@
-//! The operations of a node: each is one script in one round trip.
+//! The operations of a node. Each one is a script that takes one round trip.
 
 use crate::{
     backend::RedisBackend,
@@ -24,11 +24,11 @@ use lock_core::{
 use std::borrow::Cow;
 use tokio::time::Instant;
 
-/// The most leases that one script extends: it blocks the server for about 0.1 ms.
+/// Maximum number of leases that one script extends. Such a script blocks the server for about 0.1 ms.
 const MAX_EXTENSIONS: usize = 32;
 
-/// One server, made from a `redis://` address, is a node: a master of its own, without `replicas(n)`. Clusters and masters of
-/// sentinels are refused by each of these operations.
+/// A backend of one independent server, created from a `redis://` address without `replicas(n)`, can be a node. On
+/// clusters and on masters behind sentinels, each of these operations fails.
 #[async_trait]
 impl<C: Client> QuorumNode for RedisBackend<C> {
     async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
@@ -79,7 +79,8 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
         Ok(server.ask(&HEAL, 3, write).await?.healed()?)
     }
 
-    /// Without the pipeline: behind calls that a slow node has not answered, it would gather releases while proposals go on.
+    /// Bypasses the pipeline, which would hold the release back behind unanswered calls to a slow node while later
+    /// proposals are sent.
     async fn free(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let server = self.node()?;
         let channel = match r.notify {
@@ -101,7 +102,8 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
 }
 
 impl<C: Client> Shared<C> {
-    /// Extends leases in one call. A right that is missing for one of them may be there for another, so each is then sent alone.
+    /// Extends leases in one call. If a permission is missing, sends each lease separately, because the permission may
+    /// be missing for only one of them.
     async fn extend(&self, items: &[Extension]) -> Vec<Result<NodeReply<Extended>, RequestError>> {
         match self.extend_together(items).await {
             Ok(answers) => answers,
@@ -137,8 +139,8 @@ impl<C: Client> Shared<C> {
         self.ask(&EXTEND, 1 + items.len(), write).await?.extended(items.len())
     }
 
-    /// Runs a script of a node, for which `write` writes keys and arguments, and learns the server's clock from its reply. The
-    /// quorum limits its time.
+    /// Runs a script of a node and updates the estimate of the server's clock from the reply. `write` writes the keys
+    /// and arguments. The call has no timeout of its own, because the quorum limits its time.
     async fn ask(
         &self,
         script: &'static Script,
@@ -156,7 +158,7 @@ impl<C: Client> Shared<C> {
     }
 }
 
-/// Asks the server what it is before the first request of a connection.
+/// Returns the accepted node of this connection. Before the first request, checks that the server may be a node.
 pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&AcceptedNode, RequestError> {
     if let Some(accepted) = dialled.accepted.get() {
         return Ok(accepted);

@@ -1,4 +1,4 @@
-//! The replies of the scripts of a node.
+//! Parsing of the replies of a node's scripts.
 
 use crate::{
     error::{RequestError, refused_by_script, server_error, unexpected_reply},
@@ -7,7 +7,7 @@ use crate::{
 use lock_core::quorum::{Extended, Healed, NodeReply, Vote};
 use std::time::Duration;
 
-/// The parts of the answer to one extension.
+/// Number of parts in the answer to one extension.
 const PER_ITEM: usize = 2;
 
 impl ScriptReply {
@@ -38,7 +38,7 @@ impl ScriptReply {
         self.of_node(outcome)
     }
 
-    /// The answers to so many items.
+    /// Returns the answers to this many extensions, in their order.
     pub(crate) fn extended(
         self,
         items: usize,
@@ -61,7 +61,7 @@ impl ScriptReply {
         Ok((0..items).map(answer).collect())
     }
 
-    /// With the age that is the first part of the reply.
+    /// Adds the node's time and its age, which is the first part of the reply.
     fn of_node<T>(&self, outcome: T) -> Result<NodeReply<T>, RequestError> {
         Ok(NodeReply { now: self.now, age: Duration::from_micros(self.number(0)?), outcome })
     }

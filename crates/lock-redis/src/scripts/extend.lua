@@ -1,11 +1,12 @@
--- Extends leases that are there, on a node of a quorum: renewals, and re-entries where a depth is given. The failure of one
--- does not touch another.
+-- Extends existing leases on a quorum node. An item with a depth is a re-entry, one without is a renewal. The failure
+-- of one item does not affect the others.
 --
--- KEYS 1 marker, and then the lock of each item
--- ARGV 1 run id of the server, and then of each item its lease id, lease in ms, not after in µs, depth or ''
+-- KEYS 1 marker, followed by the lock of each item
+-- ARGV 1 run id of the server, followed by four arguments for each item: lease id, lease in ms, not after in µs, depth
+-- or ''
 --
 -- replies, each after the server's time in µs:
---   extended, age in µs, and of each item a word and a text, which is an error or '':
+--   extended, age in µs, followed by a word and a text for each item; the text is an error or ''. The words are
 --     renewed, reentered, gone, late, refused, error
 --   refused, error   nothing was done
 local reply = {now, 'extended', age}
@@ -17,7 +18,7 @@ for item = 2, #KEYS do
   else
     done, word, text = pcall(reenter, KEYS[item], lease, duration, depth, not_after)
   end
-  -- Before Redis 7, a raised error is a text.
+  -- Before Redis 7, a raised error is a string.
   if not done then word, text = 'error', type(word) == 'table' and word.err or word end
   local at = #reply + 1
   reply[at], reply[at + 1] = word, text or ''

@@ -1,16 +1,16 @@
--- Sets a lease that a node of a quorum lost while a majority kept it.
+-- Sets a lease again on a quorum node that lost it while a majority kept it.
 --
 -- KEYS 1 marker   2 lock   3 fencing counter
 -- ARGV 1 run id of the server   2 lease id   3 lease, ms   4 not after, µs   5 depth   6 end of its token range
 --      7 retention, ms, or '' to keep the counter's expiry
 --
 -- replies, each after the server's time in µs, and with the age in µs behind the word:
---   set    the lease is there, and the counter is not below the end of the range
+--   set    the node has the lease, and the counter is not below the end of the range
 --   busy   another lease holds the lock: nothing was done
---   late   executed after its time: nothing was done
+--   late   executed after `not after`: nothing was done
 -- and without an age:
---   refused, error   a key holds something else, or a right is missing: nothing was done
---   error, text      midway: the counter may have been written
+--   refused, error   a key holds something else, or a permission is missing: nothing was done
+--   error, text      failed midway: the counter may have been written
 local _, lock, counter = unpack(KEYS)
 local _, lease, duration, not_after, depth, last, retention = unpack(ARGV)
 
@@ -25,7 +25,7 @@ local lasts = redis.pcall('PTTL', lock)
 local there = lasts ~= -2 and (type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease))
 if type(there) == 'table' then return {now, 'refused', there.err} end
 if lasts ~= -2 and not there then
-  -- A write that changes nothing: a replica, whose data may be old, refuses it.
+  -- This write changes nothing. A replica, whose data may be stale, refuses it.
   redis.call('HDEL', lock, lease)
   return {now, 'busy', age}
 end

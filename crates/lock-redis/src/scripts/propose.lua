@@ -5,16 +5,17 @@
 --      8 retention, ms, at least 3000, or '' to keep the counter's expiry   9 floor, left out if there is none
 --
 -- replies, each after the server's time in µs, and with the age in µs behind the word:
---   granted                      the lock is ours, and the counter is at the end of the range
---   busy, pttl, counter, lease   another lease holds it, '' for what is no lock; a negative pttl is "unknown"
---   stale, counter               the token is not above the counter, whose retention may begin again
+--   granted                      the lease holds the lock, and the counter is at the end of the range
+--   busy, pttl, counter, lease   another lease holds the lock; lease is '' if the key is no lock, and a negative pttl
+--                                means "unknown"
+--   stale, counter               the token is not above the counter, whose retention may have been renewed
 --   clock                        the token is too far from the clock
---   quarantined                  the node is too young to vote
---   late                         executed after its time
+--   quarantined                  the node has not kept its data for long enough to vote
+--   late                         executed after `not after`: nothing was done
 -- and without an age:
---   refused, error   a key holds something else, or a right is missing: nothing was done, except that a counter which is
---                    refused may lose its expiry where argument 8 is a retention
---   error, text      midway: the counter may have been written
+--   refused, error   a key holds something else, or a permission is missing: nothing was done, except that an invalid
+--                    counter may have lost its expiry if argument 8 is a retention
+--   error, text      failed midway: the counter may have been written
 local _, lock, counter = unpack(KEYS)
 local _, lease, duration, not_after, token, last, min_age, retention, floor = unpack(ARGV)
 
@@ -26,7 +27,8 @@ local free = lasts == -2
 local depth = not free and (type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease))
 if type(depth) == 'table' then return {now, 'refused', depth.err} end
 
--- The lock is mostly free, and the counter below a token near the clock: it is written while it is read.
+-- In the usual case, the lock is free and the counter is below a token near the clock. One command then reads the old
+-- counter and writes the new one.
 local DISTANCE = 1000000
 token, last = tonumber(token), tonumber(last)
 local most = now + (retention == '' and 1000 or DISTANCE)
@@ -40,7 +42,7 @@ else
   old = redis.pcall('SET', counter, ARGV[6], 'KEEPTTL', 'GET')
 end
 if type(old) == 'table' then return {now, 'refused', old.err} end
--- Digits only: `tonumber` alone reads '1e15' as well.
+-- Only digits are allowed. `tonumber` alone would also accept '1e15'.
 local count = not old and 0 or not string.find(old, '%D') and tonumber(old)
 
 if not count or count >= LIMIT then
@@ -50,7 +52,7 @@ if not count or count >= LIMIT then
 end
 
 if not free and not depth then
-  -- A write that changes nothing: a replica, whose data may be old, refuses it.
+  -- This write changes nothing. A replica, whose data may be stale, refuses it.
   redis.call('HDEL', lock, lease)
   local held = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)[1] or ''
   return {now, 'busy', age, lasts, count, held}
@@ -59,13 +61,13 @@ end
 local repeated = depth and count == last
 if token <= count and not repeated then
   if writes then raise(counter, count, retention) end
-  -- No lease is called so.
+  -- This write changes nothing, since no lease id is ''. A replica refuses it.
   redis.call('HDEL', lock, '')
   return {now, 'stale', age, count}
 end
 if not writes and not repeated then
-  -- A client whose clock is years ahead would otherwise lift every counter for ever, and one that is behind would take
-  -- tokens that were given out before a loss of the counter.
+  -- Without these limits, a client whose clock is years ahead would raise every counter forever, and a client whose
+  -- clock is behind could get tokens that were granted before the counter was lost.
   local highest = math.max(count, now, floor and tonumber(floor) or 0) + DISTANCE
   if token <= now - DISTANCE or token > highest or last > highest or last >= LIMIT then
     return {now, 'clock', age}

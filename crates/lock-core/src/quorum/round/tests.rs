@@ -1,4 +1,4 @@
-//! Rounds as stories: proposals go out, answers come in, and the counter-examples that each rule was made for.
+//! Single rounds, answer by answer, including the counterexample behind each rule.
 
 use super::*;
 
@@ -19,7 +19,7 @@ impl Story {
         self.round.proposal().token.get()
     }
 
-    /// The node answers the current proposal.
+    /// Lets the node answer the current proposal.
     fn says(&mut self, node: usize, vote: Vote) -> Step {
         self.says_to(self.round.proposal().number, node, vote)
     }
@@ -64,13 +64,17 @@ fn half_of_the_nodes_is_no_majority() {
     assert!(is_won(story.says(2, GRANTED)));
 }
 
-/// Votes for different proposals that are added up give a token of 2 after one of 6.
+/// If votes for different proposals were added up, a token of 2 could follow one of 6.
 #[test]
 fn raised_token_voids_earlier_votes() {
     let mut story = Story::of(3);
     let first = story.round.proposal();
     story.says(0, GRANTED);
-    assert_eq!(story.says(1, stale(CLOCK + 6)), Step::ProposeToAll, "also to the node that granted");
+    assert_eq!(
+        story.says(1, stale(CLOCK + 6)),
+        Step::ProposeToAll,
+        "the node that granted is asked again, too"
+    );
     assert_eq!(story.token(), CLOCK + 7);
     assert_eq!(story.says_to(first.number, 2, GRANTED), Step::Wait, "a vote for the old token");
     assert_eq!(story.says(1, GRANTED), Step::Wait, "the first vote for the new one");
@@ -86,7 +90,7 @@ fn stale_answer_to_an_old_proposal_raises_nothing() {
     assert_eq!(story.says_to(first.number, 2, stale(CLOCK + 9)), Step::Wait);
     assert_eq!(story.token(), raised);
     assert_eq!(story.says(0, stale(CLOCK + 7)), Step::ProposeToAll);
-    assert_eq!(story.token(), CLOCK + 10, "but its counter was heard");
+    assert_eq!(story.token(), CLOCK + 10, "the late answer still reported its counter");
 }
 
 #[test]
@@ -100,13 +104,14 @@ fn clients_that_outbid_one_another_end_as_contended() {
     assert_eq!(story.says(1, stale(0)), Step::Ended(Verdict::Contended));
 }
 
-/// After a floor that lifted the counters: a fast node refuses at once, and a slow one has still to say the same.
+/// A floor has lifted the counters. A fast node refuses immediately, while the same answer of a slow node is
+/// outstanding.
 #[test]
 fn far_counter_is_waited_for_until_a_majority_has_it() {
     let mut story = Story::of(3);
     let far = CLOCK + 5_000_000;
     story.clock += 50;
-    assert_eq!(story.says(0, stale(far)), Step::Wait, "no token below it is granted there");
+    assert_eq!(story.says(0, stale(far)), Step::Wait, "this node grants no lower token");
     assert_eq!(story.says(2, GRANTED), Step::Wait);
     assert_eq!(story.says(1, stale(far)), Step::ProposeToAll);
     assert_eq!(story.token(), far + 1);
@@ -135,7 +140,7 @@ fn split_vote_is_contended() {
     assert_eq!(story.says(4, busy("b", 9)), Step::Ended(Verdict::Contended));
 }
 
-/// With one node down, the third answer decides, and the fourth says why.
+/// With one node down, the third answer decides, and the fourth shows the reason.
 #[test]
 fn lost_round_waits_for_its_reason() {
     let mut story = Story::of(5);
@@ -143,7 +148,7 @@ fn lost_round_waits_for_its_reason() {
     story.says(1, busy("a", 9));
     assert_eq!(story.says(2, busy("a", 9)), Step::Lost);
     assert!(story.round.is_lost());
-    assert_eq!(story.says(4, GRANTED), Step::Lost, "a grant that comes after the loss wins nothing");
+    assert_eq!(story.says(4, GRANTED), Step::Lost, "a grant after the loss does not win the round");
     let ended = story.says(3, busy("a", 9));
     assert!(matches!(ended, Step::Ended(Verdict::Busy { .. })), "{ended:?}");
 }
@@ -165,10 +170,10 @@ fn nodes_that_are_down_or_young_are_a_failure() {
     let mut story = Story::of(3);
     story.says(2, GRANTED);
     story.fails(0);
-    assert!(is_won(story.says(1, GRANTED)), "one of them is not");
+    assert!(is_won(story.says(1, GRANTED)), "one failed node does not prevent a majority");
 }
 
-/// The votes of young nodes do not count: the leases that they forgot may last.
+/// The votes of quarantined nodes do not count, because leases that they forgot may still be valid.
 #[test]
 fn quarantined_node_gives_no_majority() {
     let mut story = Story::of(5);
@@ -192,7 +197,7 @@ fn late_node_is_asked_again() {
     assert_eq!(story.says(0, Vote::Late), Step::Ended(Verdict::Late));
 }
 
-/// The clock of this machine is an hour behind, and the nodes say so.
+/// The clock of this machine is an hour behind, as the answers of the nodes show.
 #[test]
 fn token_follows_the_clocks_of_the_nodes() {
     let mut story = Story::of(3);
@@ -204,7 +209,7 @@ fn token_follows_the_clocks_of_the_nodes() {
     assert!(is_won(story.says(1, GRANTED)));
 }
 
-/// Lost for other reasons, but the next round may win.
+/// The round is lost for other reasons, but the next one may win with the corrected clock.
 #[test]
 fn first_round_of_a_wrong_clock_is_contended() {
     let mut story = Story::of(5);
@@ -224,7 +229,7 @@ fn one_wrong_clock_is_one_refused_vote() {
     assert!(is_won(story.says(2, GRANTED)));
 }
 
-/// A counter that one node has from a clock an hour ahead would close the name for an hour.
+/// The counter of a node whose clock was an hour ahead would otherwise block the name for an hour.
 #[test]
 fn one_far_counter_does_not_raise_the_token() {
     let mut story = Story::of(3);
@@ -235,7 +240,7 @@ fn one_far_counter_does_not_raise_the_token() {
     assert_eq!(story.token(), CLOCK + 1);
 }
 
-/// The clock goes on, and so does the next token: no reason to void the votes of the others.
+/// The next token grows with the clock. That alone is no reason to void the votes of the other nodes.
 #[test]
 fn far_counter_is_not_outbid_by_the_clock() {
     let mut story = Story::of(3);
@@ -245,7 +250,7 @@ fn far_counter_is_not_outbid_by_the_clock() {
     assert!(is_won(story.says(2, GRANTED)));
 }
 
-/// The next round can do no better until the clocks have caught up.
+/// Until the clocks have caught up, the next round cannot do better.
 #[test]
 fn far_counter_is_a_vote_that_failed() {
     let mut story = Story::of(3);
@@ -254,7 +259,7 @@ fn far_counter_is_a_vote_that_failed() {
     assert_eq!(story.fails(2), Step::Ended(Verdict::Failed));
 }
 
-/// A floor that an application asked for once puts the counters of all nodes far ahead.
+/// A floor that an application once requested has put the counters of all nodes far ahead.
 #[test]
 fn far_counter_of_a_majority_raises_the_token() {
     let mut story = Story::of(3);
@@ -276,7 +281,7 @@ fn range_ends_within_the_lead_of_the_clock() {
     assert_eq!(range(9, Some(FencingToken::new(CLOCK + 5_000))), (5_001, 5_001));
 }
 
-/// Of three healthy nodes, the maximum over the majorities {0, 1}, {0, 2}, {1, 2} of three holds is 1, 2, 2.
+/// With three healthy nodes, the maximum over the majorities {0, 1}, {0, 2}, {1, 2} would give the tokens 1, 2, 2.
 #[test]
 fn tokens_of_overlapping_majorities_grow() {
     let mut counters = [0u64; 3];
