@@ -1,4 +1,4 @@
-//! Records the version of the compiler, for the report.
+//! Records the compiler version for the report.
 
 use std::{env, process::Command};
 

@@ -1,4 +1,4 @@
-//! A process that does one job for the runner.
+//! The child process, which does one job for the runner.
 
 use crate::{
     Result,
@@ -9,7 +9,7 @@ use crate::{
 };
 use std::process;
 
-/// Obeys the order: the whole life of the process.
+/// Carries out an order. The process ends afterwards.
 pub(crate) fn execute(order: &Order) -> Result<()> {
     if !order.cpus.is_empty() {
         pinning::pin(process::id(), &order.cpus)?;

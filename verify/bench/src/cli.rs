@@ -10,22 +10,22 @@ use crate::{
 use clap::{Parser, Subcommand};
 use std::{path::PathBuf, time::Instant};
 
-/// Measures what a lock costs, beside the least that a lock on Redis can cost and beside another library.
+/// Measures the cost of locks, compared with minimal locks on Redis and with another library.
 ///
-/// It starts its own servers and processes and needs `redis-server` in the path, Linux, and a machine that does nothing
-/// else. Build it with `--release`. Progress goes to stderr, the report to stdout.
+/// Requires Linux, `redis-server` in the path, and a machine without other work. Starts its own servers and processes.
+/// Build it with `--release`. Progress goes to stderr, the report to stdout.
 #[derive(Debug, Parser)]
 #[command(name = "lock-bench", version)]
 pub(crate) struct Cli {
-    /// Take under three minutes for `all`, which leaves out `growth`
+    /// Shorten the run: `all` takes less than three minutes and skips `growth`
     #[arg(long, global = true, conflicts_with = "smoke")]
     quick: bool,
 
-    /// Only show that each workload works, in seconds; the figures mean nothing
+    /// Only check that each workload works; takes seconds, and the figures are meaningless
     #[arg(long, global = true)]
     smoke: bool,
 
-    /// Print JSON instead of tables: times in seconds, memory in bytes
+    /// Print JSON instead of tables, with times in seconds and memory in bytes
     #[arg(long, global = true, conflicts_with = "markdown")]
     json: bool,
 
@@ -39,15 +39,15 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// All workloads
+    /// Run all workloads
     All {
-        /// Write the tables into this page of Markdown, between its markers, instead of printing them
+        /// Write the tables between the markers of this Markdown page instead of printing them
         #[arg(long, value_name = "PAGE", conflicts_with_all = ["json", "markdown"])]
         update: Option<PathBuf>,
     },
     #[command(flatten)]
     One(Workload),
-    /// A process of a measurement; not for use by hand
+    /// Run one process of a measurement (internal)
     #[command(hide = true)]
     Child { order: String },
 }
@@ -57,7 +57,7 @@ impl Cli {
         match &self.command {
             Command::Child { order } => child::execute(&serde_json::from_str::<Order>(order)?),
             Command::All { update } => {
-                // Before anything is measured: a page without markers cannot take the tables.
+                // Fail before the measurements if the page has no markers.
                 let page = update.as_deref().map(Page::open).transpose()?;
                 let report = self.measure(Workload::all(self.effort()))?;
                 match page {

@@ -1,4 +1,4 @@
-//! How tasks use locks.
+//! The load of a measurement: tasks that acquire and release locks in cycles.
 
 use crate::{
     Result,
@@ -15,18 +15,18 @@ pub(crate) struct Load {
     pub(crate) tasks: usize,
     pub(crate) names: Names,
     pub(crate) work: Work,
-    /// From a release to the next acquire of the task.
+    /// Time between a release and the next acquire of the same task.
     pub(crate) pause: Duration,
-    /// How long cycles are measured.
+    /// Time during which cycles are measured.
     pub(crate) window: Duration,
 }
 
 /// The names of the locks.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Names {
-    /// One for all tasks of all processes.
+    /// One name for all tasks of all processes.
     Shared,
-    /// So many for each process. Its tasks take them in turn, each beginning with its own.
+    /// This many names for each process. Each task cycles through them, starting at a different one.
     Own(usize),
 }
 
@@ -41,12 +41,12 @@ pub(crate) enum Work {
 }
 
 impl Load {
-    /// Cycles without work, each task on a name of its own.
+    /// Creates a load without work in which each task has a name of its own.
     pub(crate) fn uncontended(tasks: usize, window: Duration) -> Self {
         Self { tasks, names: Names::Own(tasks), work: Work::Nothing, pause: Duration::ZERO, window }
     }
 
-    /// Cycles of all tasks on one name.
+    /// Creates a load in which all tasks use one name.
     pub(crate) fn contended(tasks: usize, work: Work, window: Duration) -> Self {
         Self { tasks, names: Names::Shared, work, pause: Duration::ZERO, window }
     }
@@ -61,7 +61,7 @@ impl Load {
         }
     }
 
-    /// The number of a name in the records of all processes.
+    /// Returns the number that identifies a name in the records of all processes.
     fn name(&self, process: usize, number: usize) -> u64 {
         match self.names {
             Names::Shared => 0,
@@ -70,7 +70,7 @@ impl Load {
     }
 }
 
-/// One task: goes through cycles until `end`, and returns them.
+/// Runs the cycles of one task until `end`, and returns them.
 pub(crate) async fn cycle<L: Lock>(
     load: Load,
     locks: Arc<[L]>,

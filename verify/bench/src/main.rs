@@ -1,8 +1,9 @@
-//! Measures what a lock costs: beside the floor, the least that a lock on Redis can cost on the same client, and beside
+//! Measures the cost of locks, compared with the *floor*, a minimal lock on Redis over the same client, and with
 //! another library.
 //!
-//! All contestants of a case run in one invocation, in turns whose order changes from round to round. Each run has a
-//! server and processes of its own. Figures are medians over rounds, ratios are medians of the ratios of rounds.
+//! All contestants of a case run in one invocation and take turns. The order of turns changes from round to round. Each
+//! turn has its own server and processes. Figures are medians over rounds, and ratios are medians of the rounds'
+//! ratios.
 
 mod child;
 mod cli;

@@ -1,4 +1,4 @@
-//! The figures that a measurement can have.
+//! The figures of a measurement.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
-    /// The heading of its column.
+    /// Returns the heading of the column.
     pub(crate) fn heading(self) -> &'static str {
         match self {
             Self::Rate => "cycles/s",
@@ -71,7 +71,7 @@ impl Metric {
         }
     }
 
-    /// Prints a value, which is in seconds, bytes, or a ratio, in the unit of the heading.
+    /// Formats a value in the unit of the heading. Values are in seconds or bytes, or are ratios.
     pub(crate) fn text(self, value: f64) -> String {
         match self {
             Self::Rate | Self::ServerLimit | Self::HeapBytes | Self::ResidentBytes => grouped(value),
@@ -91,7 +91,7 @@ impl Metric {
     }
 }
 
-/// A whole number with a comma before every three digits.
+/// Formats a whole number with commas between groups of three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The order that the runner gives to a process, and how the process answers: it says that it is ready, waits for the instant
-//! at which measuring starts, and answers with one line of JSON.
+//! The order that the runner gives to a process, and the protocol between them. The process reports that it is ready,
+//! reads the instant at which measuring starts, and answers with one line of JSON.
 
 use crate::{Result, contestants::Contestant, load::Load};
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,19 @@ use std::{
     time::Duration,
 };
 
-/// All that a process has to know.
+/// The order to a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub(crate) contestant: Contestant,
-    /// That of the server, `redlock://a,b,c` for several, or empty.
+    /// Address of the server, `redlock://a,b,c` for several servers, or empty without a server.
     pub(crate) url: String,
-    /// The processes of the servers.
+    /// Process ids of the servers.
     pub(crate) servers: Vec<u32>,
-    /// The processors to run on; all of them if empty.
+    /// Processors to run on; all processors if empty.
     pub(crate) cpus: Vec<usize>,
-    /// The number of this process among those of the job.
+    /// Number of this process among the processes of the job.
     pub(crate) process: usize,
-    /// The file for records.
+    /// File to which the process writes its records.
     pub(crate) records: PathBuf,
     pub(crate) job: Job,
 }
@@ -30,34 +30,34 @@ pub(crate) struct Order {
 /// A job, with its size.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Job {
-    /// Acquire and release, again and again.
+    /// Acquire and release repeatedly.
     Cycles(Load),
-    /// Count allocations, on one thread.
+    /// Count allocations on one thread.
     Allocations(Subject),
     /// Wait for a lock that stays held.
     Waiters { count: usize, window: Duration },
-    /// Hold locks, which the watchdog renews.
+    /// Hold locks that the watchdog renews.
     Held { count: usize, window: Duration },
-    /// Answer requests, without a server.
+    /// Serve requests without a network.
     Requests { window: Duration },
 }
 
-/// What is done while allocations are counted.
+/// The work during which allocations are counted.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Subject {
-    /// So many tasks, each with a name of its own, make so many cycles each.
+    /// Each task makes `each` cycles on a name of its own.
     Cycles { tasks: usize, each: usize },
-    /// So many tasks begin to wait for a lock that stays held.
+    /// Tasks start to wait for a lock that stays held.
     Waiters { count: usize, settle: Duration },
-    /// So many locks are acquired.
+    /// Locks are acquired.
     Held { count: usize },
 }
 
-/// The answer of a process: what it measured, by the job's own names.
+/// The measurements of a process, as JSON of the type that its job returns.
 pub(crate) type Answer = serde_json::Value;
 
-/// Says that the process is ready, and returns the instant at which measuring starts, in the time of
-/// [`now`](crate::measure::now). From then on the process ends with its parent.
+/// Reports that the process is ready and returns the instant at which measuring starts, on the clock of
+/// [`now`](crate::measure::now). From then on, the process ends when its parent ends.
 pub(crate) fn wait_for_start() -> Result<u64> {
     println!("ready");
     let mut line = String::new();

@@ -7,7 +7,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// A free lock is acquired and released.
+/// Acquires and releases a free lock.
 #[divan::bench]
 fn uncontended_cycle(bencher: Bencher<'_, '_>) {
     let (runtime, locks) = world();
@@ -15,7 +15,7 @@ fn uncontended_cycle(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| runtime.block_on(cycle(&lock)));
 }
 
-/// Each cycle takes a name that was never used before.
+/// Acquires and releases a new name in each cycle.
 #[divan::bench]
 fn cycle_on_a_new_name(bencher: Bencher<'_, '_>) {
     let (runtime, locks) = world();
@@ -24,7 +24,7 @@ fn cycle_on_a_new_name(bencher: Bencher<'_, '_>) {
     bencher.with_inputs(fresh).bench_local_values(|lock| runtime.block_on(cycle(&lock)));
 }
 
-/// A lock is tried that another task holds.
+/// Tries a lock that another task holds.
 #[divan::bench]
 fn try_of_a_held_lock(bencher: Bencher<'_, '_>) {
     let (runtime, locks) = world();
@@ -33,7 +33,7 @@ fn try_of_a_held_lock(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| runtime.block_on(lock.try_acquire()).is_ok_and(|guard| guard.is_none()));
 }
 
-/// Tasks pass one lock on, 64 times each.
+/// Lets tasks compete for one lock; each acquires it 64 times.
 #[divan::bench(args = [2, 16, 128], sample_count = 20)]
 fn contended_cycles(bencher: Bencher<'_, '_>, tasks: usize) {
     const EACH: usize = 64;

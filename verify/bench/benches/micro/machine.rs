@@ -1,4 +1,4 @@
-//! The state machine, without a driver: events in, commands out. The store of these stories grants everything.
+//! The state machine without a driver: events in, commands out. The simulated store grants every request.
 
 use divan::Bencher;
 use lock_core::{
@@ -12,7 +12,7 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// One waiter enters, is granted the lock, and releases it.
+/// Lets one waiter acquire and release the lock.
 #[divan::bench]
 fn uncontended_cycle(bencher: Bencher<'_, '_>) {
     let mut story = Story::new();
@@ -22,7 +22,7 @@ fn uncontended_cycle(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Sixteen waiters enter at once, and each is served.
+/// Lets sixteen waiters enter at once and serves each of them.
 #[divan::bench]
 fn sixteen_waiters(bencher: Bencher<'_, '_>) {
     let mut story = Story::new();
@@ -65,7 +65,7 @@ impl Env for World {
 
 impl Story {
     fn new() -> Self {
-        // Without push no subscription has to be answered.
+        // Without push, the machine sends no subscription that needs an answer.
         let config = MachineConfig { push: false, ..MachineConfig::default() };
         Self {
             machine: Machine::new(config),
@@ -88,7 +88,7 @@ impl Story {
         }));
     }
 
-    /// Answers what the machine asks of the store, and releases every hold at once, until the machine asks no more.
+    /// Answers the requests of the machine to the store, and releases every hold immediately, until no request is left.
     fn until_released(&mut self) {
         while let Some(command) = self.commands.pop() {
             match command {

@@ -1,4 +1,4 @@
-//! The state machine alone, and the driver over the in-memory backend, with times and allocations:
+//! Times and allocations of the state machine alone, and of the driver over the in-memory backend. Run with
 //! `cargo bench -p lock-bench`.
 
 use divan::AllocProfiler;

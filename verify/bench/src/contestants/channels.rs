@@ -1,5 +1,4 @@
-//! Published releases, as the floors listen to them: a process subscribes once for each name, and wakes one waiter a
-//! message.
+//! Release messages for the floors. A process subscribes once for each name and wakes one waiter per message.
 
 use super::floor::open;
 use crate::Result;
@@ -40,7 +39,7 @@ impl Channels {
                     Ok(message) => {
                         channels.get(&*message.channel).into_iter().for_each(|it| it.released.notify_one())
                     }
-                    // fred dropped messages, nobody knows of which names.
+                    // fred dropped messages of unknown names, so one waiter of every name is woken.
                     Err(RecvError::Lagged(_)) => channels.values().for_each(|it| it.released.notify_one()),
                     Err(RecvError::Closed) => break,
                 }
@@ -54,8 +53,8 @@ impl Channels {
         channels.entry(name.to_owned()).or_default().clone()
     }
 
-    /// Waits for a release, but no longer than the lease of the holder. The first waiter subscribes, and returns to try
-    /// once more.
+    /// Waits for a release, at most for the remaining lease of the holder. The first waiter only subscribes and
+    /// returns, so that it tries to acquire the lock again.
     pub(crate) async fn wait(&self, name: &str, channel: &Channel, lease: Duration) -> Result<()> {
         if channel.subscribed.initialized() {
             let _ = tokio::time::timeout(lease, channel.released.notified()).await;

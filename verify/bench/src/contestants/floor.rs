@@ -1,4 +1,4 @@
-//! fred, as the floors use it: one connection for commands, scripts that are loaded when it is opened.
+//! The fred client of the floors: one connection for commands, and scripts that are loaded in advance.
 
 use crate::Result;
 use fred::{
@@ -9,7 +9,7 @@ use fred::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
-/// The lease of a floor, in milliseconds: that of our default options.
+/// The lease of a floor in milliseconds, the same as in our default options.
 pub(crate) const LEASE_MS: &str = "30000";
 
 /// Opens a connection.
@@ -21,7 +21,7 @@ pub(crate) async fn open(url: &str) -> Result<Client> {
     Ok(client)
 }
 
-/// A script that the server has loaded, by its digest.
+/// The digest of a script that the server has loaded.
 #[derive(Debug, Clone)]
 pub(crate) struct Script(String);
 
@@ -45,7 +45,7 @@ impl Script {
     }
 }
 
-/// Draws the owners of a process: one for each acquire.
+/// Creates the owner ids of a process, one for each acquire.
 #[derive(Debug)]
 pub(crate) struct Owners {
     process: Uuid,

@@ -1,5 +1,5 @@
-//! The hash floor with a hand-off: the lease of a name is passed to the next task of the process, up to 64 times,
-//! before it goes back to Redis.
+//! The hash floor with a hand-off: a lease is passed to the next task of the process up to 64 times before it is
+//! released on Redis.
 
 use super::{Hash, Lock, Locks};
 use crate::Result;

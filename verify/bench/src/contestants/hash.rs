@@ -1,4 +1,5 @@
-//! The hash floor: Redisson's two scripts written straight on fred. A waiter tries again when a release is published.
+//! The hash floor: Redisson's two scripts, sent directly through fred. A waiter tries again when a release is
+//! published.
 
 use super::{
     Lock, Locks,

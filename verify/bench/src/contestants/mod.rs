@@ -1,4 +1,5 @@
-//! The locks that are measured, behind one trait without boxes, so that a measurement adds the same to each.
+//! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each of
+//! them.
 
 mod channels;
 mod floor;
@@ -28,14 +29,14 @@ use crate::Result;
 use serde::{Deserialize, Serialize};
 use std::future::Future;
 
-/// A connected client of a lock library, or of a lock that is written out by hand.
+/// A connected client of a lock library or of a handwritten lock.
 pub(crate) trait Locks: Sized + Send + Sync + 'static {
     type Lock: Lock;
 
-    /// Connects to a server; locks without a server ignore the address.
+    /// Connects to a server. Locks without a server ignore the address.
     fn connect(url: &str) -> impl Future<Output = Result<Self>> + Send;
 
-    /// Returns the lock of this name, without any IO.
+    /// Returns the lock with this name, without any I/O.
     fn lock(&self, name: &str) -> Result<Self::Lock>;
 }
 
@@ -46,16 +47,16 @@ pub(crate) trait Lock: Clone + Send + Sync + 'static {
     /// Waits for the lock.
     fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
 
-    /// Releases the lock. Fails if it was lost before.
+    /// Releases the lock. Fails if the lock was lost before.
     fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
 
-    /// Returns the fencing token, where the library has them.
+    /// Returns the fencing token if the library has tokens.
     fn token(_held: &Self::Held) -> Option<u64> {
         None
     }
 }
 
-/// The addresses of the servers in the address of a quorum, `redlock://a,b,c`.
+/// Returns the addresses of the servers of a quorum address, `redlock://a,b,c`.
 fn nodes(url: &str) -> Vec<String> {
     url.trim_start_matches("redis://")
         .trim_start_matches("redlock://")
@@ -64,7 +65,7 @@ fn nodes(url: &str) -> Vec<String> {
         .collect()
 }
 
-/// The contestants, by name.
+/// The measured locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Contestant {
@@ -88,7 +89,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// The name in tables.
+    /// Returns the name in tables.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Fred => "lock-fred",
@@ -111,7 +112,7 @@ impl Contestant {
         }
     }
 
-    /// What the contestant is and which settings it has.
+    /// Returns a description of the contestant and its settings.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Fred => "lock-core over lock-fred, default options",
@@ -147,13 +148,13 @@ impl Contestant {
         }
     }
 
-    /// Whether it was compiled in.
+    /// Returns `true` if the contestant is compiled in.
     pub(crate) fn is_built_in(self) -> bool {
         let of_rslock = matches!(self, Self::Rslock | Self::RslockQuorum | Self::RslockQuorumOneStopped);
         !of_rslock || cfg!(feature = "rslock")
     }
 
-    /// How many Redis servers it needs.
+    /// Returns the number of Redis servers that the contestant needs.
     pub(crate) fn servers(self) -> usize {
         match self {
             Self::Memory | Self::TokioMutex | Self::Layer | Self::Handler => 0,
@@ -166,7 +167,7 @@ impl Contestant {
         }
     }
 
-    /// How many of the servers are stopped once its processes are connected.
+    /// Returns the number of servers that are stopped once the processes are connected.
     pub(crate) fn stopped_servers(self) -> usize {
         usize::from(matches!(self, Self::QuorumOneStopped | Self::RslockQuorumOneStopped))
     }

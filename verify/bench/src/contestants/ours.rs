@@ -6,10 +6,10 @@ use lock_core::{LockFactory, LockGuard, MemoryBackend, backend::Connector as _, 
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 
-/// On Redis, through fred.
+/// Locks on Redis through fred.
 pub(crate) struct Fred(LockFactory);
 
-/// On Redis, through redis-rs.
+/// Locks on Redis through redis-rs.
 pub(crate) struct RedisRs(LockFactory);
 
 impl Locks for Fred {
@@ -36,10 +36,10 @@ impl Locks for RedisRs {
     }
 }
 
-/// On Redis, through fred, observed by an OpenTelemetry SDK.
+/// Locks on Redis through fred, observed by the OpenTelemetry SDK.
 pub(crate) struct FredOtel {
     locks: LockFactory,
-    /// Exports every minute, and stops when it is dropped.
+    /// Exports metrics every minute until it is dropped.
     _metrics: SdkMeterProvider,
 }
 
@@ -60,14 +60,14 @@ impl Locks for FredOtel {
     }
 }
 
-/// On five Redis servers, through fred.
+/// Locks on a quorum of five Redis servers through fred.
 pub(crate) struct Quorum(LockFactory);
 
 impl Locks for Quorum {
     type Lock = lock_core::Lock;
 
     async fn connect(url: &str) -> Result<Self> {
-        // Nodes prove for 30 s that they keep their data; these are not restarted.
+        // The servers are never restarted, so `durable` may skip the quarantine of 30 s.
         Ok(Self(LockFactory::new(lock_fred::Redis.connect(&format!("{url}?durable=true")).await?)))
     }
 
@@ -76,7 +76,7 @@ impl Locks for Quorum {
     }
 }
 
-/// In the memory of the process.
+/// Locks in the memory of the process.
 pub(crate) struct Memory(LockFactory);
 
 impl Locks for Memory {

@@ -1,4 +1,4 @@
-//! The hash floor behind a queue: one task of a process at a time asks Redis for a name.
+//! The hash floor behind a queue: only one task of a process at a time requests a name from Redis.
 
 use super::{Hash, Lock, Locks};
 use crate::Result;

@@ -1,5 +1,5 @@
-//! The floor of a quorum: the scripts of the hash floor on each node at once, until a majority has answered. It does not wait,
-//! and undoes nothing.
+//! The floor of a quorum: runs the scripts of the hash floor on all nodes at once until a majority has answered. It
+//! does not wait for a held lock and undoes nothing.
 
 use super::{
     Lock, Locks,
@@ -52,7 +52,7 @@ impl Locks for QuorumFloor {
 }
 
 impl QuorumFloorLock {
-    /// Runs one of the scripts on every node, and returns when a majority has given the answer.
+    /// Runs one of the scripts on every node, and returns once a majority has given this answer.
     async fn ask(&self, script: fn(&Node) -> &Script, arguments: &[&str], wanted: Option<u64>) -> Result<()> {
         let nodes = &self.connections.nodes;
         let asked =

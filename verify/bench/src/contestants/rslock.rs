@@ -1,11 +1,11 @@
-//! The library `rslock`, as its documentation shows it.
+//! The library `rslock`, used as in its documentation.
 
 use super::{Lock, Locks, nodes};
 use crate::Result;
 use rslock::{LockGuard, LockManager};
 use std::{sync::Arc, time::Duration};
 
-/// The lease of our default options; `rslock` has none of its own.
+/// The lease of our default options, because `rslock` has no default.
 const TTL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rslock(LockManager);
@@ -35,7 +35,7 @@ impl Lock for RslockLock {
         Ok(self.manager.acquire(&*self.name, TTL).await?)
     }
 
-    /// `rslock` does not say whether the lock was still held.
+    /// Releases the lock. `rslock` does not report a lock that was already lost.
     async fn release(&self, held: LockGuard) -> Result<()> {
         held.release().await;
         Ok(())

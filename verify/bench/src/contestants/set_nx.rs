@@ -1,4 +1,5 @@
-//! The floor of most simple locks: `SET NX PX`, and a script that compares and deletes. It does not wait.
+//! The floor of most simple locks: `SET NX PX`, and a script that compares and deletes. It does not wait for a held
+//! lock.
 
 use super::{
     Lock, Locks,

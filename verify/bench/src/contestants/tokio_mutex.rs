@@ -1,4 +1,4 @@
-//! `tokio::sync::Mutex`: the cost of the measurement itself, and the least that a fair lock in memory costs.
+//! `tokio::sync::Mutex`, which shows the cost of the measurement itself and of a minimal fair lock in memory.
 
 use super::{Lock, Locks};
 use crate::Result;

@@ -1,5 +1,5 @@
-//! Allocations, counted on the one thread of a runtime of its own: the numbers repeat, and the counting costs the other
-//! measurements nothing.
+//! Counts allocations on a separate runtime with one thread, so that the numbers are reproducible and the counting does
+//! not slow down other measurements.
 
 use crate::{
     Result,
@@ -13,11 +13,11 @@ use tokio::{runtime::Builder, task::JoinSet, time::sleep};
 /// The allocations of a subject.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Allocations {
-    /// How many cycles, waiters or locks there were.
+    /// Number of cycles, waiters or locks.
     pub(crate) units: usize,
     pub(crate) count: u64,
     pub(crate) bytes: u64,
-    /// The bytes that were still allocated at the end.
+    /// Bytes that were still allocated at the end.
     pub(crate) live: i64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn run<L: Locks>(order: &Order, subject: &Subject) -> Result<Answer> 
         Subject::Cycles { tasks, each } => {
             let locks =
                 (0..tasks).map(|task| client.lock(&format!("own:{task}"))).collect::<Result<Vec<_>>>()?;
-            // Once without counting: connections and tables grow to their size.
+            // The first run is not counted, because connections and tables still grow.
             runtime.block_on(cycles(&locks, each))?;
             counted(&mut || runtime.block_on(cycles(&locks, each)))
         }

@@ -15,7 +15,7 @@ pub(crate) fn run<L: Locks>(order: &Order, load: &Load) -> Result<Answer> {
     let client = runtime.block_on(L::connect(&order.url))?;
     let locks = load.locks(&client, order.process)?;
     let start = wait_for_start()?;
-    // The time until the start warms up connections, scripts and caches.
+    // The cycles before the start warm up connections, scripts and caches.
     let end = start + nanos(load.window);
     let mut tasks = JoinSet::new();
     for task in 0..load.tasks {

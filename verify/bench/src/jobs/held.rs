@@ -12,7 +12,7 @@ use std::time::Duration;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// Resident memory that the held locks added, in bytes.
+    /// Increase of the resident memory by the held locks, in bytes.
     pub(crate) resident: u64,
     pub(crate) used: Used,
 }
@@ -33,7 +33,7 @@ pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Re
     })?;
     let resident = resident_bytes()?.saturating_sub(before);
     let used = Used::during(order, now(), window)?;
-    // A release fails if its lock was lost: so each was renewed in time.
+    // A release fails if its lock was lost, so this shows that every lock was renewed in time.
     runtime.block_on(async {
         for (lock, held) in locks.iter().zip(held) {
             lock.release(held).await?;

@@ -1,4 +1,4 @@
-//! What one process does for a measurement.
+//! The jobs that a process can do for a measurement.
 
 pub(crate) mod allocations;
 pub(crate) mod cycles;
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 use std::{process, thread, time::Duration};
 use tokio::runtime::{Builder, Runtime};
 
-/// The threads of a runtime, also where the process has one processor.
+/// Number of runtime threads, even if the process has only one processor.
 pub(crate) const RUNTIME_THREADS: usize = 2;
 
-/// How long a job may go on after its window: it hangs then.
+/// Time after the window at which a job that has not ended counts as hanging.
 const OVERTIME: Duration = Duration::from_secs(60);
 
 fn runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build()?)
 }
 
-/// What client and server used during a window.
+/// The resources that client and servers used during a window.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Used {
     pub(crate) client: Usage,
@@ -34,7 +34,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// Blocks from now until the end of the window, which begins at `start`.
+    /// Measures the use during the window that begins at `start`. Blocks until the window ends.
     fn during(order: &Order, start: u64, window: Duration) -> Result<Self> {
         sleep_until(start);
         let before = Self::until_now(order)?;
@@ -56,7 +56,8 @@ fn sleep_until(instant: u64) {
     thread::sleep(Duration::from_nanos(instant.saturating_sub(now())));
 }
 
-/// Counts the commands that the server has executed, also those inside of scripts, without those of this function.
+/// Returns the number of commands that the server has executed, including those inside scripts and excluding the `INFO`
+/// of this function.
 fn commands(order: &Order) -> Result<u64> {
     let address = order.url.strip_prefix("redis://").unwrap_or(&order.url);
     let answer = RawRedis::connect(address.parse()?)?.try_command(&["INFO", "commandstats"])?;

@@ -1,5 +1,5 @@
-//! Requests under a free in-memory lock, one after the other: through `LockLayer`, in a handler that acquires and releases
-//! the lock itself, and in one without a lock.
+//! Sequential requests under a free in-memory lock: through `LockLayer`, through a handler that acquires and releases
+//! the lock itself, and through a handler without a lock.
 
 use crate::{
     Result,
@@ -25,7 +25,7 @@ use tower::{Layer, Service, ServiceExt};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answered {
     pub(crate) requests: u64,
-    /// From the first to the last, in nanoseconds.
+    /// Time from the first to the last request, in nanoseconds.
     pub(crate) elapsed: u64,
 }
 
@@ -52,8 +52,8 @@ pub(crate) fn run(order: &Order, window: Duration) -> Result<Answer> {
     Ok(serde_json::to_value(answered?)?)
 }
 
-/// Asks for one response after the other and reads their bodies: for a quarter of the window without counting, then for
-/// the window.
+/// Sends requests one after the other and reads the responses. Counts them for the length of the window, after a
+/// warm-up of a quarter of the window.
 async fn serve<S, B>(mut service: S, window: Duration) -> Result<Answered>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible>,
@@ -70,7 +70,7 @@ where
     S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible>,
     B: http_body::Body<Data = Bytes>,
 {
-    /// Requests between two looks at the clock.
+    /// Number of requests between two readings of the clock.
     const BATCH: u64 = 16;
     let mut requests = 0;
     while now() < end {

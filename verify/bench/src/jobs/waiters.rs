@@ -1,4 +1,4 @@
-//! Tasks that wait for a lock which another process holds: they should cost Redis nothing.
+//! Tasks that wait for a lock that another client holds. They should cause no load on Redis.
 
 use super::{allocations::wait, commands, runtime, sleep_until};
 use crate::{
@@ -13,18 +13,18 @@ use tokio::task::JoinSet;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Waited {
-    /// Resident memory that the waiters added, in bytes.
+    /// Increase of the resident memory by the waiters, in bytes.
     pub(crate) resident: u64,
-    /// Commands of the server during the window.
+    /// Number of commands that the server executed during the window.
     pub(crate) commands: u64,
 }
 
-/// Until every task has asked once and subscribed.
+/// Time for every task to try once and to subscribe.
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Result<Answer> {
     let runtime = runtime()?;
-    // A second client excludes the first one, as another process does.
+    // The second client excludes the first one like another process.
     let holder = runtime.block_on(L::connect(&order.url))?;
     let client = runtime.block_on(L::connect(&order.url))?;
     let _held = runtime.block_on(holder.lock("held")?.acquire())?;

@@ -1,18 +1,19 @@
-//! The check of every run: no two sections of one name overlap, in any process, and tokens rise from one to the next.
+//! The check of every run: sections of one name never overlap, in any process, and each has a higher token than the one
+//! before it.
 
 use super::Section;
 use std::fmt;
 
-/// A broken promise of a lock.
+/// A violated guarantee of a lock.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// The second section began before the first one ended.
+    /// The second section started before the first one ended.
     Overlap(Box<[Section; 2]>),
     /// The token of the second section is not above that of the first.
     Token(Box<[Section; 2]>),
 }
 
-/// Checks the sections of all processes; sorts them by name and time.
+/// Checks the sections of all processes, and sorts them by name and time.
 pub(crate) fn check(sections: &mut [Section]) -> Result<(), Violation> {
     sections.sort_unstable_by_key(|section| (section.name, section.enter, section.leave, section.token));
     for pair in sections.windows(2) {

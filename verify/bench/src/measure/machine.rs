@@ -1,24 +1,24 @@
-//! The machine and the versions that figures depend on.
+//! The machine and the versions on which the figures depend.
 
 use crate::Result;
 use jiff::Timestamp;
 use serde::Serialize;
 use std::{fs, process::Command, thread::available_parallelism};
 
-/// What stands above every report.
+/// The header of a report.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) date: String,
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
-    /// Of the last minute, before the run: other work on the machine.
+    /// Load average of the last minute before the run, which shows other work on the machine.
     pub(crate) load_average: String,
     pub(crate) redis: String,
     pub(crate) rustc: &'static str,
     pub(crate) fred: &'static str,
     pub(crate) redis_rs: &'static str,
-    /// Absent if it was left out.
+    /// `None` if `rslock` is not built in.
     pub(crate) rslock: Option<&'static str>,
     pub(crate) optimized: bool,
 }
@@ -52,7 +52,7 @@ fn cpu() -> Result<String> {
     Ok(model.map_or("unknown", |(_, model)| model).to_owned())
 }
 
-/// The version of the server in the path, which the measurements start.
+/// Returns the version of the server that the measurements start.
 fn redis() -> Result<String> {
     let binary =
         std::env::var_os(lock_testkit::RedisServer::VARIABLE).unwrap_or_else(|| "redis-server".into());
@@ -61,7 +61,7 @@ fn redis() -> Result<String> {
     Ok(version.unwrap_or("unknown").to_owned())
 }
 
-/// The version of a dependency, as the workspace has locked it.
+/// Returns the version of a dependency in the lock file of the workspace.
 fn locked(name: &str) -> &'static str {
     const LOCK: &str = include_str!("../../../../Cargo.lock");
     let package = LOCK.split("[[package]]").find(|package| package.contains(&format!("name = \"{name}\"\n")));

@@ -1,4 +1,4 @@
-//! Readings of clocks and processes, and the record of what happened under a lock.
+//! Readings of clocks and processes, and records of the sections under a lock.
 
 pub(crate) mod exclusion;
 mod machine;
@@ -18,11 +18,11 @@ use std::time::Duration;
 /// Reads the monotonic clock, which all processes of the machine share, in nanoseconds.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    // Neither part of a monotonic time is negative.
+    // Both parts of a monotonic time are non-negative.
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// The length of a time in nanoseconds, as [`now`] counts.
+/// Converts a duration to nanoseconds, the unit of [`now`].
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -11,13 +11,13 @@ use std::fs;
 #[derive(Debug)]
 pub(crate) struct Split {
     pub(crate) server: usize,
-    /// At least one.
+    /// Processors for the clients; at least one.
     pub(crate) clients: Vec<usize>,
 }
 
 impl Split {
-    /// Chooses the first processor that this process may use for the server, and the others for clients. If there is only
-    /// one, they share it.
+    /// Chooses the first processor that this process may use for the server, and the others for the clients. Server and
+    /// clients share the processor if there is only one.
     pub(crate) fn choose() -> Result<Self> {
         let allowed = sched_getaffinity(None)?;
         let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
@@ -30,7 +30,7 @@ impl Split {
     }
 }
 
-/// Binds every thread that the process has now, and those that they start later.
+/// Binds every current thread of the process. Threads that they start later inherit the binding.
 pub(crate) fn pin(process: u32, cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));

@@ -1,30 +1,30 @@
-//! One pass of a task through a lock, and the file in which a process hands its passes to the parent.
+//! One cycle of a task, and the file in which a process passes its cycles to its parent.
 
 use crate::Result;
 use std::{fs, path::Path};
 
-/// One cycle of a task. Times are readings of the monotonic clock.
+/// One cycle of a task. Times are readings of the monotonic clock, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// The process, in the order of start; not in the file.
+    /// Number of the process, in the order of start. The file does not contain it.
     pub(crate) process: u64,
     pub(crate) task: u64,
     pub(crate) name: u64,
-    /// The fencing token, or 0.
+    /// Fencing token; 0 if the library has none.
     pub(crate) token: u64,
-    /// Before the acquire.
+    /// Time before the acquire.
     pub(crate) asked: u64,
-    /// After the acquire.
+    /// Time after the acquire.
     pub(crate) enter: u64,
-    /// Before the release.
+    /// Time before the release.
     pub(crate) leave: u64,
-    /// After the release.
+    /// Time after the release.
     pub(crate) done: u64,
 }
 
 const BYTES: usize = 7 * 8;
 
-/// Writes what one process recorded.
+/// Writes the records of one process.
 pub(crate) fn write(path: &Path, sections: &[Section]) -> Result<()> {
     let mut bytes = Vec::with_capacity(sections.len() * BYTES);
     for section in sections {
@@ -36,7 +36,7 @@ pub(crate) fn write(path: &Path, sections: &[Section]) -> Result<()> {
     Ok(fs::write(path, bytes)?)
 }
 
-/// Reads what one process recorded.
+/// Reads the records of one process.
 pub(crate) fn read(path: &Path, process: u64) -> Result<Vec<Section>> {
     let bytes = fs::read(path)?;
     let (records, rest) = bytes.as_chunks::<BYTES>();

@@ -4,7 +4,7 @@ use super::Section;
 use crate::metric::{Figures, Metric};
 use std::collections::BTreeMap;
 
-/// Computes the figures of sections that are sorted by name and time. `start` and `end` bound the window.
+/// Computes the figures of sections, which are sorted by name and time. The window lasts from `start` to `end`.
 pub(crate) fn summarize(
     sections: &[Section],
     start: u64,
@@ -19,7 +19,8 @@ pub(crate) fn summarize(
     let work = sections.iter().map(|s| s.leave.clamp(start, end) - s.enter.clamp(start, end)).sum();
     figures.insert(Metric::SectionShare, seconds(work) / wall);
 
-    // A wait that began before the window or ended after it counts in full, or the longest would be lost.
+    // A wait that began before the window or ended after it counts in full. Otherwise the longest waits would be
+    // missing.
     let touching = || sections.iter().filter(|s| s.asked < end && s.enter >= start);
     let mut cycles: Vec<u64> = touching().map(|s| s.done - s.asked).collect();
     add_percentile(&mut figures, Metric::CycleP50, &mut cycles, 0.5);
@@ -47,7 +48,8 @@ pub(crate) fn summarize(
     figures
 }
 
-/// From the end of a section to the next section, where that one is of another process which was already waiting.
+/// Returns the hand-over times: from the end of a section to the start of the next one, if that belongs to another
+/// process that was already waiting.
 fn handovers(sections: &[Section], start: u64, end: u64) -> Vec<u64> {
     let pairs = sections.windows(2).map(|pair| (pair[0], pair[1]));
     let handed_over = pairs.filter(|(first, second)| {

@@ -1,4 +1,4 @@
-//! The processor time and the context switches of a process, as Linux counts them for each thread.
+//! The processor time and the context switches of a process, summed over its threads as Linux counts them.
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,15 @@ use std::{
 /// Processor time and context switches up to one moment.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// In nanoseconds. Linux adds the time of a running thread once a tick, so short windows are inexact.
+    /// Processor time in nanoseconds. Linux adds the time of a running thread once per tick, so short windows are
+    /// inexact.
     pub(crate) cpu: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,
 }
 
 impl Usage {
-    /// Sums the threads that this process has now.
+    /// Returns the sum over the current threads of the process.
     pub(crate) fn of(process: u32) -> Result<Self> {
         let mut sum = Self::default();
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {

@@ -1,4 +1,4 @@
-//! What a run found: one value, printed as tables or as JSON.
+//! The result of a run: one value that is printed as tables or as JSON.
 
 mod page;
 mod spread;
@@ -20,11 +20,11 @@ use serde::Serialize;
 use spread::Spread;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// All that was measured. Times are in seconds, memory is in bytes.
+/// The result of a run. Times are in seconds, memory is in bytes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
-    /// The options of our locks: the defaults.
+    /// Options of our locks, which are the defaults.
     pub(crate) options: String,
     pub(crate) runtime_threads: usize,
     pub(crate) contestants: BTreeMap<&'static str, &'static str>,
@@ -40,7 +40,7 @@ pub(crate) struct WorkloadReport {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CaseReport {
-    /// The title of the series that the case is a step of.
+    /// Title of the series to which the case belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) series: Option<&'static str>,
     pub(crate) label: String,
@@ -56,7 +56,7 @@ pub(crate) struct CaseReport {
 pub(crate) struct Row {
     pub(crate) contestant: Contestant,
     pub(crate) figures: BTreeMap<Metric, Spread>,
-    /// In the order of the case's ratios.
+    /// Ratios, in the order of the case's ratios.
     pub(crate) ratios: Vec<RatioReport>,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Row {
 pub(crate) struct RatioReport {
     pub(crate) metric: Metric,
     pub(crate) to: Contestant,
-    /// Absent where the other one was not measured, or the figure is 0.
+    /// `None` if the other contestant was not measured or the figure is 0.
     pub(crate) value: Option<Spread>,
 }
 
@@ -101,7 +101,7 @@ impl CaseReport {
 }
 
 impl RatioReport {
-    /// Compares round by round: what disturbs the machine disturbs both.
+    /// Compares the contestants round by round, because a disturbance of the machine affects both.
     fn new(ratio: Ratio, one: &Samples, samples: &[Samples]) -> Self {
         let Ratio { metric, to } = ratio;
         let other = samples.iter().find(|other| other.contestant == to);

@@ -1,4 +1,4 @@
-//! A page of documentation with a part that is generated.
+//! A documentation page with a generated part.
 
 use crate::Result;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 const BEGIN: &str = "<!-- lock-bench: begin -->\n";
 const END: &str = "<!-- lock-bench: end -->\n";
 
-/// A page, without the text between its markers.
+/// A page without the text between its markers.
 #[derive(Debug)]
 pub(crate) struct Page {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl Page {
         Ok(Self { path: path.to_owned(), before: before.to_owned(), after: after.to_owned() })
     }
 
-    /// Writes the page with this text between its markers.
+    /// Writes the page, with this text between its markers.
     pub(crate) fn write(&self, text: &str) -> Result<()> {
         let Self { path, before, after } = self;
         Ok(fs::write(path, format!("{before}{BEGIN}\n{}\n\n{END}{after}", text.trim()))?)

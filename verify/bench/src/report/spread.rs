@@ -1,4 +1,4 @@
-//! A figure over the rounds.
+//! The median and the range of a figure over the rounds.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Returns nothing if there are no values.
+    /// Computes the spread of values; `None` if there are no values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);

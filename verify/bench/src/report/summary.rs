@@ -1,4 +1,4 @@
-//! The first figure of each case in one table: our locks on Redis, the hash floor, and rslock.
+//! A table with the first figure of each case, for our locks on Redis, the hash floor and rslock.
 
 use super::{
     CaseReport, Report,
@@ -10,7 +10,7 @@ use comfy_table::{Cell, CellAlignment, Table};
 const SHOWN: [Contestant; 4] = [Contestant::Fred, Contestant::RedisRs, Contestant::Hash, Contestant::Rslock];
 
 impl Report {
-    /// Returns nothing if fewer than two cases compare these.
+    /// Returns the table; `None` if fewer than two cases compare these contestants.
     pub(super) fn summary(&self, style: Style) -> Option<Table> {
         let cases = || self.workloads.iter().flat_map(|workload| &workload.cases);
         let mut table = table(style);

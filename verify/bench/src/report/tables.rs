@@ -1,10 +1,10 @@
-//! A report as text: for a terminal, or as Markdown for `docs/performance.md`.
+//! Formats a report as text, for a terminal or as Markdown for `docs/performance.md`.
 
 use super::{CaseReport, Report, Row, spread::Spread};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::fmt::Write;
 
-/// The look of tables and headings.
+/// The style of tables and headings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Terminal,
@@ -12,7 +12,7 @@ pub(crate) enum Style {
 }
 
 impl Report {
-    /// Prints machine, contestants and one table for each case.
+    /// Formats the machine, the contestants and one table for each case.
     pub(crate) fn text(&self, style: Style) -> String {
         let mut text = self.preface(style);
         for workload in &self.workloads {
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// The table of one case, or of the cases of one series.
+/// Returns the table of one case, or of all cases of a series.
 fn table_of(cases: &[CaseReport], style: Style) -> Table {
     let case = &cases[0];
     let label = case.series.map(|_| String::new());
@@ -104,7 +104,7 @@ impl CaseReport {
     }
 }
 
-/// Three digits say enough of a ratio.
+/// Formats a ratio with three significant digits.
 fn multiple(ratio: f64) -> String {
     match ratio {
         ratio if ratio < 10.0 => format!("{ratio:.2}"),

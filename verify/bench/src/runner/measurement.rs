@@ -1,4 +1,4 @@
-//! One turn of a contestant, and the figures that come of it.
+//! One turn of a contestant and its figures.
 
 use super::session::{Placement, Session};
 use crate::{
@@ -12,21 +12,21 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A kind of measurement, with its size.
+/// A kind of measurement with its size.
 #[derive(Debug, Clone)]
 pub(crate) enum Measurement {
-    /// Cycles; `count` cycles of each task are made once more to count allocations, if there is one.
+    /// Cycles. If `count` is set, each task makes this many additional cycles, in which allocations are counted.
     Cycles { load: Load, processes: usize, placement: Placement, warm_up: Duration, count: Option<usize> },
-    /// Tasks that wait for a lock which stays held.
+    /// Tasks that wait for a lock that stays held.
     Waiters { count: usize, window: Duration, settle: Duration },
-    /// Locks that are renewed so often.
+    /// Held locks, each renewed `renewals` times.
     Held { count: usize, window: Duration, renewals: u32 },
-    /// Requests, one after the other.
+    /// Sequential requests.
     Requests { window: Duration },
 }
 
 impl Measurement {
-    /// Measures once. Figures that repeat exactly are taken in round 0 only.
+    /// Runs the measurement once. Figures that never vary are measured in round 0 only.
     pub(crate) fn figures(&self, contestant: Contestant, round: usize) -> Result<Figures> {
         match self {
             Self::Cycles { load, processes, placement, warm_up, count } => {
@@ -82,12 +82,13 @@ fn cycles(
         figures.insert(Metric::VoluntarySwitches, sum(|used| used.client.voluntary_switches) / cycles);
         figures.insert(Metric::InvoluntarySwitches, sum(|used| used.client.involuntary_switches) / cycles);
         if contestant.servers() > 0 {
-            // Every process has read it for the same window.
+            // Every process measured the servers during the same window, so the sum is divided by their number.
             let server = sum(|used| used.server.cpu) / processes as f64;
             let busy = server / nanos(load.window) as f64;
             figures.insert(Metric::ServerCpu, server / 1e9 / cycles);
             figures.insert(Metric::ServerLoad, busy);
-            // Redis runs scripts on one thread. At full load it does what it does now in the time that it is busy.
+            // Redis runs scripts on one thread. At full load, its rate is the present rate divided by the part of the
+            // time that it is busy.
             figures.insert(Metric::ServerLimit, cycles / load.window.as_secs_f64() / busy);
         }
     }

@@ -1,4 +1,4 @@
-//! Runs the cases of a workload: rounds, turns, and the figures of each turn.
+//! Runs the cases of a workload in rounds and turns, and collects the figures of each turn.
 
 mod measurement;
 mod session;
@@ -15,26 +15,26 @@ use crate::{
 /// A comparison under one load.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// The title that it shares with the cases before and after it, as a step of a series.
+    /// Title of the series, shared with the neighbouring cases of the same series.
     pub(crate) series: Option<&'static str>,
     pub(crate) label: String,
     pub(crate) measurement: Measurement,
     pub(crate) contestants: Vec<Contestant>,
     pub(crate) rounds: usize,
-    /// The figures that tables show.
+    /// Figures that tables show.
     pub(crate) columns: Vec<Metric>,
-    /// The figures that are compared with those of another contestant in the same round.
+    /// Figures that are compared with another contestant in the same round.
     pub(crate) ratios: Vec<Ratio>,
 }
 
-/// A figure as a multiple of that of another contestant.
+/// A figure relative to the same figure of another contestant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ratio {
     pub(crate) metric: Metric,
     pub(crate) to: Contestant,
 }
 
-/// The rounds of one contestant.
+/// The figures of one contestant, by round.
 #[derive(Debug)]
 pub(crate) struct Samples {
     pub(crate) contestant: Contestant,
@@ -42,9 +42,9 @@ pub(crate) struct Samples {
 }
 
 impl Case {
-    /// Runs all rounds. Contestants take turns, and each round begins with another one.
+    /// Runs all rounds. Contestants take turns, and each round starts with a different one.
     ///
-    /// Fails at the first contestant that breaks exclusion or the order of tokens, loses a lock, or hangs.
+    /// Fails at the first contestant that violates exclusion or the order of tokens, loses a lock, or hangs.
     pub(crate) fn run(&self) -> Result<Vec<Samples>> {
         let built_in = self.contestants.iter().copied().filter(|contestant| contestant.is_built_in());
         let mut samples: Vec<Samples> =

@@ -1,4 +1,4 @@
-//! Servers and the processes that use it, for one measurement.
+//! The servers and processes of one measurement.
 
 use super::worker::Worker;
 use crate::{
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use std::{path::PathBuf, time::Duration};
 use tempfile::TempDir;
 
-/// Everything that it started ends with it.
+/// The servers of one measurement. They end when the session is dropped.
 pub(crate) struct Session {
     contestant: Contestant,
     servers: Vec<RedisServer>,
@@ -20,26 +20,26 @@ pub(crate) struct Session {
     records: TempDir,
 }
 
-/// What the processes of a job answered.
+/// The answers of a job's processes.
 pub(crate) struct Outcome {
-    /// The instant at which measuring began.
+    /// Instant at which measuring started.
     pub(crate) start: u64,
     answers: Vec<Answer>,
 }
 
-/// The processors of the servers and of the clients.
+/// The assignment of processors to servers and clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// One for the servers, and one for all clients.
+    /// One processor for the servers and one for all clients.
     Pinned,
-    /// One for the servers, and all others for the clients.
+    /// One processor for the servers and all others for the clients.
     Apart,
-    /// All of them, for both.
+    /// All processors for both.
     Free,
 }
 
 impl Session {
-    /// Starts fresh servers, as many as the contestant needs.
+    /// Starts as many fresh servers as the contestant needs.
     pub(crate) fn open(contestant: Contestant, placement: Placement) -> Result<Self> {
         let servers: Vec<_> = (0..contestant.servers()).map(|_| RedisServer::start()).collect();
         let mut client_cpus = Vec::new();
@@ -56,7 +56,8 @@ impl Session {
         Ok(Self { contestant, servers, client_cpus, records: TempDir::new()? })
     }
 
-    /// Gives the job to so many processes, which begin to measure at one instant, after they have warmed up so long.
+    /// Runs the job in this many processes. All of them start to measure at the same instant, after this time of
+    /// warm-up.
     pub(crate) fn run(&self, job: &Job, processes: usize, warm_up: Duration) -> Result<Outcome> {
         let start_worker = |process| {
             Worker::start(&Order {
@@ -78,7 +79,7 @@ impl Session {
         Ok(Outcome { start, answers })
     }
 
-    /// Reads what the processes recorded.
+    /// Reads the records of the processes.
     pub(crate) fn sections(&self, processes: usize) -> Result<Vec<Section>> {
         let mut all = Vec::new();
         for process in 0..processes {

@@ -1,4 +1,4 @@
-//! A process that does a job: the parent's side of [`child`](crate::child).
+//! A process that does a job, as its parent sees it; the other side is [`child`](crate::child).
 
 use crate::{
     Result,
@@ -10,7 +10,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// A process that was given an order. It is killed when it is dropped.
+/// A process that carries out an order. It is killed when this value is dropped.
 pub(super) struct Worker {
     child: Child,
     orders: ChildStdin,
@@ -18,7 +18,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program once more.
+    /// Starts this program as a child process.
     pub(super) fn start(order: &Order) -> Result<Self> {
         let program = env::current_exe()?;
         let mut child = Command::new(program)
@@ -40,7 +40,7 @@ impl Worker {
         }
     }
 
-    /// Tells the process when measuring starts.
+    /// Sends the instant at which measuring starts to the process.
     pub(super) fn start_at(&mut self, instant: u64) -> Result<()> {
         Ok(writeln!(self.orders, "{instant}")?)
     }

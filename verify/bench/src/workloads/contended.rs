@@ -1,4 +1,4 @@
-//! Tasks that want one lock.
+//! Tasks that compete for one lock.
 
 use super::Effort;
 use crate::{
@@ -58,7 +58,7 @@ pub(super) fn four_processes(effort: Effort) -> Vec<Case> {
 }
 
 pub(super) fn hand_over(effort: Effort) -> Vec<Case> {
-    // The other task always waits when one releases: it pauses for less time than the lock is held.
+    // The pause is shorter than the time under the lock, so at each release the other task is already waiting.
     let load = Load {
         pause: Duration::from_millis(2),
         ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window())

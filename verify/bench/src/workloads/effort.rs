@@ -1,4 +1,4 @@
-//! How long measurements take.
+//! The length of measurements.
 
 use crate::contestants::Contestant;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 /// The size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Seconds: shows that every workload works. Its figures mean nothing.
+    /// Seconds. Only shows that every workload works; its figures are meaningless.
     Smoke,
-    /// Under three minutes for all workloads.
+    /// Less than three minutes for all workloads.
     Quick,
-    /// As long as the figures need to be steady.
+    /// Long enough for stable figures.
     Full,
 }
 
@@ -27,28 +27,28 @@ impl Effort {
         self.choose(1, 3, 5)
     }
 
-    /// Of each step of a series.
+    /// Returns the number of rounds for each step of a series.
     pub(crate) fn growth_rounds(self) -> usize {
         self.choose(1, 1, 3)
     }
 
-    /// The clients of Redis where the second one would cost much of the time of a short run.
+    /// Returns the Redis clients to compare. Short runs skip the second one to save time.
     pub(crate) fn clients(self) -> &'static [Contestant] {
         const BOTH: [Contestant; 2] = [Contestant::Fred, Contestant::RedisRs];
         if self == Self::Full { &BOTH } else { &BOTH[..1] }
     }
 
-    /// How long cycles are measured.
+    /// Returns the time during which cycles of one process are measured.
     pub(crate) fn window(self) -> Duration {
         Duration::from_millis(self.choose(40, 400, 2_000))
     }
 
-    /// How long cycles of several processes are measured.
+    /// Returns the time during which cycles of several processes are measured.
     pub(crate) fn long_window(self) -> Duration {
         self.window() * 2
     }
 
-    /// How long cycles of each step of a series are measured.
+    /// Returns the time during which cycles of each step of a series are measured.
     pub(crate) fn growth_window(self) -> Duration {
         Duration::from_millis(self.choose(40, 400, 1_000))
     }
@@ -57,7 +57,7 @@ impl Effort {
         Duration::from_millis(self.choose(30, 150, 500))
     }
 
-    /// How many cycles each task makes while allocations are counted.
+    /// Returns the number of cycles of each task while allocations are counted.
     pub(crate) fn counted_cycles(self) -> usize {
         self.choose(10, 100, 200)
     }
@@ -74,7 +74,8 @@ impl Effort {
         self.choose(20, 2_000, 10_000)
     }
 
-    /// How often held locks are renewed: after each third of the default lease, 10 s.
+    /// Returns the number of renewals of held locks. A renewal takes place after every third of the default lease, 10
+    /// s.
     pub(crate) fn renewals(self) -> u32 {
         self.choose(0, 3, 4)
     }

@@ -1,4 +1,4 @@
-//! The growth of the cost with tasks, names and processes, one at a time.
+//! The growth of the cost with the number of tasks, names or processes.
 
 use super::Effort;
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     runner::{Case, Measurement, Placement, Ratio},
 };
 
-/// The tasks of a process where something else grows.
+/// Number of tasks per process where the number of names or processes grows.
 const TASKS: usize = 64;
 
 pub(super) fn growth(effort: Effort) -> Vec<Case> {
@@ -31,7 +31,7 @@ fn by_names(effort: Effort, names: usize) -> Case {
     case(effort, "Names that 64 tasks of one process take in turn", count(names, "name"), 1, load)
 }
 
-/// The more processes, the nearer is the limit of the server.
+/// Compares numbers of processes. With more processes, the load approaches the limit of the server.
 fn by_processes(effort: Effort, processes: usize) -> Case {
     let load = Load::uncontended(TASKS, effort.growth_window());
     let label = count(processes, "process");

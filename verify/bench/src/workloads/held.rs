@@ -8,7 +8,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// A third of the default lease.
+/// Time between two renewals, a third of the default lease.
 const RENEWED_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) fn waiters(effort: Effort) -> Vec<Case> {

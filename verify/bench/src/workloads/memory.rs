@@ -1,4 +1,4 @@
-//! The in-memory backend, and a layer over it.
+//! The in-memory backend, and `LockLayer` over it.
 
 use super::Effort;
 use crate::{

@@ -1,4 +1,4 @@
-//! The workloads: which contestants are compared under which load.
+//! The workloads: their contestants and their load.
 
 mod contended;
 mod effort;
@@ -16,27 +16,27 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Subcommand, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
-    /// One task on a free lock: latency, processor time, context switches, allocations
+    /// Measure one task on a free lock: latency, processor time, context switches, allocations
     Uncontended,
-    /// 64 and 256 tasks, each with a lock of its own
+    /// Measure 64 and 256 tasks, each with its own lock
     Parallel,
-    /// One task on a free lock of five servers, all alive or one of them stopped
+    /// Measure one task on a free lock of a quorum of five servers, with all servers up and with one stopped
     Quorum,
-    /// 16 and 128 tasks of one process on one lock
+    /// Measure 16 and 128 tasks of one process on one lock
     Contended,
-    /// 4 processes of 32 tasks on one lock, without work and with 1 ms of it
+    /// Measure 4 processes with 32 tasks each on one lock, without work and with 1 ms of work under the lock
     Processes,
-    /// A lock that goes to and fro between two processes
+    /// Measure a lock that two processes acquire alternately
     Handover,
-    /// 1,000 tasks that wait for a lock which stays held
+    /// Measure 1,000 tasks that wait for a held lock
     Waiters,
-    /// 10,000 held locks and their renewals
+    /// Measure 10,000 held locks and their renewals
     Held,
-    /// The in-memory backend
+    /// Measure the in-memory backend
     Memory,
-    /// A request under a free lock of `lock-tower`
+    /// Measure a request through `LockLayer` with a free in-memory lock
     Tower,
-    /// The growth of the cost with tasks, names and processes, and the limit of one Redis; minutes long
+    /// Measure the growth of the cost with tasks, names and processes, and the limit of one Redis; takes minutes
     Growth,
 }
 
@@ -55,12 +55,12 @@ impl Workload {
         Self::Growth,
     ];
 
-    /// The workloads of a run of all of them: without `growth`, the last one, if it has to be quick.
+    /// Returns the workloads of `all`. A short run skips `growth`, the last one.
     pub(crate) fn all(effort: Effort) -> &'static [Self] {
         if effort == Effort::Quick { &Self::ALL[..10] } else { &Self::ALL }
     }
 
-    /// The heading of its tables.
+    /// Returns the heading of the tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Uncontended => "Uncontended, 1 task, server and client pinned to a processor each",
@@ -79,7 +79,7 @@ impl Workload {
         }
     }
 
-    /// Its cases.
+    /// Returns the cases.
     pub(crate) fn cases(self, effort: Effort) -> Vec<Case> {
         match self {
             Self::Uncontended => uncontended::one_task(effort),

@@ -1,4 +1,4 @@
-//! Tasks that do not meet.
+//! Tasks that never wait for each other.
 
 use super::Effort;
 use crate::{
@@ -31,7 +31,7 @@ pub(super) fn quorum(effort: Effort) -> Vec<Case> {
     };
     let alive =
         [Contestant::Quorum, Contestant::QuorumOneStopped, Contestant::QuorumFloor, Contestant::RslockQuorum];
-    // Nothing is counted: a cycle of rslock takes seconds.
+    // Allocations are not counted, because one cycle of rslock takes seconds.
     let one_stopped = [Contestant::QuorumOneStopped, Contestant::RslockQuorumOneStopped];
     vec![
         case("1 task", &alive, Some(effort.counted_cycles()), &[Contestant::QuorumFloor, Contestant::Quorum]),

@@ -1,5 +1,5 @@
-//! Every workload works: it yields figures for each contestant, and no run breaks exclusion or the order of tokens. Times
-//! are not looked at.
+//! Every workload yields figures for each contestant, and no run violates exclusion or the order of tokens. The tests
+//! do not check times.
 
 use serde_json::Value;
 use std::process::{Command, Stdio};
