@@ -1,6 +1,6 @@
-//! Cycles of acquire and release on a runtime of two threads.
+//! Cycles of acquire and release on tokio's default runtime.
 
-use super::{OVERTIME, Used, runtime};
+use super::{OVERTIME, Used};
 use crate::{
     Result,
     contestants::Locks,
@@ -8,10 +8,10 @@ use crate::{
     measure::{nanos, write},
     order::{Answer, Order, wait_for_start},
 };
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{runtime::Runtime, task::JoinSet, time::timeout};
 
 pub(crate) fn run<L: Locks>(order: &Order, load: &Load) -> Result<Answer> {
-    let runtime = runtime()?;
+    let runtime = Runtime::new()?;
     let client = runtime.block_on(L::connect(&order.url))?;
     let locks = load.locks(&client, order.process)?;
     let start = wait_for_start()?;

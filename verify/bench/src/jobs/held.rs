@@ -1,6 +1,6 @@
 //! Locks that are held while the watchdog renews them.
 
-use super::{Used, runtime};
+use super::Used;
 use crate::{
     Result,
     contestants::{Lock, Locks},
@@ -9,6 +9,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
@@ -18,7 +19,7 @@ pub(crate) struct Kept {
 }
 
 pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Result<Answer> {
-    let runtime = runtime()?;
+    let runtime = Runtime::new()?;
     let client = runtime.block_on(L::connect(&order.url))?;
     let locks =
         (0..count).map(|number| client.lock(&format!("held:{number}"))).collect::<Result<Vec<_>>>()?;

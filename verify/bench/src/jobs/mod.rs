@@ -14,17 +14,9 @@ use crate::{
 use lock_testkit::RawRedis;
 use serde::{Deserialize, Serialize};
 use std::{process, thread, time::Duration};
-use tokio::runtime::{Builder, Runtime};
-
-/// Number of runtime threads, even if the process has only one processor.
-pub(crate) const RUNTIME_THREADS: usize = 2;
 
 /// Time after the window at which a job that has not ended counts as hanging.
 const OVERTIME: Duration = Duration::from_secs(60);
-
-fn runtime() -> Result<Runtime> {
-    Ok(Builder::new_multi_thread().worker_threads(RUNTIME_THREADS).enable_all().build()?)
-}
 
 /// The resources that client and servers used during a window.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Tasks that wait for a lock that another client holds. They should cause no load on Redis.
 
-use super::{allocations::wait, commands, runtime, sleep_until};
+use super::{allocations::wait, commands, sleep_until};
 use crate::{
     Result,
     contestants::{Lock, Locks},
@@ -9,7 +9,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Waited {
@@ -23,7 +23,7 @@ pub(crate) struct Waited {
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Result<Answer> {
-    let runtime = runtime()?;
+    let runtime = Runtime::new()?;
     // The second client excludes the first one like another process.
     let holder = runtime.block_on(L::connect(&order.url))?;
     let client = runtime.block_on(L::connect(&order.url))?;

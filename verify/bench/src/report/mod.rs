@@ -9,7 +9,6 @@ pub(crate) use self::{page::Page, tables::Style};
 
 use crate::{
     contestants::Contestant,
-    jobs::RUNTIME_THREADS,
     measure::Machine,
     metric::{Figures, Metric},
     runner::{Case, Ratio, Samples},
@@ -26,7 +25,6 @@ pub(crate) struct Report {
     pub(crate) machine: Machine,
     /// Options of our locks, which are the defaults.
     pub(crate) options: String,
-    pub(crate) runtime_threads: usize,
     pub(crate) contestants: BTreeMap<&'static str, &'static str>,
     pub(crate) workloads: Vec<WorkloadReport>,
 }
@@ -75,7 +73,6 @@ impl Report {
         Self {
             machine,
             options: format!("{:?}, {:?}", LockOptions::new(), Limits::new()),
-            runtime_threads: RUNTIME_THREADS,
             contestants: contestants.into_iter().map(|one| (one.label(), one.description())).collect(),
             workloads,
         }

@@ -41,8 +41,8 @@ impl Report {
         let _ = writeln!(
             text,
             "{}: {}, {} cores, Linux {}, load average {} before the run. Redis {}, {}, fred {}, redis-rs {}, {rslock}.\n\n\
-             Processes use tokio's multi-thread runtime with {} threads. Figures are per cycle (acquire and release) unless \
-             their heading says otherwise. A ratio is the median of the ratios of rounds, with the least and the most. \
+             Processes use tokio's default runtime: one worker thread for each processor that the process may use. Figures \
+             are per cycle (acquire and release) unless their heading says otherwise. A ratio is the median of the ratios of rounds, with the least and the most. \
              Every run was checked: no two sections of one lock overlapped in any process, and tokens rose.\n",
             machine.date,
             machine.cpu,
@@ -53,7 +53,6 @@ impl Report {
             machine.rustc,
             machine.fred,
             machine.redis_rs,
-            self.runtime_threads,
         );
         let mut table = table(style);
         table.set_header(["contestant", "description"]);
