@@ -23,9 +23,8 @@ impl Report {
     /// # Errors
     /// Results that cannot be read, or a page that cannot be written.
     pub fn run(self, out: &mut impl Write) -> Ended {
-        let page = self.out.join(report::PAGE);
-        std::fs::write(&page, report::page(&report::read(&self.results)?)?)?;
-        writeln!(out, "The report is in {}.", page.display())?;
+        report::write_page(&report::read(&self.results)?, &self.out)?;
+        writeln!(out, "The report is in {}.", self.out.join(report::PAGE).display())?;
         Ok(ExitCode::SUCCESS)
     }
 }

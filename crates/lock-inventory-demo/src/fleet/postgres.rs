@@ -5,7 +5,6 @@ use std::{
     env,
     ffi::OsStr,
     fs, io,
-    net::{Ipv4Addr, TcpListener},
     os::unix::{fs::chown, process::CommandExt},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -67,12 +66,6 @@ struct Installation {
 }
 
 impl PostgresServer {
-    /// Returns whether the programs are installed.
-    #[must_use]
-    pub fn is_installed() -> bool {
-        Installation::find().is_ok()
-    }
-
     /// Starts a server with one database and waits until it accepts connections.
     ///
     /// It does not wait for its disk (`fsync=off`): its data are those of one run.
@@ -112,8 +105,7 @@ impl PostgresServer {
         if !made.status.success() {
             return Err(PostgresError::Failed(text(&made.stderr)));
         }
-        // Somebody else may take it before the server does: then the server says so.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let port = lock_testkit::unused_address().port();
         let shell = installation
             .command(OsStr::new("sh"), directory.path())
             .args(["-c", SCRIPT, "postgres"])

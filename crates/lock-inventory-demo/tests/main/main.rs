@@ -7,6 +7,8 @@ mod audit;
 mod audit_command;
 mod balancer;
 mod catalogue;
+#[cfg(target_os = "linux")] // as `serve`
+mod commands;
 mod dashboard;
 mod fleet;
 mod jobs;

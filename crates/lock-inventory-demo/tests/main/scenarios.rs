@@ -2,7 +2,6 @@
 
 use crate::run::{Run, is_stopped};
 use lock_inventory_demo::{
-    fleet::PostgresServer,
     report::{self, Results},
     scenario::{AllPlan, DatabasePlan, Part, Site, SitePlan, Size, all},
 };
@@ -50,10 +49,6 @@ async fn controls_oversell_and_fenced_locks_do_not_on_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn controls_oversell_and_fenced_locks_do_not_on_postgres() {
-    if !PostgresServer::is_installed() {
-        eprintln!("NOT RUN: there is no PostgreSQL here (Debian: `apt-get install postgresql`)");
-        return;
-    }
     let results = results(DatabasePlan::PrivatePostgres, scenarios(), runs()).await;
     all_pass(&results);
     assert!(results.scenarios.iter().any(|one| one.strategy == "units"), "skip locked is tried there");

@@ -17,13 +17,13 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A shop process. It is killed with the test.
-struct Process {
+pub(crate) struct Process {
     child: Child,
-    ready: Ready,
+    pub(crate) ready: Ready,
 }
 
 impl Process {
-    fn start(name: &str, shelf: &Shelf, redis: &RedisServer, more: &[&str]) -> Self {
+    pub(crate) fn start(name: &str, shelf: &Shelf, redis: &RedisServer, more: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
         command.args([
             "serve",
