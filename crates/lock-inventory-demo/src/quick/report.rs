@@ -47,6 +47,13 @@ pub(super) fn close(
         stalls: plan.options.stalls.into(),
     });
     writeln!(out, "\n{}", table(without, with))?;
+    writeln!(
+        out,
+        "The longest waits are for the most wanted products: the orders of one product are paid one after the other, about \
+         {:.1} ms\neach, and up to {} buyers wait in its queue.",
+        throughput.section.as_secs_f64() * 1e3,
+        thousands(plan.options.buyers.into()),
+    )?;
     writeln!(out, "\n{}", speed(throughput))?;
     if let Some(example) = worst(&plan.catalogue, without) {
         writeln!(out, "{example}")?;

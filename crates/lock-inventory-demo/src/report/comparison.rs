@@ -63,7 +63,14 @@ pub(super) fn part(all: &[Comparison]) -> Result<String, ReportError> {
 }
 
 fn table(all: &[&Comparison]) -> String {
-    let mut table = Table::new(&["strategy", "orders per second", "from – to", "p99", "from – to", "runs"]);
+    let mut table = Table::new(&[
+        ("strategy", ""),
+        ("orders per second", "n"),
+        ("from – to", "n"),
+        ("p99", "n"),
+        ("from – to", "n"),
+        ("runs", "n"),
+    ]);
     for one in all {
         let (rate, p99) = (one.throughput, one.p99_ms);
         table.row(&[

@@ -17,16 +17,17 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A table of texts. The first column is left-aligned, the others as `numbers` says.
+/// A table of texts.
 pub(super) struct Table {
     html: String,
 }
 
 impl Table {
-    pub(super) fn new(heads: &[&str]) -> Self {
+    /// Begins a table; a head is its text and its class, `n` above numbers.
+    pub(super) fn new(heads: &[(&str, &str)]) -> Self {
         let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
-        for head in heads {
-            let _ = write!(html, "<th scope=\"col\">{}</th>", escape(head));
+        for (head, class) in heads {
+            let _ = write!(html, "<th scope=\"col\" class=\"{class}\">{}</th>", escape(head));
         }
         html.push_str("</tr></thead><tbody>");
         Self { html }

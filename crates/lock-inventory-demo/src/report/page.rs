@@ -66,7 +66,7 @@ fn stall(stall: &StallResult) -> Result<String, ReportError> {
     let rate = stall.load.rate.map_or(String::new(), |rate| {
         let valid =
             if rate.is_valid() { "valid" } else { "INVALID: the achieved rate is off by more than 2 %" };
-        format!("requested {:.1}/s, achieved {:.1}/s ({valid}); ", rate.requested, rate.achieved)
+        format!("Requested {:.1}/s, achieved {:.1}/s ({valid}); ", rate.requested, rate.achieved)
     });
     let latency = &stall.load.latency;
     let _ = write!(

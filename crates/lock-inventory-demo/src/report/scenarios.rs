@@ -9,16 +9,16 @@ use std::fmt::Write;
 
 pub(super) fn table(scenarios: &[ScenarioResult]) -> String {
     let mut table = Table::new(&[
-        "",
-        "scenario",
-        "strategy",
-        "expected",
-        "stock",
-        "sold",
-        "oversold",
-        "stale writes refused",
-        "p99",
-        "verdict",
+        ("", ""),
+        ("scenario", ""),
+        ("strategy", ""),
+        ("expected", ""),
+        ("stock", "n"),
+        ("sold", "n"),
+        ("oversold", "n"),
+        ("stale writes refused", "n"),
+        ("p99", "n"),
+        ("verdict", ""),
     ]);
     for scenario in scenarios {
         let (verdict, class) =
@@ -80,7 +80,8 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
             ("ink-mark", "initial stock"),
             ("band-mark", "fault"),
         ];
-        html.push_str(&figure(&svg, &faults(scenario), &legend));
+        let shown = if scenario.faults.is_empty() { &legend[..3] } else { &legend[..] };
+        html.push_str(&figure(&svg, &faults(scenario), shown));
     }
     if scenario.holds.iter().any(|hold| hold.is_stale)
         || (!scenario.holds.is_empty() && !scenario.faults.is_empty())
@@ -99,28 +100,33 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
 }
 
 fn servers(scenario: &ScenarioResult) -> String {
-    let mut table = Table::new(&["shop", "process", "requests", "share"]);
+    let mut table = Table::new(&[("shop", ""), ("process", "n"), ("requests", "n"), ("share", "n")]);
     for server in &scenario.servers {
         table.row(&[
             (&server.name, ""),
-            (&server.pid.to_string(), ""),
-            (&server.requests.to_string(), ""),
-            (&format!("{:.1} %", server.share * 100.0), ""),
+            (&server.pid.to_string(), "n"),
+            (&server.requests.to_string(), "n"),
+            (&format!("{:.1} %", server.share * 100.0), "n"),
         ]);
     }
     table.end()
 }
 
 fn stale(scenario: &ScenarioResult) -> String {
-    let mut table =
-        Table::new(&["refused write", "shop / process", "its token", "newer token", "its client was told"]);
+    let mut table = Table::new(&[
+        ("refused write", ""),
+        ("shop / process", ""),
+        ("its token", "n"),
+        ("newer token", "n"),
+        ("its client", ""),
+    ]);
     for write in &scenario.stale {
         table.row(&[
             (&write.key, ""),
             (&write.server, ""),
-            (&write.token.to_string(), ""),
-            (&write.newer.to_string(), ""),
-            ("503, not acknowledged", ""),
+            (&write.token.to_string(), "n"),
+            (&write.newer.to_string(), "n"),
+            ("refused, not acknowledged", ""),
         ]);
     }
     table.end()
