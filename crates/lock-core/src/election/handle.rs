@@ -64,7 +64,8 @@ impl Election {
     /// Prepares to campaign, and to run `body` in each term. Nothing happens before [`Lead::until`].
     ///
     /// `body` is called once for each term. An `Ok` ends the campaigns; after an `Err` or a panic this process resigns, and
-    /// campaigns again after the back-off. What a panicking body has changed stays as it is for the next call.
+    /// campaigns again after the back-off. Changes that a panicking body made stay visible to the next
+    /// call.
     pub fn lead<B, W, E>(&self, body: B) -> Lead<B>
     where
         B: FnMut(Term) -> W,

@@ -86,7 +86,7 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Returns the packages in these folders.
-fn packages(folders: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn packages(folders: &[&str]) -> Vec<PathBuf> {
     let entries =
         |folder: &&str| std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     folders.iter().flat_map(entries).filter(|dir| dir.join("Cargo.toml").is_file()).collect()
@@ -124,7 +124,8 @@ fn crates_depend_only_on_what_the_map_allows() {
     }
 }
 
-fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
+/// Returns the Rust files in this folder and its subfolders: path and text.
+pub(crate) fn sources(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

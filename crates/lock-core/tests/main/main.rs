@@ -8,6 +8,7 @@ mod architecture;
 mod bad_input;
 mod blocked_threads;
 mod cancellation;
+mod docs;
 mod drop_anywhere;
 mod election;
 mod exclusion;
